@@ -281,11 +281,11 @@ def _replayed(one: dict[str, Any]) -> int:
 # --- the tests' own pairs ---
 
 TESTS = (
-    "recording/test_moved recording/test_close recording/test_arguments recording/test_terms "
-    "recording/test_whole_models recording/test_recording_torch recording/test_recording_ndarray "
+    "recording/test_related recording/test_related_close recording/test_matching_arguments "
+    "recording/test_whole_models recorders/test_torch recorders/test_ndarray "
     "interface/test_cli_record"
 ).split()
-QUICK_TESTS = TESTS[:4]
+QUICK_TESTS = TESTS[:3]
 
 
 def record_tests(folder: Path, quick: bool) -> None:
@@ -559,13 +559,13 @@ LIBRARIES = "numpy torch tensorflow jax onnxruntime litert opencv".split()
 def record_rows(folder: Path, quick: bool) -> None:
     """Of each table; a quick record proves NumPy's alone."""
     path = folder / "rows.json"
-    if not (ROOT / "tests" / "recording" / "rows.py").exists():
+    if not (ROOT / "tests" / "recorders" / "rows.py").exists():
         print("rows: this checkout can't prove its tables")
         return
     for name in LIBRARIES[:1] if quick else LIBRARIES:
         if name in kept(path):
             continue
-        command = [sys.executable, "-m", "tests.recording.rows", name]
+        command = [sys.executable, "-m", "tests.recorders.rows", name]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         line = re.search(
             r"^\w+: rows (\d+), proved (\d+), refuted (\d+), not reached (\d+)", done.stdout, re.M

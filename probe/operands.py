@@ -20,7 +20,7 @@ every window different and all products inexact, and the pairs small after they 
 window, whatever the stride and dilation. A fused product of the pair keeps digits that the rounded
 one has lost.
 
-Where the pairs sit was searched for: measured rates stand in tests/numbers/test_operands.py. What
+Where the pairs sit was searched for: measured rates stand in tests/test_operands.py. What
 can't show: with one product nothing; with two only fusion; with three and four also some exchanges
 of two leaves (of the big pair); at the edge of a padded input windows that lack half a pair show
 less. An accumulator wider than the operands' dtype loses nothing that could show.
@@ -30,20 +30,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from probe import floats, memory
-
-if TYPE_CHECKING:
-    from probe.case import Case
 
 VERSION = 1
 """Changes with any bit of any operand; it is part of every case's id."""
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
+
+
+class OperandsWanted(memory.Sized, Protocol):
+    """What :func:`generate` reads of a case: see :class:`probe.case.Case`."""
+
+    @property
+    def kind(self) -> str:
+        """Returns a name in ``KINDS``."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def filters(self) -> int: ...
+    @property
+    def summands(self) -> int: ...
+    @property
+    def weighted(self) -> bool: ...
+    @property
+    def weights(self) -> tuple[float, ...] | None: ...
+    @property
+    def bias(self) -> Any: ...
+    @property
+    def bias_values(self) -> tuple[float, ...] | None: ...
+    @property
+    def put(self) -> str | None: ...
+    @property
+    def places(self) -> tuple[Any, ...]: ...
+
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
@@ -151,7 +176,7 @@ def _smalls(seed: int, tensor: str, precision: int, shape: tuple[int, ...]) -> n
     return units + coarse + fine
 
 
-Draw = Callable[["Case", Shape], np.ndarray]
+Draw = Callable[[OperandsWanted, Shape], np.ndarray]
 
 
 class Kind(NamedTuple):
@@ -163,7 +188,7 @@ class Kind(NamedTuple):
     bias: Draw
 
 
-def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(x, w, b) as container arrays of the case's dtype; b is None without a bias.
 
     Explicit weights and biases are rounded once to the dtype; they replace the generated ones. What
@@ -193,7 +218,7 @@ def generate(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 
 def _put(
-    case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
+    case: OperandsWanted, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Returns the operands with what ``put`` puts into them; places beyond their shapes are left
     out."""
@@ -210,35 +235,35 @@ def _normal(tensor: str) -> Draw:
     return lambda case, shape: normal(case.seed, tensor, shape)
 
 
-def _ramp(case: Case, shape: Shape) -> np.ndarray:
+def _ramp(case: OperandsWanted, shape: Shape) -> np.ndarray:
     steps = 10.0 * np.arange(shape[-2], dtype=np.float64)
     return np.broadcast_to(steps[:, None], shape)
 
 
-def _count(case: Case, shape: Shape) -> np.ndarray:
+def _count(case: OperandsWanted, shape: Shape) -> np.ndarray:
     steps = 1.0 + np.arange(shape[-2], dtype=np.float64)
     return np.broadcast_to(steps[:, None], shape)
 
 
-def _pixels(case: Case, shape: Shape) -> np.ndarray:
+def _pixels(case: OperandsWanted, shape: Shape) -> np.ndarray:
     return below(2**32, case.seed, "x", 0, shape) / 2.0**32
 
 
 def _layer(tensor: str) -> Draw:
     """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
 
-    def draw(case: Case, shape: Shape) -> np.ndarray:
+    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
         within = (2 * below(2**32, case.seed, tensor, 0, shape) + 1 - 2**32) / 2.0**32
         return within / math.sqrt(case.summands)
 
     return draw
 
 
-def _ones(case: Case, shape: Shape) -> np.ndarray:
+def _ones(case: OperandsWanted, shape: Shape) -> np.ndarray:
     return np.ones(shape)
 
 
-def _limits(case: Case) -> tuple[int, int, int]:
+def _limits(case: OperandsWanted) -> tuple[int, int, int]:
     """Largest |x| and |w|, and the distance of weights that are not 0, so that no sum can round.
 
     Every partial sum is at most 2**precision, the bias counted as one more product.
@@ -249,22 +274,22 @@ def _limits(case: Case) -> tuple[int, int, int]:
     return max(min(product // weight, 15), 1), weight, -(-case.summands // (room - 1))
 
 
-def _whole(case: Case, tensor: str, largest: int, shape: Shape) -> np.ndarray:
+def _whole(case: OperandsWanted, tensor: str, largest: int, shape: Shape) -> np.ndarray:
     return (below(2 * largest + 1, case.seed, tensor, 0, shape) - largest).astype(np.float64)
 
 
-def _integer_input(case: Case, shape: Shape) -> np.ndarray:
+def _integer_input(case: OperandsWanted, shape: Shape) -> np.ndarray:
     return _whole(case, "x", _limits(case)[0], shape)
 
 
-def _integer_weights(case: Case, shape: Shape) -> np.ndarray:
+def _integer_weights(case: OperandsWanted, shape: Shape) -> np.ndarray:
     _, largest, step = _limits(case)
     values = _whole(case, "w", largest, shape).reshape(case.summands, -1)
     leaf, filter_ = np.ogrid[: values.shape[0], : values.shape[1]]
     return (values * ((leaf + filter_) % step == 0)).reshape(shape)
 
 
-def _integer_bias(case: Case, shape: Shape) -> np.ndarray:
+def _integer_bias(case: OperandsWanted, shape: Shape) -> np.ndarray:
     return _whole(case, "b", 1, shape)
 
 
@@ -277,7 +302,7 @@ RARE = 8
 """One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
 
 
-def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
+def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndarray:
     """Returns where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every
     ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
@@ -287,7 +312,7 @@ def _rare(tensor: str, draw: int, case: Case, shape: Shape) -> np.ndarray:
 def _infinite(tensor: str) -> Draw:
     """Nearly normal numbers, few infinities of both signs, and few so huge that sums overflow."""
 
-    def draw(case: Case, shape: Shape) -> np.ndarray:
+    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
         values = normal(case.seed, tensor, shape)
         huge = np.copysign(0.75 * floats.largest(case.dtype), values)
         values = np.where(_rare(tensor, 6, case, shape), huge, values)
@@ -300,7 +325,7 @@ def _infinite(tensor: str) -> Draw:
 def _nan(tensor: str) -> Draw:
     """Nearly normal numbers, and few NaNs among them."""
 
-    def draw(case: Case, shape: Shape) -> np.ndarray:
+    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
         values = normal(case.seed, tensor, shape)
         return np.where(_rare(tensor, 7, case, shape), np.nan, values)
 
@@ -313,7 +338,7 @@ def _tiny(tensor: str) -> Draw:
     The seed says which operands are small: the weights, the input, or both by half the exponent.
     """
 
-    def draw(case: Case, shape: Shape) -> np.ndarray:
+    def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
         emin = floats.format_of(case.dtype).emin
         small = {"x": (0, emin, emin // 2), "w": (emin, 0, emin // 2), "b": (emin,) * 3}[tensor]
         exponent = small[case.seed % 3] if case.weighted else emin

@@ -21,6 +21,7 @@ from probe import machine, ulp
 from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.case import Case
 from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compared
+from probe.enclosure import RoundingVerdict
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
@@ -271,4 +272,11 @@ def told(found: Comparison) -> Row:
         "replayed": int(found.proved(found.differing).sum()),
         "by_order": found.by_order,
         "unknown": found.unknown,
+        **proved(found.rounding),
     }
+
+
+def proved(verdict: RoundingVerdict) -> Row:
+    """Returns what is proved of differing outputs, in columns of ``trials``, ``walks``, ..."""
+    names = ("explained", "within", "beyond")
+    return {name: getattr(verdict, name) for name in names} | {"open": verdict.unknown}

@@ -24,9 +24,9 @@ from probe.padding.search import PaddedModel
 from probe.progress import Tell
 from probe.recording.difference import Difference
 from probe.recording.recording import Run
-from probe.recording.replayed import OnTarget, replayed
-from probe.recording.subject import opened
-from probe.recording.walk import compared
+from probe.recording.replayed import OnTarget, replay_run
+from probe.recording.subject import open_model
+from probe.recording.walk import compare_and_explain
 from probe.store import Store, load
 from probe.target import Target
 
@@ -163,7 +163,7 @@ def graph_of(network: NineLayers, session: AnySession, folder: Path) -> PaddedMo
     """
     words = {name: getattr(network, name) for name in ("width", "seed", "blocks", "padding")}
     path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
-    model = opened(path, switches={"optimisation": "none"})
+    model = open_model(path, switches={"optimisation": "none"})
     x = {"x": content(network.fixed)}
     return PaddedModel(OnTarget(model, session), x, {"x": AXIS}, network.fixed, seconds=SECONDS)
 
@@ -233,7 +233,7 @@ class _Rows:
             sides = self.graph.side(length, to), self.graph.whole(length)
             control = [] if to in controlled else self._control(length, sides)
             controlled.add(to)
-            rows += self._layers(length, to, compared(*sides), control)
+            rows += self._layers(length, to, compare_and_explain(*sides), control)
         return rows
 
     def _control(self, length: int, sides: tuple[Run, Run]) -> list[str]:
@@ -391,7 +391,7 @@ class _Rows:
         """Computes what users get: all layers in one call, or one by one where none does that."""
         output, _, _ = self.target.port.end_to_end(run)
         if output is None:
-            (output,) = replayed(run, self.target.port).results
+            (output,) = replay_run(run, self.target.port).results
         assert output is not None
         return output
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from probe import installation
-from probe.answers.record import arrays_for, read, text_of
+from probe.answers.record import arrays_by_name, arrays_for, text_of
 from probe.errors import InputError, Nondeterministic, TargetError
 from probe.launch import open_session
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, own
-from probe.recording.inputs import generated
+from probe.recording.apart import Apart, is_own_library
+from probe.recording.inputs import generated_inputs
 from probe.recording.recording import Run
-from probe.recording.replayed import Port, Sides, steadily
-from probe.recording.subject import is_function, opened
+from probe.recording.replayed import Port, Sides, replay_steadily
+from probe.recording.subject import is_function, open_model
 from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import Conditions, search
 from probe.target import Target
@@ -54,11 +54,15 @@ def bisect(
     """
     text = text_of(model, "between")
     if is_function(text):
-        arrays = generated((), None, 0, shapes or {}, seed) if inputs is None else read(inputs)
+        arrays = (
+            generated_inputs((), None, 0, shapes or {}, seed)
+            if inputs is None
+            else arrays_by_name(inputs)
+        )
     else:
-        arrays = arrays_for(opened(text, trust), inputs, shapes or {}, seed)
+        arrays = arrays_for(open_model(text, trust), inputs, shapes or {}, seed)
 
-    if not all(own(one, text) for one in (left, right)):
+    if not all(is_own_library(one, text) for one in (left, right)):
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
             run = Sides(text, folder, running, trust).base(left, arrays, "the run")
@@ -91,7 +95,7 @@ def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
         if where.version is not None:
             installation.install(where)
         with open_session(where) as session:
-            found = steadily(run, Port(session), f"the run on {where.text}")
+            found = replay_steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:
         return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
     return ReleaseStep(

@@ -31,11 +31,11 @@ from probe.floats import rounded_text
 from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
-from probe.recording.alone import unequal
+from probe.recording.alone import unequal_bits
 from probe.recording.difference import Aligned
-from probe.recording.inputs import axes, cut
-from probe.recording.source import explain
-from probe.recording.subject import name_of, opened
+from probe.recording.inputs import first_entries, varied_axes
+from probe.recording.source import find_cause
+from probe.recording.subject import model_name, open_model
 from probe.recording.walk import walk
 from probe.target import Target
 
@@ -235,9 +235,9 @@ def _arrays(
         raise InputError("inputs", "(none)", why, todo)
     arrays = arrays_for(subject, given.inputs, given.shapes, given.seed, vary, most)
     if ask == "batch" or not arrays:
-        return arrays, axes(vary, arrays, subject.inputs)
-    along = _padded_axes(arrays, axes(vary, arrays, subject.inputs))
-    row, samples = _padded_row(arrays, along), axes("batch", arrays, ())
+        return arrays, varied_axes(vary, arrays, subject.inputs)
+    along = _padded_axes(arrays, varied_axes(vary, arrays, subject.inputs))
+    row, samples = _padded_row(arrays, along), varied_axes("batch", arrays, ())
     alone = {
         name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
         for name, one in arrays.items()
@@ -302,10 +302,10 @@ def _chosen(
 def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
     """Compares two sizes of a model in this process."""
     tell("opening the model")
-    subject = opened(given.model, given.trust)
+    subject = open_model(given.model, given.trust)
     arrays, along, at, against = _chosen(given, subject, ask)
     vary = "batch" if ask == "batch" else "length"
-    right, left = cut(arrays, along, against), cut(arrays, along, at)
+    right, left = first_entries(arrays, along, against), first_entries(arrays, along, at)
     filled = {}
     for name, one in left.items():
         width = [(0, 0)] * one.ndim
@@ -317,14 +317,14 @@ def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInpu
     sides = SizedInputs(subject, vary, (at, against), left, right, filled)
     runs = [subject.recorder(one) for one in (left, right)]
     asked = ComparisonQuestion(
-        name_of(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
+        model_name(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
     )
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
 def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
     """Compares two sizes on a target, in a process of its own."""
-    arrays, along, at, against = _chosen(given, opened(given.model, given.trust), ask)
+    arrays, along, at, against = _chosen(given, open_model(given.model, given.trust), ask)
     vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
     words: dict[str, Any] = {
         "vary": "batch" if ask == "batch" else vary,
@@ -455,7 +455,7 @@ def _explained(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]]
         if one.verdict != "source" or len(found.causes) >= SOURCES:
             continue
         tell(f"explaining {one.name}")
-        cause = explain(found.left, found.right, one, known=known)
+        cause = find_cause(found.left, found.right, one, known=known)
         found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted:
@@ -499,7 +499,7 @@ def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[A
         for at, one in places:
             mine = one.selection.taken(np.asarray(ours[at]), left)
             other = one.selection.taken(np.asarray(theirs[right.outputs.index(one.right)]), 1)
-            total += int(unequal(mine, other, right.values[one.right].dtype).sum())
+            total += int(unequal_bits(mine, other, right.values[one.right].dtype).sum())
         return total
 
     return differing

@@ -21,14 +21,14 @@ from probe.budget import within
 from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
-from probe.recording.adding import Known
-from probe.recording.apart import before
+from probe.recording.alone import Known
+from probe.recording.apart import switch_lines
 from probe.recording.contract import Recorder
-from probe.recording.inputs import axes, cut
+from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
-from probe.recording.walk import NAMES, compared, walk, watched
+from probe.recording.subject import OR_SHAPE, is_function, library_of, model_name, open_model
+from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -62,12 +62,12 @@ def two_runs(
     with within(time), heard("network", progress) as tell:
         options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes}
         options |= {"inputs": inputs, "against_target": against_target, "sizes": sizes, "by": by}
-        return _two_runs(
+        return _compare_sides(
             model, target, **options, trust=trust, seed=seed, explain=explain, tell=tell
         )
 
 
-def _two_runs(
+def _compare_sides(
     model: Any,
     target: str | Target | None,
     *,
@@ -98,27 +98,29 @@ def _two_runs(
     options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
     tell("opening the model")
     if target is not None or against_target is not None:
-        where = _targets(model, target, against_target)
+        where = _two_targets(model, target, against_target)
         with ExitStack() as running:
             folder = Path(tempfile.mkdtemp(prefix="probe-"))
             running.callback(shutil.rmtree, folder, ignore_errors=True)
             made = Sides(text_of(model, "target"), folder, running, trust)
             made.open(where[0])  # the model is opened where it runs, and only there
             arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
-            both = _sides(arrays, made.inputs, vary, at, against)
+            both = _cut_inputs(arrays, made.inputs, vary, at, against)
             asked = ComparisonQuestion(
-                name_of(model), *_words(vary, at, against, where), _todo(vary)
+                model_name(model), *_side_texts(vary, at, against, where), _todo(vary)
             )
-            found = _apart(made, where, both, asked, explain, tell)
+            found = _run_on_targets(made, where, both, asked, explain, tell)
             weakref.finalize(found, running.pop_all().close)
-        found.script = _script(model, where, options, inputs, trust, seed)
+        found.script = _report_lines(model, where, options, inputs, trust, seed)
         return found
-    subject = opened(model, trust)
+    subject = open_model(model, trust)
     arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
-    both = _sides(arrays, subject.inputs, vary, at, against)
+    both = _cut_inputs(arrays, subject.inputs, vary, at, against)
     for size in wanted:  # refused before anything is run
-        _sides(arrays, subject.inputs, vary, size, against, "sizes")
-    asked = ComparisonQuestion(name_of(model), *_words(vary, at, against, None), _todo(vary))
+        _cut_inputs(arrays, subject.inputs, vary, size, against, "sizes")
+    asked = ComparisonQuestion(
+        model_name(model), *_side_texts(vary, at, against, None), _todo(vary)
+    )
     runs = [subject.recorder(one) for one in both]
     found = Walked(walk(runs[0], runs[1], explain, tell), asked)
     known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
@@ -127,9 +129,9 @@ def _two_runs(
             found.found.notes.append(f"sizes from {size} on were not compared: {why}")
             break
         tell(f"comparing {vary} {size}")
-        given = _sides(arrays, subject.inputs, vary, size, against)[0]
+        given = _cut_inputs(arrays, subject.inputs, vary, size, against)[0]
         found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
-    found.script = _script(model, None, options, inputs, trust, seed)
+    found.script = _report_lines(model, None, options, inputs, trust, seed)
     return found
 
 
@@ -139,7 +141,7 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     ``known``: what was revealed of operations, None where sums are not tested.
     """
     left, _ = watched(recorder, f"size {size}")
-    told = compared(left, right, explain=False)
+    told = compare_and_explain(left, right, explain=False)
     first = told.first
     found: dict[str, Any] = {
         "at": size,
@@ -154,7 +156,7 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     return found
 
 
-def _script(
+def _report_lines(
     model: Any,
     where: tuple[Target, Target] | None,
     options: dict[str, Any],
@@ -163,7 +165,7 @@ def _script(
     seed: int,
 ) -> dict[str, Any]:
     """Returns further lines of a report: each side's switches, and the same comparison."""
-    found: dict[str, Any] = {} if where is None else {"before": before(*where)}
+    found: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
     if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
         return found
     options |= {"inputs": None if inputs is None else Path(inputs).name, "trust": trust or None}
@@ -171,11 +173,11 @@ def _script(
     if where is not None:
         options |= {"target": where[0].text, "against_target": where[1].text}
     words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    call = f"found = probe.network({name_of(model)!r}{words})"
+    call = f"found = probe.network({model_name(model)!r}{words})"
     return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
-def _apart(
+def _run_on_targets(
     made: Sides,
     where: tuple[Target, Target],
     both: tuple[Arrays, Arrays],
@@ -217,7 +219,7 @@ def _checked(vary: str | None, at: int | None, against: int | None, other: objec
         raise InputError("against", "(none)", why, todo)
 
 
-def _sides(
+def _cut_inputs(
     arrays: Arrays,
     declared: Any,
     vary: str | None,
@@ -231,17 +233,17 @@ def _sides(
     if not arrays:
         why = f"without inputs there is no {vary} to vary"
         raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
-    along = axes(vary, arrays, declared)
-    whole = arrays if against is None else cut(arrays, along, against)
+    along = varied_axes(vary, arrays, declared)
+    whole = arrays if against is None else first_entries(arrays, along, against)
     assert at is not None
-    part = cut(arrays, along, at, option)
+    part = first_entries(arrays, along, at, option)
     if all(part[name].shape == whole[name].shape for name in arrays):
         todo = "leave it out" if option == "sizes" else "give --against B"
         raise InputError(option, at, "both sides are the same run", todo)
     return part, whole
 
 
-def _targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
+def _two_targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
     if target is not None:
         left = target_of(target)
     elif is_function(model):
@@ -253,7 +255,7 @@ def _targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
     return left, target_of(against) if against is not None else left
 
 
-def _words(
+def _side_texts(
     vary: str | None, at: int | None, against: int | None, where: tuple[Target, Target] | None
 ) -> tuple[str, str]:
     """Returns what each side is."""

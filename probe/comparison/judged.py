@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from probe import ulp, window
+from probe import floats, schema, ulp, window
 from probe.case import Case
-from probe.comparison.operands import check_operands
 from probe.comparison.runs import (
     Arrays,
     Blocks,
@@ -29,7 +28,8 @@ from probe.comparison.runs import (
     common,
     run,
 )
-from probe.enclosure import BEYOND, UNKNOWN, Accuracy, RoundingVerdict, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
+from probe.errors import InputError
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
 from probe.progress import VOICE
@@ -126,6 +126,66 @@ def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
     """``window.read_classes`` with a class for every (batch entry, output position)."""
     classes, leaves = window.read_classes(case)
     return np.tile(classes, case.batch), leaves
+
+
+READ_AT_ONCE = 1 << 22  # speed alone
+"""Operands that are compared at once."""
+
+
+def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
+    """Outputs that must agree have to be given the same operands. InputError: they are not.
+
+    Where a leaf's input, weight or bias differs on the other side, by another dtype, seed or
+    rounding, a difference says nothing of the library. Costs a read of both sides' operands.
+    """
+    one, two = left.operands, right.operands
+    dtype = left.case.dtype
+    if dtype != right.case.dtype:
+        why = f"the left side has {dtype}: the operands are rounded differently"
+        raise InputError("dtype", right.case.dtype, why, "compare runs of one dtype")
+    mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
+    if not len(mine):
+        return
+    filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
+    if one.b is not None and two.b is not None:
+        met.append(("b", one.b[filters[0]], two.b[filters[1]]))
+    moved = np.flatnonzero((np.diff(mine[:, 0]) != 0) | (np.diff(theirs[:, 0]) != 0)) + 1
+    starts = np.concatenate([[0], moved])  # filters of one place follow each other
+    places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
+    widths = [side.case.filters // side.case.groups for side in (left, right)]
+    ours, others = filters[0] // widths[0], filters[1] // widths[1]
+    groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
+    for first, second in groups.T.tolist():
+        ours, others = one.columns[first], two.columns[second]
+        step = max(1, READ_AT_ONCE // max(len(ours), 1))
+        for start in range(0, len(places), step):
+            some = places[start : start + step].T
+            met_here = ("x", ours[:, some[0]], others[:, some[1]])
+            for name, a, b in (met_here, *met):
+                _check_bits(name, a, b, dtype)
+            met = []
+
+
+def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
+    """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
+    found = np.zeros((count, others), bool)
+    found[mine, theirs] = True
+    return np.stack(np.nonzero(found))
+
+
+def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
+    """Raises InputError where two container arrays differ, in shape or in a bit."""
+    todo = "give both sides the same operands"
+    if a.shape != b.shape:
+        raise InputError(name, a.shape, f"the other side reads {b.shape} of them", todo)
+    bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
+    if np.array_equal(bits[0], bits[1]):
+        return
+    place = tuple(np.argwhere(bits[0] != bits[1])[0])
+    shown = [floats.text(int(side[place]), dtype) for side in bits]
+    why = f"outputs that must agree read {shown[1]} on the other side"
+    raise InputError(name, shown[0], why, todo)
 
 
 @dataclass
@@ -412,6 +472,12 @@ class Comparison:
         ]
         return min(found, key=lambda one: one[0].case.summands, default=None)
 
+    @property
+    def out_of_bounds(self) -> np.ndarray:
+        """Returns which differing pairs have a side that no rounding can give: bool."""
+        explained, left, right, _ = self._held
+        return ~explained & ((left == BEYOND) | (right == BEYOND))
+
     @cached_property
     def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What ``RoundingVerdict.of`` counts: a bool or a verdict for each differing pair."""
@@ -434,21 +500,44 @@ class Comparison:
         """Returns how far both sides' differing outputs are from the exact sums; None where these
         are not known, as of pools.
 
-        Those that read different inputs have no exact result in common and are left out; of very
-        many as many as ``JUDGED`` products allow are taken, evenly.
+        Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
-        which = self.differing[self.pairs.same_window[self.differing]]
-        most = max(1, JUDGED // max(1, self.left.case.summands))
-        which = (
-            which[np.unique(np.linspace(0, len(which) - 1, most).astype(int))]
-            if most < len(which)
-            else which
-        )
+        which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
         left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
         if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
             return None
         sides = ((self.left, left), (self.right, right))
         return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
+
+    def of_exact(self, most: int) -> np.ndarray:
+        """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
+        exact result in common: those that read different inputs have none."""
+        which = np.flatnonzero(self.pairs.same_window[self.differing])
+        taken = np.linspace(0, len(which) - 1, max(1, most)).astype(int)
+        return which[np.unique(taken)] if max(1, most) < len(which) else which
+
+    def accuracies(self, most: int) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
+        where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
+        some = self.of_exact(most)
+        which = self.differing[some]
+        places = self.pairs.left[which], self.pairs.right[which]
+        if not len(some) or (sums := of_operands(self.left.operands, *places[0].T)) is None:
+            return {}
+        explained, left, right, _ = (one[some] for one in self._held)
+        verdict = np.full(len(some), "unknown", object)
+        verdict[(left == WITHIN) & (right == WITHIN)] = "within"
+        verdict[self.out_of_bounds[some]] = "beyond"
+        verdict[explained] = "explained"
+        found: dict[str, np.ndarray] = {
+            "index": places[0] @ np.array([self.left.case.filters, 1]),
+            "verdict": verdict,
+        }
+        sides = (("at", self.left, places[0]), ("against", self.right, places[1]))
+        values = [side.operands.y[tuple(at.T)] for _, side, at in sides]
+        for name, side, at in sides:
+            found[f"depth_{name}"] = _depths(side, at)
+        return found | Accuracy.of(sums, *values).columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -534,6 +623,14 @@ class Comparison:
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
+
+
+def _depths(side: CaseRun, places: np.ndarray) -> np.ndarray:
+    """Returns how deep the trees of these outputs are; ``schema.NULL_INT`` of unknown ones."""
+    if side.orders is None:
+        return np.full(len(places), schema.NULL_INT)
+    depths = [one.tree.depth for one in side.orders.summations]
+    return np.array([*depths, schema.NULL_INT], np.int64)[side.orders.index[tuple(places.T)]]
 
 
 def compared(

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, ulp, window
 from probe.case import Case
-from probe.comparison.operands import settled
+from probe.comparison import overflow
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
@@ -21,7 +21,7 @@ from probe.progress import VOICE
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
-from probe.summation.reach import Reach
+from probe.summation.reach import Reach, reached_by
 from probe.summation.summation import Summation
 from probe.summation.windows import reveal_windows
 from probe.target import Target
@@ -319,6 +319,65 @@ def replays(orders: Orders, operands: ContainerOperands) -> np.ndarray:
         if len(positions):
             agreed[positions, filters] = operands.agrees(summation, positions, filters)
     return agreed
+
+
+def settled(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
+    """Returns a run with what its orders did not give because of infinities, NaN or overflow.
+
+    An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
+    it is NaN. Found are ``replays``, ``reach``, ``reached`` and ``variants``.
+    """
+    given, dtype = run.operands, run.case.dtype
+    if overflow.possible(given.x, given.w, dtype):
+        run = _overflow(run, session, orders)
+    if given.finite:
+        return run
+    reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)
+    some, nan = reach.any, np.isnan(floats.widen(given.y, dtype))
+    reached = some & nan & ~_nans(orders, given, some & nan)
+    known = (orders.index >= 0) | orders.replayed
+    replays = np.where(some, nan & known, run.replays)
+    return replace(run, reach=reach, reached=reached, replays=replays)
+
+
+def _nans(orders: Orders, operands: ContainerOperands, which: np.ndarray) -> np.ndarray:
+    """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
+    found = np.zeros_like(which)
+    for number, summation in enumerate(orders.summations):
+        positions, filters = np.nonzero(which & (orders.index == number))
+        if len(positions):
+            y = operands.replay(summation, positions, filters)
+            found[positions, filters] = np.isnan(floats.widen(y, operands.case.dtype))
+    return found
+
+
+def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
+    """Returns a run with outputs replayed with the products rounded first that overflow before they
+    are added."""
+    replays, variants = run.replays.copy(), dict(run.variants)
+    for number, summation in enumerate(orders.summations):
+        open_ = (orders.index == number) & ~replays
+        if not open_.any() or not overflow.applies(summation, run.case.dtype):
+            continue
+        here = np.flatnonzero(open_.any(axis=1))
+        filters = run.case.filters
+        select = (here[:, None] * filters + np.arange(filters)).astype(np.int64)
+        found = overflow.overflowing(SessionOperator(session, run.case, select), summation)
+        fused = np.array(sorted(summation.rounding.fused))
+        answers: dict[bytes, list[tuple[int, int]]] = {}
+        for row, position in enumerate(here.tolist()):
+            for filter_ in np.flatnonzero(open_[position]).tolist():
+                key = found[:, row, filter_].tobytes()
+                answers.setdefault(key, []).append((position, filter_))
+        for key, places in answers.items():
+            first = frozenset(fused[np.frombuffer(key, bool)].tolist())
+            if not first:
+                continue
+            variant, some = overflow.with_products_rounded(summation, first), np.array(places)
+            agreed = some[run.operands.agrees(variant, *some.T)]
+            replays[tuple(agreed.T)] = True
+            variants |= {(int(p), int(f)): variant for p, f in agreed}
+    return replace(run, replays=replays, variants=variants)
 
 
 class Revealer:

@@ -1,13 +1,14 @@
 """Finds the cause of every difference in a store; each order is revealed once for all lengths.
 
 Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
-that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
-explained already is not repeated, so the command may be stopped and continued.
+that differ, and adds ``reveals``, ``orders``, ``roundings``, ``causes`` and ``accuracies`` to the
+store. What is explained already is not repeated, so the command may be stopped and continued.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -23,6 +24,7 @@ from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, R
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
+from probe.schema import NULL_INT
 from probe.store import Store, parquet
 from probe.store.results import load, machine_folders
 from probe.summation.summation import ranges
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     import pandas
 
 PAIR = list(parquet.PAIR)
+
+KEPT = 500
+"""Differing outputs of a comparison whose accuracy is stored: a sweep has millions."""
 
 
 @dataclass(frozen=True)
@@ -244,13 +249,24 @@ def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.nda
 
 
 def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
-    """Keeps rows of ``causes`` for one comparison."""
+    """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
     causes, both = np.array(found.cause, object), found.proved(found.differing)
-    places = found.pairs.left[found.differing]
+    places, beyond = found.pairs.left[found.differing], found.out_of_bounds
     for cause in sorted(found.causes):
         mine = causes == cause
         row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
+        row["beyond"] = int(beyond[mine].sum())
         row |= {"against": job.against, "ranges": ranges(found.left.mask(places[mine]))}
         answer.rows.setdefault("causes", []).append(job.place(value) | row)
         answer.causes[cause] += row["outputs"]
         answer.replayed += row["replayed"]
+    place = job.place(value) | {"against": job.against}
+    columns = {name: each.tolist() for name, each in found.accuracies(KEPT).items()}
+    answer.rows.setdefault("accuracies", []).extend(
+        place | {name: _null(one) for name, one in zip(columns, row, strict=True)}
+        for row in zip(*columns.values(), strict=True)
+    )
+
+
+def _null(value: Any) -> Any:
+    return None if value in (NULL_INT, math.inf) or value != value else value

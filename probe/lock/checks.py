@@ -16,12 +16,12 @@ import xxhash
 from probe.errors import ProbeError
 from probe.lock import conditions
 from probe.lock.assertions import where_they_differ
-from probe.lock.conditions import Apart, Facts, conditions_apart, conditions_key
+from probe.lock.conditions import Apart, Facts, conditions_key, facts_apart
 from probe.lock.file import Accepted, LockFile, changing, read_lock
 from probe.lock.values import Bits, array_of, bits_of
-from probe.recording.folder import begun, write
+from probe.recording.folder import begin_recording, write_recording
 from probe.recording.recording import Run
-from probe.recording.subject import of_function
+from probe.recording.subject import function_recorder
 from probe.recording.walk import watched
 from probe.semantics.contract import Exact, Unknown
 
@@ -124,7 +124,7 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
     entries = lock.checks.get(check, {})
     if not entries:
         return found
-    differing = {named: conditions_apart(lock.conditions[named], facts) for named in entries}
+    differing = {named: facts_apart(lock.conditions[named], facts) for named in entries}
     own = conditions_key(facts)
 
     def far(named: str) -> tuple[Any, ...]:
@@ -255,7 +255,7 @@ class BitsSession:
                 kept = lock.checks.get(one.check, {})
                 # a test has one entry alone and in a suite, which may load more libraries: an
                 # entry that holds is replaced, and keeps its conditions
-                apart = {n: conditions_apart(lock.conditions[n], one.facts) for n in kept}
+                apart = {n: facts_apart(lock.conditions[n], one.facts) for n in kept}
                 holding = [n for n in kept if not apart[n]]
                 facts = lock.conditions[min(holding)] if holding else one.facts
                 for other in holding:
@@ -311,17 +311,17 @@ def recorded_operations(
 ) -> tuple[list[str], str]:
     """Runs a function a few times, watched; returns its operations' digests, or why there are none.
 
-    ``folder``: also keeps the recording there. ``bare``: as of ``recording.subject.of_function``:
+    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
     plain NumPy is watched by the arrays that it is called with alone.
     """
     try:
-        recorder = of_function(function, bare=bare)
+        recorder = function_recorder(function, bare=bare)
         if folder is None:
             run, _ = watched(recorder, "the run")
         else:
-            with begun(folder) as store:
+            with begin_recording(folder) as store:
                 run, notes = watched(recorder, "the run", store)
-                write(run, folder, "", notes=notes)
+                write_recording(run, folder, "", notes=notes)
         return digests_of(run), ""
     except ProbeError as error:
         return [], str(error)

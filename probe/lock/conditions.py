@@ -165,7 +165,7 @@ GROUPS = {
 """The condition that a kind of facts belongs to."""
 
 
-def conditions_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
+def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
     """Returns the conditions in which an entry differs from ours; empty: all that it says holds.
 
     What the entry does not say (a library that was not loaded then) does not count, apart from

@@ -27,7 +27,7 @@ from probe.lock.file import Bits, changing
 from probe.progress import Say, silent
 from probe.recording import apart, recording
 from probe.recording.inputs import shapes_of
-from probe.recording.subject import opened
+from probe.recording.subject import open_model
 from probe.target import Target
 
 MODULES = {"opencv": "cv2", "litert": "ai_edge_litert", "keras": "keras"}
@@ -193,7 +193,7 @@ def compute(spec: dict[str, Any]) -> None:
 
 def _case_outputs(spec: dict[str, Any], running: ExitStack, _: BitsSession) -> list[np.ndarray]:
     where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
-    session: AnySession = open_session(where, inline=not apart.foreign(where))
+    session: AnySession = open_session(where, inline=not apart.needs_other_interpreter(where))
     running.enter_context(session)
     x, w, b = case.operands()
     arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
@@ -209,16 +209,16 @@ def _model_outputs(
     within, library = None, None
     if spec.get("target"):
         where = Target.parse(spec["target"])
-        within, library = apart.check(where, spec["model"]), where.name
+        within, library = apart.model_switches(where, spec["model"]), where.name
         running.enter_context(open_session(where, inline=True))
-    subject = opened(spec["model"], spec.get("trust") == "1", within, library)
+    subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
     inputs = Path(spec["inputs"]) if spec.get("inputs") else None
     shapes = shapes_of(spec["shapes"].split()) if spec.get("shapes") else {}
     recorder = subject.recorder(arrays_for(subject, inputs, shapes, int(spec.get("seed", 0))))
     outputs: list[np.ndarray] = recorder.plain()
     if any(one.dtype in (np.uint8, np.uint16) for one in outputs):
         # whole numbers, or the bits of a format that NumPy lacks: the library's tensors say which
-        run = recording.recorded(recorder, keep=False)
+        run = recording.record_run(recorder, keep=False)
         dtypes = [run.values[n].dtype for n in run.outputs]
         outputs = [one.view(np.dtype(to)) for one, to in zip(outputs, dtypes, strict=True)]
     if session.wants(spec["check"]):

@@ -19,20 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from probe import floats
-from probe.answers.first_difference import of_stored, placed
+from probe.answers.first_difference import of_stored, operation_text
 from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import InputError, ProbeError
 from probe.lock.assertions import where_they_differ
 from probe.lock.checks import CHANGED, BitsSession, Checked, first_changed
-from probe.lock.conditions import FLAGS, THREADS, Apart, conditions_apart, restoring
+from probe.lock.conditions import FLAGS, THREADS, Apart, facts_apart, restoring
 from probe.lock.rerun import Command, Rerun, overlay, releases_known, run_again
 from probe.progress import Say, silent
-from probe.recording.apart import variables
+from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
 from probe.runtimes.environments import number
-from probe.switch_points.bisection import ReleaseStep, first_change
-from probe.switch_points.conditions import smallest
+from probe.switch_points.fewest import ReleaseStep, first_change, smallest
 
 BUDGET = 120.0
 """Seconds after which no further check is looked into, unless releases are to be installed."""
@@ -230,7 +229,7 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in one.apart and not search.missing and one.apart:
         facts = search.run(list(one.apart)).facts
-        held = not conditions_apart(session.lock.conditions[one.nearest], facts)
+        held = not facts_apart(session.lock.conditions[one.nearest], facts)
     if one.apart and not held:
         told = [f"{name}: {why}" for name, why in search.missing.items()]
         told = told or ["this machine can't have all conditions of the entry"]
@@ -323,7 +322,7 @@ def _walked_operations(
             names = [one for one in (*FLAGS, *THREADS, "LD_PRELOAD") if one in os.environ]
             own = {name: os.environ[name] for name in names}
             extra = {k: str(v) for k, v in {**own, **command.variables}.items() if v != ""}
-            extra = variables() | {k: v for k, v in extra.items() if not k.startswith("PROBE_")}
+            extra = module_paths() | {k: v for k, v in extra.items() if not k.startswith("PROBE_")}
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             sides.append(running.enter_context(RunnableRecording(folder, extra)))
         with within(LONGEST):
@@ -332,7 +331,7 @@ def _walked_operations(
         counts, ending = walk.decided(), walk.ending()
     found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
     if first is not None:
-        found |= {"operation": placed(first), "class": first.cause or None}
+        found |= {"operation": operation_text(first), "class": first.cause or None}
     else:
         found["operation"] = ending[0] if walk.verdict == "differs" else None
     if counts["changed"] or rounding.get("beyond"):

@@ -40,7 +40,7 @@ from probe.recorders.graphs import (
 )
 from probe.recorders.graphs import GraphRecorder as OfGraph
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
-from probe.recording.recording import digest
+from probe.recording.recording import array_digest
 from probe.semantics import Meaning
 from probe.semantics.contract import Call
 
@@ -177,7 +177,7 @@ class Optimised(Graph):
         called = {key: f"v{n}" for n, key in enumerate(every)}
         content = onnx_file.piece(nodes, fed, weights, self.model, called).SerializeToString()
         inside = bool(called) and nodes[0].within
-        name = digest(np.frombuffer(content, np.uint8)) if inside else ""
+        name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
         if session is None:
             made = options(self.switches)

@@ -22,8 +22,7 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.recording.alone import Alone, same
-from probe.recording.reasons import Cause
+from probe.recording.alone import Alone, Cause, equal_bits
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
@@ -52,7 +51,7 @@ def affordable(size: int) -> int:
     return min(max(ELEMENTS // max(size, 1), LEAST), MOST)
 
 
-def drawn(count: int) -> np.ndarray:
+def pool_numbers(count: int) -> np.ndarray:
     """Returns numbers of several magnitudes, float64 (count,)."""
     found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
     return found
@@ -100,7 +99,7 @@ class PlacedFunction:
         return index, floats.widen(self.call(given), self.dtypes[-1]).reshape(-1)
 
 
-def telling(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
+def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
     """Returns which of ``count`` numbers gave different finite results at some places: bool.
 
     ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
@@ -117,7 +116,7 @@ OTHER = "different formulas: the same number gives the other side's result at no
 APART = "each side gives one result at all places, and the sides' results are different"
 
 
-def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
+def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
@@ -125,7 +124,7 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
     sides = _Elements(PlacedFunction.of(left), along), _Elements(PlacedFunction.of(right), along)
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
-    found, elsewhere = _asked(sides, apart)
+    found, elsewhere = _ask_outputs(sides, apart)
     if found.kind or found.replayed < found.examined:
         return found
     found.kind, more = "place", 0
@@ -168,7 +167,7 @@ def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
     return 0 if able else -1
 
 
-def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
+def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
     sides = (
@@ -177,7 +176,7 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     )
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
-    found, elsewhere = _asked(sides, apart)
+    found, elsewhere = _ask_outputs(sides, apart)
     if found.kind or found.replayed < found.examined:
         return found
     found.why = "each side computes all of its rows alike; the order within a row is unknown"
@@ -190,17 +189,19 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     return found
 
 
-def reproduced(left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool) -> int:
+def count_reproduced(
+    left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool
+) -> int:
     """Returns how many of the differing outputs ``apart`` come out on both sides from their own
     number and their place alone. ``rows``: from their row along the last axis, as of a softmax."""
     sides = [
         _NormalisedRows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one)
         for one in (left, right)
     ]
-    return _asked((sides[0], sides[1]), apart, len(apart))[0].replayed
+    return _ask_outputs((sides[0], sides[1]), apart, len(apart))[0].replayed
 
 
-def repeated(
+def repeated_by_number(
     function: PlacedFunction, outputs: np.ndarray, along: int | None = None
 ) -> np.ndarray | None:
     """Returns which of these outputs (flat indices) come out of their own number alone, put to all
@@ -227,7 +228,7 @@ class _PlacedSide(ABC):
 
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
-        return _bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
+        return _element_bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
 
     @abstractmethod
     def key(self, place: int) -> bytes:
@@ -246,7 +247,7 @@ class _PlacedSide(ABC):
         found, recorded = self.answers(place), self.recorded.reshape(-1)[place : place + 1]
         if found is None:
             return None
-        return same(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
+        return equal_bits(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
 
     def answers(self, place: int) -> np.ndarray | None:
         """Returns the bits of the output; None where it can't be run so. The last is kept."""
@@ -262,7 +263,7 @@ class _PlacedSide(ABC):
             return None
         if found.shape != self.shape:
             return None
-        bits = _bits(found, self.dtype)
+        bits = _element_bits(found, self.dtype)
         lines = self.lines(bits)
         if len(self.kept) < KEPT and (lines != lines[:1]).any():
             self.kept.append(lines)
@@ -327,7 +328,7 @@ class _Elements(_PlacedSide):
             return None
         if found.size <= self.recorded.size:
             return None
-        return {one.tobytes() for one in np.unique(_bits(found, self.dtype))}
+        return {one.tobytes() for one in np.unique(_element_bits(found, self.dtype))}
 
 
 class _NormalisedRows(_PlacedSide):
@@ -361,7 +362,7 @@ class _NormalisedRows(_PlacedSide):
         return turned.reshape(count, -1)
 
 
-def _asked(
+def _ask_outputs(
     sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray, most: int = 0
 ) -> tuple[Cause, list[int]]:
     """Asks about some differing outputs, evenly among all; about ``most`` if it is given.
@@ -389,7 +390,7 @@ def _asked(
         elsewhere += [] if met else [number]
     kind, why = "", ""
     told = [
-        f"{word}: {_classes(side)}"
+        f"{word}: {_place_classes(side)}"
         for word, side in zip(("left", "right"), sides, strict=True)
         if side.kept
     ]
@@ -401,7 +402,7 @@ def _asked(
     return Cause(kind, why, len(chosen), replayed), elsewhere
 
 
-def _classes(side: _PlacedSide) -> str:
+def _place_classes(side: _PlacedSide) -> str:
     """Returns which places are computed alike, in words."""
     labels = side.classes()
     counts = np.bincount(labels)
@@ -429,7 +430,7 @@ def _spans(mask: np.ndarray) -> str:
     return text
 
 
-def _bits(array: np.ndarray, dtype: str) -> np.ndarray:
+def _element_bits(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns bits of floating-point numbers, different values as they are."""
     plain = np.ascontiguousarray(array)
     return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,18 @@ from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
 from probe.recording import RECORDERS
-from probe.recording.apart import Apart, Trusted, base, foreign, own
+from probe.recording.apart import (
+    Apart,
+    Trusted,
+    is_own_library,
+    needs_other_interpreter,
+    recording_target,
+)
 from probe.recording.contract import Operation
-from probe.recording.end_to_end import whole
+from probe.recording.end_to_end import as_program
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Provenance, Repeat, Run, recorded
-from probe.recording.store import ProcessStore, digest
+from probe.recording.recording import Provenance, Repeat, Run, record_run
+from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, unavailable
@@ -94,11 +101,18 @@ class Port:
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
 
+    @cached_property
+    def foreign(self) -> bool:
+        """Returns whether the target is not this environment's own."""
+        # asked once: it reads the metadata of installed packages, in 14 ms, and each operation of
+        # each run of a plan would ask
+        return needs_other_interpreter(self.session.target)
+
     def lines(self, stages: Sequence[Stage]) -> Scripted | None:
         """Returns lines of an operation that is one call, for a script in this environment."""
         where = self.session.target
         does = stages[0].does
-        if len(stages) > 1 or not isinstance(does, TargetCall) or foreign(where):
+        if len(stages) > 1 or not isinstance(does, TargetCall) or self.foreign:
             return None
         return scripted(where, str(self.session.facts.get("library_version", "")), does)
 
@@ -106,7 +120,7 @@ class Port:
         """Runs all of a recording as one program of the library, ``times``: its output, the seconds
         of each call, and where there is no such program None, [] and why."""
         try:
-            made = whole(run)
+            made = as_program(run)
         except InputError as error:
             return None, [], f"{error.value}: {error.why}"
         self.alive()
@@ -132,7 +146,7 @@ class Port:
             self.keys.clear()
 
     def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
-        digests = {name: digest(array) for name, array in operands.items()}
+        digests = {name: array_digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
     def _send(
@@ -193,7 +207,7 @@ class There:
         return self.port.session, dict(does.spec)
 
 
-def replayed(run: Run, port: Port | AnySession) -> Replayed:
+def replay_run(run: Run, port: Port | AnySession) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
 
     ``port``: the target's started session, or what keeps weights there for further runs. An
@@ -231,7 +245,7 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         if found is None:
             found = _by_itself(run, one, changed)
         for number, array in zip(one.gives, found, strict=False):
-            _put(run, number, array, store, values, changed)
+            _take_result(run, number, array, store, values, changed)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
@@ -259,7 +273,7 @@ def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> l
         return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
 
 
-def _put(
+def _take_result(
     run: Run,
     number: int,
     array: np.ndarray,
@@ -270,7 +284,7 @@ def _put(
     """Takes a result in the place of the recorded value, if its bits are different."""
     value = values[number]
     array = np.asarray(array).reshape(value.shape)
-    name = digest(array)
+    name = array_digest(array)
     if name == value.digest:
         return
     changed[number] = array
@@ -294,20 +308,20 @@ def _noticed(
     return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
-def steadily(run: Run, port: Port, what: str) -> Replayed:
+def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
     where outputs do."""
-    found, again = replayed(run, port), Repeat(run.values)
-    again.digests = [value.digest for value in replayed(run, port).values]
+    found, again = replay_run(run, port), Repeat(run.values)
+    again.digests = [value.digest for value in replay_run(run, port).values]
     again.addresses = [None] * len(again.digests)
     values = found.values
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
-    return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
+    return replace(found, unsteady=apart, made=_replay_provenance(run.made, port.session.facts))
 
 
-def _made(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
+def _replay_provenance(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
     """Returns where a replay was made: with the releases of the target's process."""
     if made is None:
         return None
@@ -326,17 +340,24 @@ class OnTarget:
 
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
+        self._last: tuple[dict[str, str], Run] | None = None
 
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
         one, there."""
-        elsewhere = getattr(self.opened, "side", None)
-        found: Run = elsewhere(arrays) if elsewhere else recorded(self.opened.recorder(arrays))
-        return found
+        given = {name: array_digest(array) for name, array in arrays.items()}
+        # outputs are wanted operation by operation, then as one program: of one recording
+        if self._last is None or self._last[0] != given:
+            elsewhere = getattr(self.opened, "side", None)
+            found: Run = (
+                elsewhere(arrays) if elsewhere else record_run(self.opened.recorder(arrays))
+            )
+            self._last = given, found
+        return self._last[1]
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
-        return replayed(self.base(arrays), self.port)
+        return replay_run(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
@@ -395,23 +416,25 @@ class Sides:
         self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
     ) -> tuple[Run, bool | None]:
         """Returns a run with these inputs, and whether it had gradients, where that is known."""
-        if own(where, self.model):
+        if is_own_library(where, self.model):
             run, process = self._recorded(where, given, what, gradients)
             if RECORDERS.get(process.library) == RECORDERS.get(where.name):
                 return run, process.gradients
         if why := unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
-        run, process = self._recorded(base(where, self.model), given, what, gradients)
-        return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+        run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
+        return replay_steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
     def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""
-        return self._recorded(base(where, self.model), given, what, False)[0]
+        return self._recorded(recording_target(where, self.model), given, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a
         library takes seconds to be imported. InputError: it can't be opened."""
-        process = self._process(where if own(where, self.model) else base(where, self.model))
+        process = self._process(
+            where if is_own_library(where, self.model) else recording_target(where, self.model)
+        )
         process.open(self.trust)
         self.inputs = process.inputs
 

@@ -229,12 +229,12 @@ def sum_of(
         why = "its operands have different formats"
         raise InputError("dtype", "+".join(sorted(mixed)), why, "")
     if isinstance(inner, Contracts):
-        found = _product(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
+        found = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
         found = replace(found, y=replace(found.y, whole=output))
     elif isinstance(inner, Windows):
-        found = _windows(meaning, inner, shapes, output, dtypes[-1])
+        found = _window_sum(meaning, inner, shapes, output, dtypes[-1])
     elif isinstance(inner, Reduces):
-        found = _reduced(inner, shapes[0], output, dtypes[-1])
+        found = _reduction_sum(inner, shapes[0], output, dtypes[-1])
     else:
         raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
     return replace(found, functions=functions)
@@ -381,7 +381,9 @@ class ProductLetters:
         return OperandPart.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
 
 
-def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
+def _product_sum(
+    meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
+) -> OperationSum:
     """Rows times weights; where both operands have a batch, its entries are groups of filters.
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
@@ -392,7 +394,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     bias = None if meaning.bias is None else shapes[meaning.bias]
     for rows in sorted((0, 1), key=lambda n: -axes.count(alone[1 - n])):
         filters, summed = [*both, *alone[1 - rows]], axes.summed(rows)
-        if bias is not None and not fits(bias, axes.out, filters, axes.sizes):
+        if bias is not None and not is_filter_bias(bias, axes.out, filters, axes.sizes):
             continue
         m, g, k, every = map(axes.count, (alone[rows], both, summed, filters))
         return OperationSum(
@@ -410,7 +412,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     raise InputError("bias", bias, "it is not one number for each filter", "")
 
 
-def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
+def is_filter_bias(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
     """Returns whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(out):
         return False
@@ -420,7 +422,7 @@ def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]
     return fits and full == [x for x in filters if sizes[x] > 1]
 
 
-def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
+def _reduction_sum(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
     """Returns a sum or a mean along some axes: each row is a place."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
@@ -442,7 +444,7 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Operatio
     )
 
 
-def _windows(
+def _window_sum(
     meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
 ) -> OperationSum:
     """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
@@ -470,7 +472,7 @@ def _windows(
         y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
-        index=tuple(_index(inner, k, *each) for k, each in along),
+        index=tuple(_tap_indices(inner, k, *each) for k, each in along),
     )
     if inner.pool:
         return replace(found, divides=inner.kind == "average", pooled=True)
@@ -491,7 +493,7 @@ def _windows(
     )
 
 
-def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
+def _tap_indices(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
     """Returns which place of a spatial axis each output reads at each tap, -1 for none.
 
     ``hole``: how far apart the input's elements are. A transposed convolution is one whose elements
@@ -526,7 +528,7 @@ class SumSession(OwnSession):
             self.behind = self._divided()
         elif asked.functions:
             added = {n: asked.filled(reads[n], n) for n in asked.added}
-            self.behind = _functions(asked.functions, asked.dtype, added)
+            self.behind = _functions_behind(asked.functions, asked.dtype, added)
             bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
             self.faint = FAINT * (bounded and asked.dtype != "float16")
 
@@ -628,7 +630,7 @@ def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[..., np.ndarray]
     return [partial(made, by=counts, how=np.divide), partial(made, by=inverse, how=np.multiply)]
 
 
-def _functions(
+def _functions_behind(
     functions: Sequence[Function], dtype: str, added: Mapping[int, np.ndarray]
 ) -> Behind:
     """Functions one after the other: those that round nothing, and additions.

@@ -22,10 +22,9 @@ from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
-from probe.recording.alone import Alone
+from probe.recording.alone import Alone, Cause
 from probe.recording.difference import Aligned, Difference
 from probe.recording.ported import Ports, TargetCall
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
 from probe.reproduction import folder as room

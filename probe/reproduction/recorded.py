@@ -22,11 +22,10 @@ from probe import floats, machine
 from probe.errors import InputError, NotReproduced
 from probe.explaining.evidence import example
 from probe.printing import plain
-from probe.recording.alone import Alone, unequal
+from probe.recording.alone import Alone, Cause, unequal_bits
 from probe.recording.difference import Aligned
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
-from probe.recording.source import Region, explain
+from probe.recording.source import Region, find_cause
 from probe.reproduction import content, emulate, proof
 from probe.reproduction import recorded_script as scripts
 from probe.reproduction.folder import FORMAT, fresh
@@ -77,7 +76,7 @@ def write(
     differs nowhere.
     """
     fresh(folder, force)
-    cause = cause or explain(left, right, aligned)
+    cause = cause or find_cause(left, right, aligned)
     sides = _sides(left, right, aligned)
     work = Path(tempfile.mkdtemp())
     try:
@@ -166,7 +165,7 @@ def _told(ran: proof.ScriptRun, expected: list[tuple[str, str]]) -> bool:
 def _expected(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
     bits = [_unsigned(one.outputs, one.value.dtype) for one in sides]
-    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     width = 2 * bits[0].dtype.itemsize
     return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
 

@@ -290,6 +290,14 @@ CAUSES = (
     Column("outputs", "int", "differing outputs with this cause", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
     Column("ranges", "ranges", RANGES),
+    Column(
+        "beyond",
+        "int",
+        "of these, those with a side that no order of additions can give",
+        "outputs",
+        null="not judged",
+        since=8,
+    ),
 )
 
 KERNELS = (

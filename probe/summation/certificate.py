@@ -257,7 +257,7 @@ class _Questions:
         piece = FusionPiece(found, pairs, True, wide=self.summation.wider(self.dtype))
         piece.parts = [(part, np.array([count])) for part, count in zip(parts, whole, strict=True)]
         piece.answers["behind"] = alone.expected[:, None]
-        traces = rounding.Traces(self.summation.tree, self.bias)
+        traces = fusion.Traces(self.summation.tree, self.bias)
         for each in rounding.QUESTIONS:
             if each.asked(self.dtype, piece.wide, True) and each.name not in KEEPING:
                 yield self._row(each.question, each.leaves(piece, traces))

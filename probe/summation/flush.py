@@ -18,18 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from probe import floats, operands
+from probe.summation.fusion import FusionPiece, Traces
 from probe.summation.masks import Masks, ask, classify
 from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
-
-if TYPE_CHECKING:
-    from probe.summation.fusion import FusionPiece
-    from probe.summation.rounding import Traces
 
 AT_ONCE = 1 << 20  # leaves that are set in one call
 ALIKE = 4  # sets of weights by which filters are told apart where something is flushed

@@ -19,13 +19,20 @@ import numpy as np
 
 from probe import floats
 from probe.summation import flush, fusion, zero
-from probe.summation.fusion import FusionPiece, fusion_operands
+from probe.summation.fusion import (
+    SAMPLED,
+    FusedPairs,
+    FusionPiece,
+    Pair,
+    Traces,
+    fusion_operands,
+)
 from probe.summation.masks import Masks, ask, classify
 from probe.summation.reveal import RevealedTree, column_labels
 from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, Tree
+from probe.summation.tree import BIAS
 
-SAMPLED = 2  # paths and nodes that are asked of every tree; all are where one is kept wider
+ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters answer alike
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ def reveal_roundings(
 
     ``alone``: every leaf is asked by itself, and every node: a call for each of them.
     """
-    pieces = fusion.pieces(masks, found, alone)
+    pieces = _fusion_pieces(masks, found, alone)
     bias = masks.operator.summands if masks.operator.bias else -1
     traces = {piece.tree: Traces(piece.tree, bias) for piece in found}
 
@@ -79,66 +86,65 @@ def reveal_roundings(
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
 
 
+def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:
+    """Returns the trees that were found, with the answers about their products."""
+    bias = masks.operator.summands if masks.operator.bias else -1
+    most = fusion_operands(masks.operator.dtype).most
+    pairs = {piece.tree: FusedPairs(piece.tree, bias, most) for piece in found}
+    parts = [part for piece in found for part in _by_filter(masks, piece, pairs[piece.tree])]
+    made = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
+    batches = [piece.pairs.batches for piece in made]
+    for piece, counts in zip(made, _fused(masks, made, batches), strict=True):
+        piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
+    while any(piece.mixed(part) for piece in made for part in piece.parts):
+        smaller = [
+            [some for part in piece.parts if piece.mixed(part) for some in piece.smaller(part)]
+            for piece in made
+        ]
+        for piece, counts in zip(made, _fused(masks, made, smaller), strict=True):
+            piece.divide(iter(counts))
+    behind = ask(masks, fusion.fused_behind_bias, [p.rows(p.pairs.behind_bias) for p in made])
+    for piece, answers in zip(made, behind, strict=True):
+        piece.answers["behind"] = answers
+    return made
+
+
+def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
+    """Returns the tree, split where filters that share it fuse or flush differently.
+
+    What is asked later is dealt to the filters of a piece as if they were one.
+    """
+    batches = pairs.batches[:ALIKE]
+    if len(found.filters) < 2:
+        return [found]
+    tables = [flush.signature(masks)]
+    if masks.signed:
+        tables.append(zero.signs(masks).astype(np.float64))
+    if batches:
+        rows = fusion.in_rows(batches, max(map(len, batches)))
+        leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
+        leaves[:, found.filters] = rows[:, None]
+        tables.append(fusion.fused(masks, leaves))
+    answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
+    labels = column_labels(answers.reshape(-1, len(found.filters)))
+    return [
+        RevealedTree(found.tree, found.filters[labels == label], found.positions)
+        for label in range(labels.max() + 1)
+    ]
+
+
+def _fused(masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
+    """Returns how many are fused of each set of pairs of every piece."""
+    most = max((len(pairs) for some in sets for pairs in some), default=1)
+    rows = [piece.rows(fusion.in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
+    return ask(masks, fusion.fused, rows)
+
+
 def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Per (p, q, r): 1 where the sum of p and q is kept wider, 0 where rounded, else -1."""
     # a quarter of an ulp of 1 is lost when it is added to 1, and kept in any wider format
     little = 2.0 ** -(floats.FORMATS[masks.operator.dtype].precision + 1)
     return classify(masks.run(leaves, [1.0, little, -1.0]), 0.0, little)
-
-
-class Traces:
-    """Leaves that show what is done to the partial sums of a tree; ``bias``: its leaf's number.
-
-    ``paths``: (p, q, r), p and q meet in a node without inner children, r joins at the root: asks
-    all nodes between at once. ``triples``: (p, q, r) for every node but the root, which are
-    ``triple_nodes``. ``ends``: (p, q) that meet at the root, twice the leaf of a tree of one;
-    where the root adds the bias, also two that meet right below it.
-    """
-
-    def __init__(self, tree: Tree, bias: int) -> None:
-        self.tree, self.bias = tree, bias
-        self.first: list[int] = []  # per node a leaf below it, a weight where it holds one
-        for children in tree.nodes:
-            self.first.append(min(c if c >= 0 else self.first[~c] for c in children))
-        nodes, parents = tree.nodes, tree.parents
-        paths, triples, self.triple_nodes = [], [], []
-        for node in range(len(nodes) - 1):
-            p, q = map(self._leaf, nodes[node][:2])
-            triples.append((p, q, self._sibling(~node)))
-            self.triple_nodes.append(node)
-            if all(child >= 0 for child in nodes[node]):
-                top = node
-                while parents[~top] != len(nodes) - 1:
-                    top = parents[~top]
-                paths.append((p, q, self._sibling(~top)))
-        self.paths = np.array(paths, int).reshape(-1, 3)
-        self.triples = np.array(triples, int).reshape(-1, 3)
-        last = [nodes[-1] if nodes else tree.leaves * 2]
-        if nodes and BIAS in last[0] and last[0][0] < 0:
-            last.append(nodes[~last[0][0]])
-        self.ends = np.array([[self._leaf(child) for child in node[:2]] for node in last])
-
-    @property
-    def biased(self) -> np.ndarray:
-        """Returns the bias with a product that it is added to: one row, none where there is no
-        such."""
-        tree = self.tree
-        if BIAS not in tree.leaves or not tree.nodes:
-            return np.zeros((0, 2), int)
-        other = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
-        return np.array([[self.bias, self._leaf(other)]])
-
-    def _leaf(self, child: int) -> int:
-        leaf = child if child >= 0 else self.first[~child]
-        return self.bias if leaf == BIAS else leaf
-
-    def _sibling(self, child: int) -> int:
-        siblings = self.tree.nodes[self.tree.parents[child]]
-        return next(self._leaf(other) for other in siblings if other != child)
-
-    def sample(self) -> np.ndarray:
-        """Triples of a few nodes all over the tree: a path that rounds once says nothing."""
-        return self.triples[:: max(1, -(-len(self.triples) // SAMPLED))]
 
 
 def _doubtful(piece: FusionPiece, trace: Traces) -> np.ndarray:

@@ -14,11 +14,14 @@ from probe.store import Store
 from probe.switch_points.by_order import measured
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
 
 @pytest.mark.parametrize("name", ["version_history", "processors"])
+@pytest.mark.slow
 def test_a_quick_run_stores_bits_and_orders(name, tmp_path):
     command = [sys.executable, str(ROOT / "experiments" / f"{name}.py"), "--quick"]
     done = subprocess.run(

@@ -20,6 +20,8 @@ from probe.sweeps import sweep
 from probe.target import Target
 from tests.experiments.notebooks import pictures
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=9")
@@ -56,6 +58,7 @@ def test_a_second_run_tries_nothing_again(store):
     assert load(store).reproductions.seconds.tolist() == before
 
 
+@pytest.mark.slow
 def test_its_notebook_runs_on_it(store, tmp_path):
     assert pictures("reproductions", store, tmp_path) > 0
 

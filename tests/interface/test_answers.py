@@ -16,6 +16,8 @@ import probe
 from probe.cli import shell
 from probe.errors import InputError
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(probe.__file__).parent.parent
 CASE = probe.Case("conv1d", kernel=5, in_channels=3, filters=2)
 WORDS = "--op conv1d --kernel 5 --in-channels 3 --filters 2"

@@ -17,6 +17,8 @@ from probe.summation.tree import Tree
 from probe.target import Target
 from tests.interface.commands import in_this_process
 
+pytestmark = pytest.mark.long
+
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --operands cancel"
 

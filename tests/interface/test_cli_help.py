@@ -20,6 +20,8 @@ from probe.cli import options, shell
 from probe.errors import InputError, TargetError, one_of
 from probe.printing import table
 
+pytestmark = pytest.mark.long
+
 
 def ran(capsys, text):
     """Status, stdout and stderr of ``probe TEXT``."""
@@ -220,6 +222,7 @@ def test_no_column_is_lost_at_any_width(width):
 
 
 @pytest.mark.parametrize("width", [40, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.slow_at("40")
 def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
     """Every word that stands at 250 columns stands at these too."""
     for command in (

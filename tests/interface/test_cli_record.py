@@ -320,14 +320,14 @@ def test_time_is_a_limit_and_says_what_is_left():
 
 def test_work_is_told_after_a_while(capsys, monkeypatch, planted):
     monkeypatch.setattr("probe.progress.FIRST", 0.01)
-    monkeypatch.setattr("probe.recording.walk.compare", _slowly)
+    monkeypatch.setattr("probe.recording.walk.compare_runs", _slowly)
     probe.first_difference(network(X), network(X), explain=False)
     assert "first_difference: 0 s so far: comparing" in capsys.readouterr().err
 
 
 def _slowly(*given):
     time.sleep(0.3)
-    return difference.compare(*given)
+    return difference.compare_runs(*given)
 
 
 def test_what_one_recording_has_not_is_not_none(capsys, planted):

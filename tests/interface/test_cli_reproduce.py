@@ -14,6 +14,8 @@ from probe.sweeps import sweep
 from probe.target import Target
 from tests.interface.commands import in_this_process
 
+pytestmark = pytest.mark.long
+
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --operands cancel"
 
@@ -39,6 +41,7 @@ def refused(capsys, command, status=2):
 
 
 @pytest.mark.parametrize("by", ["bits", "order"])
+@pytest.mark.slow_at("order")
 def test_shrink_says_the_smallest_case_with_its_operands(capsys, by):
     command = f"shrink {CASE} --length 6 --against 20 --target {SWITCHES} --by {by}"
     found = printed(capsys, command)
@@ -72,6 +75,7 @@ def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
     assert told["verdict"] == "can't tell"
 
 
+@pytest.mark.slow
 def test_a_store_s_worst_finding_or_a_row(capsys, tmp_path):
     with Store.here(tmp_path / "store") as store:
         targets = [Target.parse(SWITCHES), Target.parse("reference")]

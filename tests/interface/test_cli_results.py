@@ -15,6 +15,8 @@ from probe.errors import ProbeError
 from probe.store import Store
 from tests.interface.commands import in_this_process
 
+pytestmark = pytest.mark.long
+
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
 SWEEP += " --store results/sweep"

@@ -14,6 +14,8 @@ import pytest
 import probe
 from probe.cli import shell
 
+pytestmark = pytest.mark.long
+
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --in-channels 4 --operands cancel"
 
@@ -166,6 +168,7 @@ def test_what_does_not_repeat_is_a_finding_of_both_sweeps(by, capsys):
     assert shell.run(words.split()) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_what_there_is(tmp_path):
     words = "sweep --op conv1d --kernel 5 --in-channels 64 --filters 8 --target reference --json"
     command = [sys.executable, "-m", "probe", *words.split(), "--lengths", "100..20000"]

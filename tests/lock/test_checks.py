@@ -8,7 +8,7 @@ import pytest
 
 from probe.lock import file
 from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, first_changed, judged_check
-from probe.lock.conditions import conditions_apart
+from probe.lock.conditions import facts_apart
 from probe.lock.values import bits_of
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -73,17 +73,17 @@ def test_a_library_that_was_not_loaded_then_does_not_count():
     assert verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"library.torch": "2"}).verdict == CHANGED
     more = HERE | {"library.torch": "2.13", "flag.torch.mkldnn": 0}
     less = {name: one for name, one in HERE.items() if name != "library.jax"}
-    assert conditions_apart(HERE, less) == {}
+    assert facts_apart(HERE, less) == {}
     # a switch of a library that isn't loaded can't be seen; one that is loaded has it or not
-    assert conditions_apart(more, HERE) == {}
-    assert list(conditions_apart(more, HERE | {"library.torch": "2.13"})) == ["flag torch.mkldnn"]
+    assert facts_apart(more, HERE) == {}
+    assert list(facts_apart(more, HERE | {"library.torch": "2.13"})) == ["flag torch.mkldnn"]
 
 
 def test_a_core_that_follows_from_a_flag_or_a_release_is_none_of_its_own():
     flagged = HERE | {"blas.numpy": "Haswell", "flag.OPENBLAS_CORETYPE": "Haswell"}
-    assert list(conditions_apart(HERE, flagged)) == ["flag OPENBLAS_CORETYPE"]
+    assert list(facts_apart(HERE, flagged)) == ["flag OPENBLAS_CORETYPE"]
     newer = HERE | {"blas.numpy": "Zen", "library.numpy": "2.5"}
-    assert list(conditions_apart(HERE, newer)) == ["release numpy"]
+    assert list(facts_apart(HERE, newer)) == ["release numpy"]
 
 
 def test_results_travel_between_processes():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probe.lock import conditions
-from probe.lock.conditions import conditions_apart, conditions_key, restoring
+from probe.lock.conditions import conditions_key, facts_apart, restoring
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
 HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
@@ -12,14 +12,14 @@ HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
 
 
 def test_what_brings_conditions_back():
-    flag = conditions_apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
+    flag = facts_apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
     assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
-    threads = conditions_apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
+    threads = facts_apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
     assert restoring(*next(iter(threads.items()))) == {
         "PROBE_CORES": 1,
         "OPENBLAS_NUM_THREADS": 1,
     }
-    older = conditions_apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
+    older = facts_apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
     found = restoring(*next(iter(older.items())))
     assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"
     assert found["OPENBLAS_CORETYPE"] == "Haswell"
@@ -41,11 +41,9 @@ def test_an_openblas_has_a_release_of_its_own():
         pytest.skip("NumPy has another BLAS, or this system does not say what is loaded")
     assert found == blas["version"]
     newer = HERE | {"openblas.numpy": "0.3.34"}
-    assert conditions_apart(HERE, newer) == {}  # an older lock does not say it
+    assert facts_apart(HERE, newer) == {}  # an older lock does not say it
     older = HERE | {"openblas.numpy": "0.3.31"}
-    assert conditions_apart(older, newer) == {
-        "release numpy": {"openblas.numpy": ("0.3.31", "0.3.34")}
-    }
+    assert facts_apart(older, newer) == {"release numpy": {"openblas.numpy": ("0.3.31", "0.3.34")}}
     # the core that it took follows from the release, where both are known to differ
-    assert [*conditions_apart(older, newer | {"blas.numpy": "Zen"})] == ["release numpy"]
-    assert [*conditions_apart(HERE, newer | {"blas.numpy": "Zen"})] == ["processor"]
+    assert [*facts_apart(older, newer | {"blas.numpy": "Zen"})] == ["release numpy"]
+    assert [*facts_apart(HERE, newer | {"blas.numpy": "Zen"})] == ["processor"]

@@ -17,6 +17,8 @@ from probe.lock.why import with_companions
 from probe.lock.workflow import limiting_variables
 from tests.lock.projects import Project
 
+pytestmark = pytest.mark.long
+
 FLAG = """
     import os
     import numpy as np

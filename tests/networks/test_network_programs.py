@@ -15,6 +15,8 @@ from probe.invariant.mitigated_cases import RemediedSession
 from probe.invariant.mitigations import candidates
 from probe.launch import InlineSession
 
+pytestmark = pytest.mark.long
+
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
     "same, dilated, fused": [

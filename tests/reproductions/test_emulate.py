@@ -22,9 +22,11 @@ from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
-from tests.numbers.exact import awkward
-from tests.orders.test_replay import roundings
-from tests.orders.test_tree import trees
+from tests.exact import awkward
+from tests.summation.test_replay import roundings
+from tests.summation.test_tree import trees
+
+pytestmark = pytest.mark.long
 
 ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4, "length": 9, "bias": "normal"}
 
@@ -121,6 +123,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("target", "case"), CASES, ids=lambda one: getattr(one, "label", one))
+@pytest.mark.slow_at("reference-conv2d 3x3, 4 -> 4, 1:2,0:1, batch 2, height 4, length 9, bfloat16")
 def test_a_saved_run_gives_its_bits_without_probe(target: str, case: Case, tmp_path) -> None:
     one = side(target, case)
     path = emulate.save(one, tmp_path / "run.py", note="a note")

@@ -25,6 +25,8 @@ from probe.reproduction.failing import (
 )
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 FUSED = Target.parse("reference,algorithm=fused")
 PAIRS = Target.parse("reference,algorithm=pairwise")
 SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
@@ -57,6 +59,7 @@ def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
     assert np.count_nonzero(found.finding.w) <= 2
 
 
+@pytest.mark.slow
 def test_kernels_are_kept_where_the_library_names_them(monkeypatch):
     def named(self, finding):
         """A library that takes another kernel from seven positions on."""
@@ -110,6 +113,7 @@ def test_zeros_do_not_hide_that_two_products_are_left():
         assert not KeepsCause(failed, finding).keeps(finding.with_operands(x, w, finding.b))
 
 
+@pytest.mark.slow
 def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):
     finding = Finding.of(Case("conv1d", 5, operands="cancel"), "length", 6, 20)
     made = folder.reproduce(finding, SWITCHES, times=1)

@@ -5,8 +5,8 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.recording.source import Region, explain
-from probe.recording.subject import of_function
+from probe.recording.source import Region, find_cause
+from probe.recording.subject import function_recorder
 from probe.recording.walk import walk
 from probe.reproduction import modelled
 
@@ -64,8 +64,8 @@ def compared(rows):
             some = rows(count)
             with torch.no_grad():
                 found = walk(
-                    of_function(lambda layer=layer, x=x, some=some: layer(x[some])),
-                    of_function(lambda layer=layer, x=x: layer(x)),
+                    function_recorder(lambda layer=layer, x=x, some=some: layer(x[some])),
+                    function_recorder(lambda layer=layer, x=x: layer(x)),
                     False,
                 )
             if found.first is not None and found.first.verdict == "source":
@@ -79,7 +79,7 @@ def test_the_case_gives_the_recorded_bits_of_both_runs():
     made = modelled.verified(modelled.of(region))
     assert made.finding.vary == "batch" and made.finding.against == 40
     np.testing.assert_array_equal(made.bits[0].reshape(-1), region.left.gives[0].reshape(-1))
-    cause = explain(found.left, found.right, first)
+    cause = find_cause(found.left, found.right, first)
     assert modelled.placed(cause) and "sums of" in modelled.placed(cause)
 
 
@@ -100,5 +100,5 @@ def test_what_is_no_product_or_convolution_is_no_case():
         with torch.no_grad():
             return torch.softmax(x[:rows] * 3, -1)
 
-    found = walk(of_function(lambda: run(3)), of_function(lambda: run(40)), False)
+    found = walk(function_recorder(lambda: run(3)), function_recorder(lambda: run(40)), False)
     assert all(modelled.layer_of(found, one) == "" for one in found.operations if one.differing)

@@ -15,11 +15,13 @@ import pytest
 
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
-from probe.recording.difference import Aligned, compare
-from probe.recording.recording import recorded
+from probe.recording.difference import Aligned, compare_runs
+from probe.recording.recording import record_run
 from probe.reproduction import recorded as reports
 from probe.semantics import Contracts, Each, Unknown
 from tests.recording.doubles import Doubles, Step, added
+
+pytestmark = pytest.mark.long
 
 RANDOM = np.random.default_rng(2)
 
@@ -41,10 +43,10 @@ def normal(*shape: int) -> np.ndarray:
 
 def found(step: Step, left: np.ndarray, right: np.ndarray, w: Any = None) -> tuple[Any, ...]:
     more = {} if w is None else {"w": w}
-    sides = [recorded(Doubles({"x": one} | more, [step])) for one in (left, right)]
-    first = compare(sides[0], sides[1]).first
+    sides = [record_run(Doubles({"x": one} | more, [step])) for one in (left, right)]
+    first = compare_runs(sides[0], sides[1]).first
     assert first is not None
-    return sides[0], sides[1], first, source.explain(sides[0], sides[1], first)
+    return sides[0], sides[1], first, source.find_cause(sides[0], sides[1], first)
 
 
 def planted(k: int = 6, n: int = 40, text: str = PRODUCT) -> tuple[Any, ...]:
@@ -85,7 +87,7 @@ def test_what_is_too_large_for_a_script_stands_beside_it(tmp_path: Path) -> None
 def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     x = normal(3, 5)
     left, right = (
-        recorded(
+        record_run(
             Doubles({"x": x}, [Step("strange", Unknown("nobody said"), function, ["x"], text)])
         )
         for function, text in (
@@ -93,7 +95,7 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
             (lambda x: x * np.float32(1.5), "{y} = {0} * np.float32(1.5)"),
         )
     )
-    first = compare(left, right).first
+    first = compare_runs(left, right).first
     assert first is not None
     made = reports.write(tmp_path, left, right, first, times=1)
     assert made.ran is not None and made.ran.verdict == "still there"
@@ -121,10 +123,10 @@ def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
     name = 'x"""\nimport os; os.abort()\n"""\\'
     text = "{y} = {0} * np.float32(len({0}))"
     step = Step(name, Each("f"), lambda x: x * np.float32(len(x)), ["x"], text)
-    sides = [recorded(Doubles({"x": one}, [step])) for one in (x[:1], x)]
+    sides = [record_run(Doubles({"x": one}, [step])) for one in (x[:1], x)]
     for side in sides:
         side.operations[0].path = name
-    first = compare(sides[0], sides[1]).first
+    first = compare_runs(sides[0], sides[1]).first
     assert first is not None
     made = reports.write(tmp_path, sides[0], sides[1], first, times=1)
     named = {
@@ -154,8 +156,8 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     text = "{y} = {0} * np.float32(os.environ.get('TF_PLANTED', '1'))"
     step = Step("planted", Each("f"), lambda x: x, ["x"], text)
     other = Step("planted", Each("f"), lambda x: x * np.float32(3), ["x"], text)
-    left, right = (recorded(Doubles({"x": x}, [one])) for one in (step, other))
-    first = compare(left, right).first
+    left, right = (record_run(Doubles({"x": x}, [one])) for one in (step, other))
+    first = compare_runs(left, right).first
     assert first is not None
     right = replace(right, target="numpy,three=1")
     monkeypatch.setattr(

@@ -15,6 +15,8 @@ from lib.reports.answers import answer
 from probe import Case, Store, Target, load
 from probe.launch import open_session
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 script = import_module("public_reports")
@@ -174,6 +176,7 @@ def test_tf32_keeps_ten_fraction_bits_ties_to_even():
     assert np.array_equal(script.tf32(given), kept)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
     from tests.experiments.notebooks import pictures

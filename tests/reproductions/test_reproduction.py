@@ -25,6 +25,8 @@ from probe.sweeps import sweep
 from probe.target import Target
 from tests.house.test_publishable import WHERE, private
 
+pytestmark = pytest.mark.long
+
 SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
 GOLDEN = Path(__file__).parent / "golden"
 CANCEL = Case(op="conv1d", kernel=5, operands="cancel")
@@ -260,6 +262,14 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("left", "right", "case", "padding", "pair"), FOUND)
+@pytest.mark.slow_at(
+    "numpy-None-case6-None-pair6",
+    "reference,algorithm=pairwise,length_switch=4-None-case4-None-pair4",
+    "reference,algorithm=pairwise,length_switch=4-None-case5-None-pair5",
+    "reference-None-case1-caffe-pair1",
+    "reference-None-case7-None-pair7",
+    "reference-reference,algorithm=fused-case0-None-pair0",
+)
 def test_scripts_of_all_kinds_run_and_are_clean(left, right, case, padding, pair, tmp_path):
     """Every other one with the case as it is."""
     keep = left != "numpy" and FOUND.index((left, right, case, padding, pair)) % 2 == 0

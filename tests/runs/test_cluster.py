@@ -20,6 +20,8 @@ from probe.cluster.sweeps import Wanted
 from probe.errors import ClusterError, InputError
 from probe.launch import open_session
 
+pytestmark = pytest.mark.long
+
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 TIMES = {"seconds", "started", "machine", "path"}
@@ -322,6 +324,13 @@ def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
         (other_columns, "different columns"),
         (other_values, "different values of length"),
     ],
+)
+@pytest.mark.slow_at(
+    "garbage-its comparisons can't be read",
+    "other_columns-different columns",
+    "other_table-which there isn't",
+    "other_values-different values of length",
+    "upgraded-library_version was",
 )
 def test_a_node_that_contradicts_itself_is_refused_and_others_do_its_work(
     swept, plain, tmp_path, change, why

@@ -19,7 +19,7 @@ import probe
 from probe import Case, load, machine
 
 pytest.importorskip("distributed", reason="Dask's distributed is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"

@@ -19,6 +19,8 @@ from probe.case import Case
 from probe.errors import TargetError
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"
 REFERENCE = Target("reference")
 CASE = Case(op="conv1d", kernel=3, length=9)
@@ -247,6 +249,7 @@ run(session)
 """
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_killed_leaves_no_child(tmp_path):
     log = tmp_path / "log"
     command = [sys.executable, "-c", ORPHAN, str(WORKER.parents[2]), str(log)]

@@ -13,6 +13,8 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.shard import ALL, Shard, asking, current, each
 
+pytestmark = pytest.mark.long
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
@@ -78,6 +80,7 @@ def test_a_shard_goes_on_where_it_was(tmp_path):
     assert first.to_json()["stored_before"] == 0
 
 
+@pytest.mark.slow
 def test_shards_of_a_sweep_by_order_cover_all_values():
     whole = probe.sweep(CASE, range(5, 20), SWITCHING, by="order").to_json()
     parts = [

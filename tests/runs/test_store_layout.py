@@ -327,6 +327,7 @@ def check_random(folder, counts, causes):
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.slow_at("False")
 def test_rows_that_count_are_found_a_share_at_a_time(tmp_path, monkeypatch, partitioned):
     monkeypatch.setattr(file, "ROW_GROUP", 9)
     store, counts, causes = random_store(tmp_path / "root" / "m", 1 + partitioned)

@@ -28,6 +28,8 @@ from probe.sweeps import sweep
 from probe.sweeps.bits import PATIENCE
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 WORKER = Path(__file__).parents[1] / "runs" / "faulty_worker.py"
 REFERENCE = Target("reference")
 SWITCHING = Target.parse("reference,length_switch=8")
@@ -217,6 +219,9 @@ def test_controls_asked_for_later_are_run_later(tmp_path):
         *[pytest.param(one, "protocol", marks=pytest.mark.slow) for one in ("lacks", "uneven")],
         ("lies", "protocol"),
     ],
+)
+@pytest.mark.slow_at(
+    "SIGKILL-memory", "exit-crash", "garbage-protocol", "hang-timeout", "lies-protocol"
 )
 def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, kind):
     other = CASE.with_(kernel=3)

@@ -27,6 +27,7 @@ SLOW = (
 @pytest.mark.parametrize(
     "text", [*QUICK, *(pytest.param(text, marks=pytest.mark.slow) for text in SLOW)]
 )
+@pytest.mark.slow_at("torch")
 def test_a_script_has_the_bits_that_the_worker_measured(text):
     where = Target.parse(text)
     if why := target.unavailable(where):

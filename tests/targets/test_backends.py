@@ -21,6 +21,8 @@ from probe.comparison import outputs
 from probe.errors import InputError, TargetError
 from probe.target import Target
 
+pytestmark = pytest.mark.long
+
 WEIGHTS = [-0.7313, -1.1043, 1.8492, 1.3007, -0.1033]
 
 
@@ -141,6 +143,7 @@ def test_levels_of_numpys_own_loops_disable_what_is_above_them():
     assert not {"AVX2", "X86_V3", "FMA3"} & set(variables)
 
 
+@pytest.mark.slow
 def test_reference_conforms_and_refuses_nothing(ask):
     findings = conformance.check(ask("reference"))
     assert {found.verdict for found in findings} == {"agrees"}
@@ -155,6 +158,7 @@ def test_reference_conforms_and_refuses_nothing(ask):
         ("keras", ("float32",)),
     ],
 )
+@pytest.mark.slow
 def test_tensorflow_and_keras_conform(ask, text, dtypes):
     findings = conformance.check(ask(text), dtypes)
     assert not wrong(findings)
@@ -170,12 +174,14 @@ def test_tensorflow_and_keras_conform(ask, text, dtypes):
         "keras,mode=graph",
     ],
 )
+@pytest.mark.slow
 def test_graphs_conform(ask, text):
     run = ask(text)
     chosen = list(conformance.specs(("float32", "bfloat16")))[::9]
     assert not wrong([conformance.compare(*one, run) for one in chosen])
 
 
+@pytest.mark.slow
 def test_what_tensorflow_refuses_on_a_cpu_is_known(ask):
     findings = conformance.check(ask("tensorflow"), ("float32",))
     known = {
@@ -214,6 +220,7 @@ def test_one_line_of_a_librarys_error(message, line):
     assert tensorflow_process.said(ValueError(message)) == line
 
 
+@pytest.mark.slow
 def test_facts_say_version_device_threads_and_whether_onednn_is_on(ask):
     ask("tensorflow,onednn=0")
     facts = ask.sessions["tensorflow,onednn=0"].facts
@@ -222,6 +229,7 @@ def test_facts_say_version_device_threads_and_whether_onednn_is_on(ask):
     assert facts["onednn"] is False and facts["mode"] == "eager"
 
 
+@pytest.mark.slow
 def test_constant_weights_are_rebuilt_for_new_weights(ask):
     run = ask("tensorflow,weights=constant")
     spec = conformance.spec("conv1d", [2], bias=True)

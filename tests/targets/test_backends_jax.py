@@ -15,10 +15,13 @@ from probe.summation.orders import reveal
 from probe.target import Target
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("dtypes", "every"), [(("float32",), 3), (("float64", "float16", "bfloat16"), 13)]
 )
+@pytest.mark.slow_at("dtypes1-13")
 def test_integers_are_exact_and_nothing_is_refused(started, dtypes, every):
     found = conforming.findings(started("jax"), dtypes, every)
     assert not found["wrong"] and not found["unsupported"]
@@ -31,6 +34,7 @@ def test_integers_are_exact_on_all_specs(started):
 
 
 @pytest.mark.parametrize("text", ["jax", "jax,threads=1"])
+@pytest.mark.slow_at("jax,threads=1")
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
 
@@ -48,6 +52,7 @@ def test_without_ynnpack_long_sums_replay(started):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.slow_at("bfloat16", "float64")
 def test_other_formats_replay(started, dtype):
     assert not conforming.not_replayed(started("jax"), conforming.CASES[::3], dtype)
 

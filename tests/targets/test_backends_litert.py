@@ -13,6 +13,8 @@ from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 
 def test_integers_are_exact(started):
     found = conforming.findings(started("litert"), ("float32", "float16"))
@@ -23,15 +25,18 @@ def test_integers_are_exact(started):
 
 
 @pytest.mark.parametrize("text", ["litert,xnnpack=0", "litert,threads=2"])
+@pytest.mark.slow_at("litert,threads=2")
 def test_integers_are_exact_with_other_kernels(started, text):
     assert not conforming.findings(started(text), ("float32",))["wrong"]
 
 
 @pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "litert,threads=2"])
+@pytest.mark.slow_at("litert,threads=2", "litert,xnnpack=0")
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
 
 
+@pytest.mark.slow
 def test_float16_replays(started):
     cases = [case for case in conforming.CASES[::3] if case.op != "conv3d"]
     assert not conforming.not_replayed(started("litert"), cases, "float16")

@@ -12,6 +12,8 @@ from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("text", "dtypes"),
@@ -21,6 +23,7 @@ from tests.targets import conforming
         ("onnxruntime,threads=1,deterministic=1", ("float32",)),
     ],
 )
+@pytest.mark.slow_at("onnxruntime,threads=1,deterministic=1-dtypes2", "onnxruntime-dtypes0")
 def test_integers_are_exact(started, text, dtypes):
     found = conforming.findings(started(text), dtypes)
     assert not found["wrong"]
@@ -30,10 +33,12 @@ def test_integers_are_exact(started, text, dtypes):
 
 
 @pytest.mark.parametrize("text", ["onnxruntime", "onnxruntime,weights=argument"])
+@pytest.mark.slow
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
 
 
+@pytest.mark.slow
 def test_float16_replays(started):
     assert not conforming.not_replayed(started("onnxruntime"), conforming.CASES[::3], "float16")
 

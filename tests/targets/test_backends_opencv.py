@@ -15,6 +15,8 @@ from probe.summation.windows import reveal_windows
 from probe.window import Geometry
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 WIDE = Case("conv2d", 3, in_channels=8, filters=8, height=12, length=12)
 """The smallest image that OpenCV convolves by Winograd's algorithm."""
 
@@ -27,6 +29,7 @@ def test_integers_are_exact(started, text):
 
 
 @pytest.mark.parametrize("text", ["opencv", "opencv,winograd=0"])
+@pytest.mark.slow_at("opencv,winograd=0")
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
 

@@ -12,11 +12,14 @@ from probe.errors import TargetError
 from probe.target import Target
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 PLAIN = "openvino,precision=f32"
 TEXTS = ("openvino", PLAIN, "openvino,precision=f32,threads=1", "openvino,weights=argument")
 
 
 @pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.slow
 def test_integers_are_exact_and_nothing_is_refused(started, text):
     found = conforming.findings(started(text), ("float32", "float16"), every=5)
     assert not found["wrong"] and not found["unsupported"]
@@ -30,6 +33,7 @@ def test_integers_are_exact_and_nothing_is_refused(started, text):
         pytest.param("openvino", conforming.CASES[::3], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow_at("openvino,precision=f32-cases0")
 def test_every_output_is_revealed_and_replayed(started, text, cases):
     """Constant weights are compiled anew for each mask, some 20 ms each."""
     assert not conforming.not_replayed(started(text), cases)
@@ -57,6 +61,7 @@ def test_the_default_is_what_its_users_have(started):
     assert any(one.startswith("Convolution") and one.endswith("_f32)") for one in told)
 
 
+@pytest.mark.slow
 def test_a_difference_of_lengths_is_explained_and_replayed():
     text, case = "openvino,weights=argument", Case("conv1d", 5, in_channels=64, filters=2)
     if why := target.unavailable(Target.parse(text)):

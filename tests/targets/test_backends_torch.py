@@ -15,6 +15,8 @@ from probe.summation.orders import reveal
 from probe.target import Target
 from tests.targets import conforming
 
+pytestmark = pytest.mark.long
+
 WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
 
 
@@ -23,17 +25,22 @@ WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
     [("torch", ("float32",), 1), ("torch", ("float16", "bfloat16", "float64"), 7)]
     + [("torch,mkldnn=0", ("float32", "bfloat16"), 3), ("torch,deterministic=1", ("float32",), 7)],
 )
+@pytest.mark.slow_at(
+    "torch,deterministic=1-dtypes3-7", "torch,mkldnn=0-dtypes2-3", "torch-dtypes0-1"
+)
 def test_integers_are_exact_and_nothing_is_refused(started, text, dtypes, every):
     found = conforming.findings(started(text), dtypes, every)
     assert not found["wrong"] and not found["unsupported"]
 
 
 @pytest.mark.parametrize("text", ["torch", "torch,mkldnn=0", "torch,threads=1"])
+@pytest.mark.slow_at("torch,mkldnn=0", "torch,threads=1")
 def test_every_output_is_revealed_and_replayed(started, text):
     assert not conforming.not_replayed(started(text))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.slow_at("bfloat16", "float64")
 def test_other_formats_replay(started, dtype):
     assert not conforming.not_replayed(started("torch"), conforming.CASES[::3], dtype)
 

@@ -1,0 +1,1575 @@
+"""Equal operands, equal labels: what libraries mean by one function is said in one way.
+
+A row is a function or a structure; each library that has it computes it on the same numbers, is
+recorded, and must give every element of the result the label of the first library's. Functions of
+elements have a row each by their names (``spelled``); the others are written here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.errors import InputError
+from probe.recording.recording import record_run
+from probe.semantics import Each, Unknown, functions
+from tests.recorders import built, spelled
+from tests.recorders.rows import LIBRARIES
+from tests.recorders.truth import agreed, told
+
+torch = pytest.importorskip("torch", reason="the matrix compares libraries with PyTorch")
+F = torch.nn.functional
+
+NEAR = 1e-4
+"""Functions in float32 by several libraries: far below what another formula would move."""
+
+RANDOM = np.random.default_rng(31)
+X = RANDOM.standard_normal((2, 6, 8, 8)).astype(np.float32)
+P = np.abs(X) + np.float32(0.5)  # positive
+S = np.tanh(X)  # between -1 and 1
+L = RANDOM.standard_normal((3, 5, 12)).astype(np.float32)
+SCALE, SHIFT, MEAN = (RANDOM.standard_normal(6).astype(np.float32) for _ in range(3))
+VAR = np.abs(RANDOM.standard_normal(6).astype(np.float32)) + np.float32(0.5)
+GAMMA, BETA = (RANDOM.standard_normal(12).astype(np.float32) for _ in range(2))
+W12 = RANDOM.standard_normal((12, 4)).astype(np.float32)
+ALONG = np.tile(np.array([[2], [0]]), (3, 1, 12))
+"""Indices along the middle axis of ``L``."""
+BUCKETS = [-0.5, 0.0, 0.25, 1.0]
+B4 = RANDOM.standard_normal(4).astype(np.float32)
+SQUARES = np.tanh(np.resize(GAMMA, (3, 5, 5)) * L[:, :, :5]) + 2 * np.eye(5, dtype=np.float32)
+HEADS = RANDOM.standard_normal((2, 3, 5, 4)).astype(np.float32)
+"""(batch, heads, positions, features)"""
+WHOLE = RANDOM.integers(1, 99, (2, 6, 8)).astype(np.int32)
+KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
+"""(filters, channels, height, width), as PyTorch and ONNX have it."""
+
+
+class Row:
+    """A function of ``x`` and ``weights``, as each library writes it.
+
+    ``onnx``: nodes (type, inputs, outputs, attributes), from ``x`` to ``y``; the weights are
+    ``w0``, ``w1``, ..., ``constants`` are further inputs by name. ``opencv``, ``litert``: whether
+    these are derived from ONNX and TensorFlow. ``named``: it is a function that libraries have by
+    this name; some compute it in steps, or can't convert it.
+    """
+
+    def __init__(self, x: np.ndarray, *weights: np.ndarray, **libraries: Any) -> None:
+        self.x, self.weights = x, weights
+        self.opencv = libraries.pop("opencv", True) and "onnx" in libraries
+        self.litert = libraries.pop("litert", True) and "tensorflow" in libraries
+        self.constants, self.named = libraries.pop("constants", {}), libraries.pop("named", False)
+        self.libraries = libraries
+
+    def recorders(self) -> dict[str, Callable[[], Any]]:
+        """Returns what makes a recorder, by library."""
+        made = {name: lambda name=name: getattr(self, name)() for name in self.libraries}
+        for name in ("opencv", "litert"):
+            if getattr(self, name) is True:
+                made[name] = lambda name=name: getattr(self, f"by_{name}")()
+        return made
+
+    def torch(self) -> Any:
+        from probe.recorders.torch import TorchRecorder
+
+        x = torch.from_numpy(self.x)
+        some = [torch.nn.Parameter(torch.from_numpy(w), False) for w in self.weights]
+        return TorchRecorder(lambda: self.libraries["torch"](x, *some))
+
+    def numpy(self) -> Any:
+        from probe.recorders.ndarray import ArrayRecorder
+
+        named = {f"w{n}": w for n, w in enumerate(self.weights)}
+        return ArrayRecorder(
+            lambda x, **some: self.libraries["numpy"](x, *some.values()), self.x, **named
+        )
+
+    def jax(self) -> Any:
+        jnp = pytest.importorskip("jax.numpy")
+        from probe.recorders.jax import JaxRecorder
+
+        x, some = jnp.asarray(self.x), [jnp.asarray(w) for w in self.weights]
+        return JaxRecorder(lambda: self.libraries["jax"](x, *some))
+
+    def tensorflow(self) -> Any:
+        tf = pytest.importorskip("tensorflow")
+        from probe.recorders.tensorflow import TensorFlowRecorder
+
+        x, some = tf.constant(self.x), [tf.Variable(w) for w in self.weights]
+        return TensorFlowRecorder(lambda: self.libraries["tensorflow"](x, *some))
+
+    def model(self) -> bytes:
+        """Returns the row as an ONNX model."""
+        onnx = pytest.importorskip("onnx")
+        helper = onnx.helper
+        opset, nodes = spelled.OPSET, []
+        for op, ins, outs, words in self.libraries["onnx"]:
+            opset = max(opset, words.get("opset", 0))
+            given = {name: one for name, one in words.items() if name != "opset"}
+            nodes.append(helper.make_node(op, ins.split(","), outs.split(","), **given))
+        some = [onnx.numpy_helper.from_array(w, f"w{n}") for n, w in enumerate(self.weights)]
+        some += [onnx.numpy_helper.from_array(w, name) for name, w in self.constants.items()]
+        value = helper.make_tensor_value_info
+        first = next(iter(self.recorders().values()))().plain()[0]  # OpenCV reads no model without
+        kind = helper.np_dtype_to_tensor_dtype(first.dtype)
+        of_x = helper.np_dtype_to_tensor_dtype(self.x.dtype)
+        ends = value("x", of_x, self.x.shape), value("y", kind, first.shape)
+        graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]], some)
+        sets = [helper.make_opsetid("", opset)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=9)
+        return bytes(model.SerializeToString())
+
+    def onnx(self) -> Any:
+        pytest.importorskip("onnxruntime")
+        from probe.recorders.onnxruntime import OnnxRecorder
+
+        return OnnxRecorder(self.model(), {"x": self.x}, {"optimisation": "none"})
+
+    def by_opencv(self) -> Any:
+        pytest.importorskip("cv2")
+        import tempfile
+        from pathlib import Path
+
+        from probe.recorders.opencv import OpenCVRecorder, opened
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "m.onnx"
+            path.write_bytes(self.model())
+            return OpenCVRecorder(opened(path), {"x": self.x})
+
+    def by_litert(self) -> Any:
+        tf = pytest.importorskip("tensorflow")
+        pytest.importorskip("ai_edge_litert")
+        from probe.recorders.litert import LiteRTRecorder
+
+        made = tf.function(
+            lambda x: self.libraries["tensorflow"](x, *map(tf.constant, self.weights)),
+            input_signature=[tf.TensorSpec(self.x.shape, self.x.dtype, name="x")],
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            convert = tf.lite.TFLiteConverter.from_concrete_functions
+            try:
+                content = convert([made.get_concrete_function()]).convert()
+            except Exception:  # the converter's own, of several kinds
+                if self.named:
+                    pytest.skip("LiteRT's converter has no such operator")
+                raise
+        import ai_edge_litert.interpreter as litert
+
+        (name,) = (
+            one["name"] for one in litert.Interpreter(model_content=content).get_input_details()
+        )
+        return LiteRTRecorder(content, {name: self.x})
+
+
+def tf():
+    import tensorflow
+
+    return tensorflow
+
+
+def jx():
+    import jax
+
+    return jax
+
+
+def node(op: str, ins: str = "x", outs: str = "y", **words: Any) -> list[Any]:
+    return [(op, ins, outs, words)]
+
+
+def keras():
+    keras = pytest.importorskip("keras", reason="Keras computes it in TensorFlow's operations")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras computes by another library than TensorFlow")
+    return keras
+
+
+def turned(x: Any) -> Any:
+    """Returns heads and positions the other way round."""
+    return x.transpose(0, 2, 1, 3)
+
+
+def by_parts(x: np.ndarray) -> np.ndarray:
+    """Returns a softmax along the last axis."""
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def grouped(x: Any, scale: Any, shift: Any) -> Any:
+    """Returns a GroupNorm of three groups, of NumPy's or JAX's arrays."""
+    y = x.reshape(2, 3, -1)
+    y = y - y.mean(-1, keepdims=True)
+    variance = np.float32(1e-5) + (y * y).mean(-1, keepdims=True)
+    y = y / (np.sqrt(variance) if isinstance(x, np.ndarray) else jx().numpy.sqrt(variance))
+    return y.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
+
+
+def resized(x: Any, size: int, **how: bool) -> Any:
+    """Returns pictures that TensorFlow interpolates linearly, channels second."""
+    last, sizes = tf().transpose(x, (0, 2, 3, 1)), tf().constant([size, size])
+    made = tf().raw_ops.ResizeBilinear(images=last, size=sizes, **how)
+    return tf().transpose(made, (0, 3, 1, 2))
+
+
+def gates(count: int) -> list[np.ndarray]:
+    """Returns PyTorch's weights and biases of a recurrent layer of 12 features and four cells."""
+    random = np.random.default_rng(count)
+    shapes = (count * 4, 12), (count * 4, 4), (count * 4,), (count * 4,)
+    return [random.standard_normal(shape).astype(np.float32) / 2 for shape in shapes]
+
+
+def as_onnx(weights: list[np.ndarray], order: str, theirs: str) -> dict[str, np.ndarray]:
+    """Returns the same as ONNX has it: gates in another order, one direction, biases as one."""
+    rows = np.concatenate([np.arange(4) + 4 * order.index(gate) for gate in theirs])
+    inner, outer, *biases = (one[rows] for one in weights)
+    return {"W": inner[None], "R": outer[None], "B": np.concatenate(biases)[None]}
+
+
+def first_states(of: Any, x: Any, count: int = 1) -> tuple[Any, ...]:
+    return (of.zeros((1, x.shape[1], 4)),) * count
+
+
+def scanned(step: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Returns a layer of JAX by ``lax.scan``. ``step(now, states, gates)`` gives new states."""
+
+    def layer(x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
+        jnp = jx().numpy
+
+        def one(states: Any, now: Any) -> Any:
+            new = step(now @ wi.T + bi, states[0] @ wh.T + bh, *states)
+            return new, new[0]
+
+        return jx().lax.scan(one, (jnp.zeros((x.shape[1], 4)),) * count, x)[1]
+
+    return layer
+
+
+def looped(step: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Returns a layer of TensorFlow by a loop."""
+
+    def layer(x: Any, wi: Any, wh: Any, bi: Any, bh: Any) -> Any:
+        states, found = (tf().zeros((x.shape[1], 4)),) * count, []
+        for now in tf().unstack(x):
+            inner = tf().matmul(now, wi, transpose_b=True) + bi
+            outer = tf().matmul(states[0], wh, transpose_b=True) + bh
+            states = step(inner, outer, *states)
+            found.append(states[0])
+        return tf().stack(found)
+
+    return layer
+
+
+def of_lstm(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    def step(inner: Any, outer: Any, state: Any, cell: Any) -> Any:
+        i, f, g, o = split(inner + outer, 4, 1)
+        cell = sigmoid(f) * cell + sigmoid(i) * tanh(g)
+        return sigmoid(o) * tanh(cell), cell
+
+    return step
+
+
+def of_gru(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    def step(inner: Any, outer: Any, state: Any) -> Any:
+        (r, z, n), (of_r, of_z, of_n) = split(inner, 3, 1), split(outer, 3, 1)
+        new = tanh(n + sigmoid(r + of_r) * of_n)
+        return (new + sigmoid(z + of_z) * (state - new),)
+
+    return step
+
+
+def of_rnn(sigmoid: Any, tanh: Any, split: Any) -> Callable[..., Any]:
+    return lambda inner, outer, state: (tanh(inner + outer),)
+
+
+def in_jax(step: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    def layer(*given: Any) -> Any:
+        of = jx().nn.sigmoid, jx().numpy.tanh, jx().numpy.split
+        return scanned(step(*of), count)(*given)
+
+    return layer
+
+
+def in_tensorflow(step: Callable[..., Any], count: int = 1) -> Callable[..., Any]:
+    return lambda *given: looped(step(tf().sigmoid, tf().tanh, tf().split), count)(*given)
+
+
+def in_keras(name: str) -> Callable[..., Any]:
+    """Returns a layer of Keras, with PyTorch's weights and without biases."""
+    made: dict[str, Any] = {}
+
+    def layer(x: Any, wi: Any, wh: Any) -> Any:
+        if not made:
+            of = getattr(keras().layers, name)(4, return_sequences=True, use_bias=False)
+            of.build((x.shape[1], x.shape[0], x.shape[2]))
+            of.set_weights([wi.numpy().T, wh.numpy().T])
+            made["layer"] = of
+        return tf().transpose(made["layer"](tf().transpose(x, (1, 0, 2))), (1, 0, 2))
+
+    return layer
+
+
+def recurrent(op: str, *constants: Any, **words: Any) -> list[Any]:
+    """Returns nodes of a layer of ONNX, without its axis of directions."""
+    return [
+        (op, "x,W,R" + ",B" * (not words.pop("plain", False)), "s", {"hidden_size": 4, **words}),
+        ("Squeeze", "s,one", "y", {}),
+    ]
+
+
+ONE = {"one": np.array([1])}
+ROWS: dict[str, Row] = {
+    "lstm": Row(
+        L,
+        *gates(4),
+        torch=lambda x, *some: torch.lstm(
+            x, first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_lstm, 2),
+        tensorflow=in_tensorflow(of_lstm, 2),
+        onnx=recurrent("LSTM"),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "lstm without biases": Row(
+        L,
+        *gates(4)[:2],
+        torch=lambda x, *some: torch.lstm(
+            x, first_states(torch, x, 2), some, False, 1, 0.0, False, False, False
+        )[0],
+        tensorflow=in_keras("LSTM"),
+        onnx=recurrent("LSTM", plain=True),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        litert=False,
+        opencv=False,
+    ),
+    "lstm from the end": Row(
+        L,
+        *gates(4),
+        torch=lambda x, *some: torch.lstm(
+            x.flip(0), first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
+        )[0].flip(0),
+        onnx=recurrent("LSTM", direction="reverse"),
+        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
+        opencv=False,
+    ),
+    "gru": Row(
+        L,
+        *gates(3),
+        torch=lambda x, *some: torch.gru(
+            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_gru),
+        tensorflow=in_tensorflow(of_gru),
+        onnx=recurrent("GRU", linear_before_reset=1),
+        constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "rnn": Row(
+        L,
+        *gates(1),
+        torch=lambda x, *some: torch.rnn_tanh(
+            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
+        )[0],
+        jax=in_jax(of_rnn),
+        tensorflow=in_tensorflow(of_rnn),
+        onnx=recurrent("RNN"),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
+        litert=False,  # its converter adds the first step's biases
+        opencv=False,
+    ),
+    "rnn without biases": Row(
+        L,
+        *gates(1)[:2],
+        torch=lambda x, *some: torch.rnn_tanh(
+            x, *first_states(torch, x), some, False, 1, 0.0, False, False, False
+        )[0],
+        tensorflow=in_keras("SimpleRNN"),
+        onnx=recurrent("RNN", plain=True),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
+        litert=False,
+        opencv=False,
+    ),
+    "relu6": Row(
+        X,
+        torch=F.relu6,
+        tensorflow=lambda x: tf().nn.relu6(x),
+    ),
+    "leaky_relu": Row(
+        X,
+        torch=lambda x: F.leaky_relu(x, 0.3),
+        tensorflow=lambda x: tf().nn.leaky_relu(x, 0.3),
+        onnx=node("LeakyRelu", alpha=0.3),
+    ),
+    "elu": Row(X, torch=F.elu, tensorflow=lambda x: tf().nn.elu(x), onnx=node("Elu", alpha=1.0)),
+    "selu": Row(
+        X, torch=F.selu, tensorflow=lambda x: tf().nn.selu(x), onnx=node("Selu"), litert=False
+    ),
+    "celu": Row(X, torch=lambda x: F.celu(x, 0.7), onnx=node("Celu", alpha=0.7)),
+    "hard_swish": Row(X, torch=F.hardswish, onnx=node("HardSwish")),
+    "hard_sigmoid": Row(X, torch=F.hardsigmoid, onnx=node("HardSigmoid", alpha=1 / 6, beta=0.5)),
+    "softplus": Row(
+        X,
+        torch=F.softplus,
+        tensorflow=lambda x: tf().nn.softplus(x),
+        onnx=node("Softplus"),
+        litert=False,
+    ),
+    "gelu": Row(X, torch=F.gelu, onnx=node("Gelu"), opencv=False),
+    "gelu_tanh": Row(
+        X,
+        torch=lambda x: F.gelu(x, approximate="tanh"),
+        onnx=node("Gelu", approximate="tanh"),
+        opencv=False,
+    ),
+    "clip": Row(
+        X,
+        torch=lambda x: torch.clamp(x, -0.5, 0.75),
+        jax=lambda x: jx().lax.clamp(np.float32(-0.5), x, np.float32(0.75)),
+        onnx=node("Clip", "x,a,b"),
+        constants={"a": np.array(-0.5, np.float32), "b": np.array(0.75, np.float32)},
+    ),
+    "cast": Row(
+        X,
+        torch=lambda x: x.half(),
+        numpy=lambda x: x.astype(np.float16),
+        jax=lambda x: x.astype("float16"),
+        tensorflow=lambda x: tf().cast(x, tf().float16),
+        onnx=node("Cast", to=10),
+        opencv=False,
+    ),
+    "cast to int": Row(
+        3 * X,
+        torch=lambda x: x.int(),
+        numpy=lambda x: x.astype(np.int32),
+        jax=lambda x: x.astype("int32"),
+        tensorflow=lambda x: tf().cast(x, tf().int32),
+        onnx=node("Cast", to=6),
+        opencv=False,
+    ),
+    "sum": Row(
+        X,
+        torch=lambda x: x.sum((2, 3)),
+        numpy=lambda x: np.sum(x, (2, 3)),
+        jax=lambda x: x.sum((2, 3)),
+        tensorflow=lambda x: tf().reduce_sum(x, (2, 3)),
+    ),
+    "mean": Row(
+        X,
+        torch=lambda x: x.mean((2, 3)),
+        numpy=lambda x: np.mean(x, (2, 3)),
+        jax=lambda x: x.mean((2, 3)),
+        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
+    ),
+    "all": Row(
+        X > -2,
+        torch=lambda x: x.all(-1),
+        numpy=lambda x: np.all(x, -1),
+        jax=lambda x: x.all(-1),
+        tensorflow=lambda x: tf().reduce_all(x, -1),
+    ),
+    "any": Row(
+        X > 2,
+        torch=lambda x: x.any(-1),
+        numpy=lambda x: np.any(x, -1),
+        jax=lambda x: x.any(-1),
+        tensorflow=lambda x: tf().reduce_any(x, -1),
+    ),
+    "argmin": Row(
+        L,
+        torch=lambda x: x.argmin(-1),
+        numpy=lambda x: np.argmin(x, -1),
+        jax=lambda x: x.argmin(-1),
+        tensorflow=lambda x: tf().argmin(x, -1),
+        onnx=node("ArgMin", axis=-1, keepdims=0),
+    ),
+    "cumprod": Row(
+        S[:, :, 0],
+        torch=lambda x: x.cumprod(1),
+        numpy=lambda x: np.cumprod(x, 1),
+        jax=lambda x: jx().lax.cumprod(x, 1),
+        tensorflow=lambda x: tf().math.cumprod(x, 1),
+        litert=False,
+    ),
+    "cumulative logsumexp": Row(
+        L,
+        torch=lambda x: x.logcumsumexp(1),
+        jax=lambda x: jx().lax.cumlogsumexp(x, 1),
+        tensorflow=lambda x: tf().math.cumulative_logsumexp(x, 1),
+        litert=False,
+    ),
+    "bits": Row(
+        X,
+        torch=lambda x: x.view(torch.int32),
+        jax=lambda x: jx().lax.bitcast_convert_type(x, "int32"),
+        tensorflow=lambda x: tf().bitcast(x, tf().int32),
+        litert=False,
+    ),
+    "clamp by arrays": Row(
+        X,
+        X[::-1] - 1,
+        X[::-1] + 1,
+        torch=torch.clamp,
+        jax=lambda x, a, b: jx().lax.clamp(a, x, b),
+    ),
+    "complex": Row(
+        X,
+        P,
+        torch=torch.complex,
+        jax=lambda x, w: jx().lax.complex(x, w),
+        tensorflow=lambda x, w: tf().complex(x, w),
+        litert=False,
+    ),
+    "real": Row(
+        (X + 1j * P).astype(np.complex64),
+        torch=lambda x: torch.real(x) * 2,
+        jax=lambda x: jx().numpy.real(x) * 2,
+        tensorflow=lambda x: tf().math.real(x) * 2,
+    ),
+    "imag": Row(
+        (X + 1j * P).astype(np.complex64),
+        torch=lambda x: torch.imag(x) * 2,
+        jax=lambda x: jx().numpy.imag(x) * 2,
+        tensorflow=lambda x: tf().math.imag(x) * 2,
+    ),
+    "conj": Row(
+        (X + 1j * P).astype(np.complex64),
+        torch=lambda x: torch.conj_physical(x),
+        numpy=np.conj,
+        jax=lambda x: jx().numpy.conj(x),
+        tensorflow=lambda x: tf().math.conj(x),
+        litert=False,
+    ),
+    "complex absolute": Row(
+        (X + 1j * P).astype(np.complex64),
+        torch=torch.abs,
+        numpy=np.abs,
+        jax=lambda x: jx().numpy.abs(x),
+        tensorflow=lambda x: tf().abs(x),
+    ),
+    "count of what is not zero": Row(
+        np.maximum(L, 0), torch=lambda x: x.count_nonzero(1), numpy=lambda x: np.count_nonzero(x, 1)
+    ),
+    "median": Row(L, torch=lambda x: x.median(1)[0], numpy=lambda x: np.median(x, 1)),
+    "determinant": Row(
+        SQUARES,
+        torch=torch.linalg.det,
+        numpy=np.linalg.det,
+        tensorflow=lambda x: tf().linalg.det(x),
+        onnx=node("Det"),
+        litert=False,
+        opencv=False,
+    ),
+    "inverse": Row(
+        SQUARES,
+        torch=torch.linalg.inv,
+        numpy=np.linalg.inv,
+        tensorflow=lambda x: tf().linalg.inv(x),
+        litert=False,
+    ),
+    "cholesky": Row(
+        SQUARES @ SQUARES.swapaxes(1, 2),
+        torch=torch.linalg.cholesky,
+        numpy=np.linalg.cholesky,
+        tensorflow=lambda x: tf().linalg.cholesky(x),
+        litert=False,
+    ),
+    "linear solve": Row(
+        L[:, :, :4].copy(),
+        SQUARES,
+        torch=lambda x, a: torch.linalg.solve(a, x),
+        tensorflow=lambda x, a: tf().linalg.solve(a, x),
+        litert=False,
+    ),
+    "instance norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.instance_norm(x, None, None, g, b, eps=1e-5),
+        onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
+    ),
+    "local response norm": Row(
+        X,
+        tensorflow=lambda x: tf().transpose(
+            tf().nn.local_response_normalization(
+                tf().transpose(x, (0, 2, 3, 1)), 2, 1.0, 2e-4, 0.75
+            ),
+            (0, 3, 1, 2),
+        ),
+        onnx=node("LRN", size=5, bias=1.0, alpha=1e-3, beta=0.75),
+        litert=False,
+    ),
+    "resize linear": Row(
+        X,
+        torch=lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+        tensorflow=lambda x: tf().transpose(
+            tf().image.resize(tf().transpose(x, (0, 2, 3, 1)), (16, 16)), (0, 3, 1, 2)
+        ),
+        onnx=node("Resize", "x,,s", mode="linear"),
+        constants={"s": np.array([1, 1, 2, 2], np.float32)},
+        opencv=False,
+    ),
+    "resize linear to fewer": Row(
+        X,
+        torch=lambda x: F.interpolate(x, (5, 5), mode="bilinear"),
+        tensorflow=lambda x: resized(x, 5, half_pixel_centers=True),
+        onnx=node("Resize", "x,,,s", mode="linear"),
+        constants={"s": np.array([2, 6, 5, 5])},
+        opencv=False,
+    ),
+    "resize linear from corner to corner": Row(
+        X,
+        torch=lambda x: F.interpolate(x, (13, 13), mode="bilinear", align_corners=True),
+        tensorflow=lambda x: resized(x, 13, align_corners=True),
+        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="align_corners"),
+        constants={"s": np.array([2, 6, 13, 13])},
+        opencv=False,
+    ),
+    "resize linear from the first corner": Row(
+        X,
+        tensorflow=lambda x: resized(x, 16),
+        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="asymmetric"),
+        constants={"s": np.array([2, 6, 16, 16])},
+        opencv=False,
+    ),
+    "resize cubic": Row(
+        X,
+        torch=lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+        onnx=node("Resize", "x,,s", mode="cubic", cubic_coeff_a=-0.75),
+        constants={"s": np.array([1, 1, 2, 2], np.float32)},
+        opencv=False,
+    ),
+    "vector norm": Row(
+        L,
+        torch=lambda x: torch.linalg.vector_norm(x, 2, -1),
+        onnx=node("ReduceL2", "x,axes", keepdims=0),
+        tensorflow=lambda x: tf().raw_ops.EuclideanNorm(input=x, axis=-1),
+        constants={"axes": np.array([-1])},
+        litert=False,
+    ),
+    "vector norm of magnitudes": Row(
+        L,
+        torch=lambda x: torch.linalg.vector_norm(x, 1, -1),
+        onnx=node("ReduceL1", "x,axes", keepdims=0),
+        constants={"axes": np.array([-1])},
+    ),
+    "sort": Row(
+        L, torch=lambda x: x.sort(1)[0], numpy=lambda x: np.sort(x, 1), jax=lambda x: x.sort(1)
+    ),
+    "argsort": Row(
+        L,
+        torch=lambda x: torch.argsort(x, 1),
+        numpy=lambda x: np.argsort(x, 1),
+    ),
+    "largest k": Row(
+        L,
+        torch=lambda x: x.topk(3, -1)[0],
+        jax=lambda x: jx().lax.top_k(x, 3)[0],
+        tensorflow=lambda x: tf().math.top_k(x, 3)[0],
+        onnx=[("TopK", "x,k", "y,i", {"axis": -1})],
+        constants={"k": np.array([3])},
+        opencv=False,
+    ),
+    "squared difference": Row(
+        X,
+        P,
+        tensorflow=lambda x, w: tf().math.squared_difference(x, w),
+        torch=lambda x, w: F.mse_loss(x, w, reduction="none"),
+    ),
+    "sum of several": Row(
+        X,
+        P,
+        torch=lambda x, w: x + w,
+        tensorflow=lambda x, w: tf().add_n([x, w]),
+        onnx=node("Sum", "x,w0"),
+    ),
+    "sum of three": Row(
+        X,
+        P,
+        S,
+        tensorflow=lambda x, w, v: tf().add_n([x, w, v]),
+        onnx=node("Sum", "x,w0,w1"),
+    ),
+    "attention": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2),
+        onnx=[
+            ("Tanh", "x", "k", {}),
+            ("Mul", "x,two", "v", {}),
+            ("Attention", "x,k,v", "y", {"opset": 23}),
+        ],
+        constants={"two": np.array(2, np.float32)},
+        numpy=lambda x: (
+            by_parts(x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)) @ (x * np.float32(2))
+        ),
+        jax=lambda x: turned(
+            jx().nn.dot_product_attention(turned(x), turned(jx().numpy.tanh(x)), turned(x * 2))
+        ),
+        tensorflow=lambda x: tf().matmul(
+            tf().nn.softmax(tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5), x * 2
+        ),
+        opencv=False,
+    ),
+    "attention to what was before": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, is_causal=True),
+        onnx=[
+            ("Tanh", "x", "k", {}),
+            ("Mul", "x,two", "v", {}),
+            ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1}),
+        ],
+        constants={"two": np.array(2, np.float32)},
+        numpy=lambda x: (
+            by_parts(
+                x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)
+                + np.triu(np.full((5, 5), -np.inf, np.float32), 1)
+            )
+            @ (x * np.float32(2))
+        ),
+        jax=lambda x: turned(
+            jx().nn.dot_product_attention(
+                turned(x), turned(jx().numpy.tanh(x)), turned(x * 2), is_causal=True
+            )
+        ),
+        tensorflow=lambda x: tf().matmul(
+            tf().nn.softmax(
+                tf().where(
+                    np.tri(5, dtype=bool),
+                    tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5,
+                    tf().float32.min,
+                )
+            ),
+            x * 2,
+        ),
+        opencv=False,
+    ),
+    "layer norm without numbers": Row(
+        L,
+        torch=lambda x: F.layer_norm(x, (12,)),
+        onnx=node("LayerNormalization", "x,one", epsilon=1e-5),
+        constants={"one": np.ones(12, np.float32)},
+    ),
+    "affine grid": Row(
+        L[:, :2, :3].copy(),
+        torch=lambda x: F.affine_grid(x, [3, 2, 5, 4], align_corners=False),
+        onnx=node("AffineGrid", "x,size"),
+        constants={"size": np.array([3, 2, 5, 4])},
+        opencv=False,
+    ),
+    "grid sample": Row(
+        X,
+        S[:, :2, :, :].transpose(0, 2, 3, 1).copy(),
+        torch=lambda x, g: F.grid_sample(x, g, align_corners=False),
+        onnx=node("GridSample", "x,w0", mode="linear"),
+        opencv=False,
+    ),
+    "embedding of one-hots": Row(
+        W12.T.copy(),
+        tensorflow=lambda x: tf().matmul(x, tf().transpose(tf().one_hot([3, 0, 7], 12))),
+        onnx=[
+            ("OneHot", "i,depth,values", "h", {"axis": 0}),
+            ("MatMul", "x,h", "y", {}),
+        ],
+        constants={
+            "i": np.array([3, 0, 7]),
+            "depth": np.array(12),
+            "values": np.array([0, 1], np.float32),
+        },
+        litert=False,
+        opencv=False,
+    ),
+    "glu": Row(
+        L,
+        torch=F.glu,
+        opencv=False,
+        onnx=[
+            ("Split", "x", "a,b", {"axis": -1, "num_outputs": 2}),
+            ("Sigmoid", "b", "s", {}),
+            ("Mul", "a,s", "y", {}),
+        ],
+    ),
+    "space to depth": Row(
+        X,
+        KERNEL.reshape(1, 24, 3, 3),
+        torch=lambda x, w: F.conv2d(F.pixel_unshuffle(x, 2), w),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(
+                    tf().reshape(
+                        tf().transpose(tf().reshape(x, (2, 6, 4, 2, 4, 2)), (0, 1, 3, 5, 2, 4)),
+                        (2, 24, 4, 4),
+                    ),
+                    (0, 2, 3, 1),
+                ),
+                tf().transpose(w, (2, 3, 1, 0)),
+                1,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+        litert=False,
+    ),
+    "transposed convolution": Row(
+        X,
+        KERNEL.transpose(1, 0, 2, 3).copy(),
+        torch=lambda x, w: F.conv_transpose2d(x, w, stride=2),
+        onnx=node("ConvTranspose", "x,w0", strides=[2, 2]),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d_transpose(
+                tf().transpose(x, (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                (2, 17, 17, 4),
+                2,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+    ),
+    "grouped convolution": Row(
+        X,
+        KERNEL[:, :3].copy(),
+        torch=lambda x, w: F.conv2d(x, w, groups=2),
+        jax=lambda x, w: jx().lax.conv_general_dilated(
+            x, w, (1, 1), "VALID", feature_group_count=2
+        ),
+        onnx=node("Conv", "x,w0", group=2),
+    ),
+    "max": Row(
+        X,
+        torch=lambda x: x.amax((2, 3)),
+        numpy=lambda x: np.max(x, (2, 3)),
+        jax=lambda x: x.max((2, 3)),
+        tensorflow=lambda x: tf().reduce_max(x, (2, 3)),
+        onnx=node("ReduceMax", "x,axes", keepdims=0),
+        constants={"axes": np.array([2, 3])},
+    ),
+    "softmax": Row(
+        L,
+        torch=lambda x: x.softmax(-1),
+        numpy=by_parts,
+        jax=lambda x: jx().nn.softmax(x),
+        tensorflow=lambda x: tf().nn.softmax(x),
+        onnx=node("Softmax", axis=-1),
+    ),
+    "log_softmax": Row(
+        L,
+        torch=lambda x: x.log_softmax(-1),
+        jax=lambda x: jx().nn.log_softmax(x),
+        tensorflow=lambda x: tf().nn.log_softmax(x),
+        onnx=node("LogSoftmax", axis=-1),
+    ),
+    "layer_norm": Row(
+        L,
+        GAMMA,
+        BETA,
+        torch=lambda x, g, b: F.layer_norm(x, (12,), g, b, 1e-5),
+        onnx=node("LayerNormalization", "x,w0,w1", epsilon=1e-5),
+        numpy=lambda x, g, b: (
+            (x - x.mean(-1, keepdims=True))
+            / np.sqrt(x.var(-1, keepdims=True) + np.float32(1e-5))
+            * g
+            + b
+        ),
+        jax=lambda x, g, b: (
+            (x - x.mean(-1, keepdims=True)) * jx().lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * g
+            + b
+        ),
+    ),
+    "rms_norm": Row(
+        L,
+        GAMMA,
+        torch=lambda x, g: F.rms_norm(x, (12,), g, 1e-5),
+        onnx=node("RMSNormalization", "x,w0", epsilon=1e-5, opset=23),
+        tensorflow=lambda x, g: keras().ops.rms_normalization(x, g, -1, 1e-5),
+        jax=lambda x, g: x * jx().lax.rsqrt(jx().numpy.mean(x * x, -1, keepdims=True) + 1e-5) * g,
+        numpy=lambda x, g: (
+            x / np.sqrt(np.mean(np.square(x), -1, keepdims=True) + np.float32(1e-5)) * g
+        ),
+        opencv=False,
+    ),
+    "group_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
+        numpy=grouped,
+        jax=lambda x, g, b: grouped(x, g, b),
+        opencv=False,
+    ),
+    "instance_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.instance_norm(x, weight=g, bias=b, eps=1e-5),
+        onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
+    ),
+    "instance_norm behind a convolution": Row(
+        X,
+        KERNEL,
+        GAMMA[:4].copy(),
+        torch=lambda x, w, g: F.instance_norm(F.conv2d(x, w), weight=g, bias=g, eps=1e-5),
+        onnx=[
+            ("Conv", "x,w0", "c", {}),
+            ("InstanceNormalization", "c,w1,w1", "y", {"epsilon": 1e-5}),
+        ],
+    ),
+    "batch_norm": Row(
+        X,
+        SCALE,
+        SHIFT,
+        MEAN,
+        VAR,
+        torch=lambda x, s, b, m, v: F.batch_norm(x, m, v, s, b, False, 0.1, 1e-3),
+        tensorflow=lambda x, s, b, m, v: tf().compat.v1.nn.fused_batch_norm(
+            tf().transpose(x, (0, 2, 3, 1)), s, b, m, v, 1e-3, is_training=False
+        )[0],
+        onnx=node("BatchNormalization", "x,w0,w1,w2,w3", epsilon=1e-3),
+        litert=False,
+    ),
+    "prelu": Row(
+        X,
+        SCALE,
+        torch=F.prelu,
+        opencv=False,
+    ),
+    "convolution": Row(
+        X,
+        KERNEL,
+        torch=F.conv2d,
+        jax=lambda x, w: jx().lax.conv(x, w, (1, 1), "VALID"),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
+            ),
+            (0, 3, 1, 2),
+        ),
+        onnx=node("Conv", "x,w0"),
+    ),
+    "convolution behind a pad": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1)), w),
+        jax=lambda x, w: jx().lax.conv(
+            jx().numpy.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w, (1, 1), "VALID"
+        ),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(tf().pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                1,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+        opencv=False,
+    ),
+    "convolution behind a concat": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(torch.cat([x, x * x], 2), w),
+        jax=lambda x, w: jx().lax.conv(jx().numpy.concatenate([x, x * x], 2), w, (1, 1), "VALID"),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(tf().concat([x, x * x], 2), (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                1,
+                "VALID",
+            ),
+            (0, 3, 1, 2),
+        ),
+        onnx=[
+            ("Mul", "x,x", "s", {}),
+            ("Concat", "x,s", "c", {"axis": 2}),
+            ("Conv", "c,w0", "y", {}),
+        ],
+    ),
+    "product behind a concat": Row(
+        L,
+        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        torch=lambda x, w: torch.cat([x, torch.tanh(x)], 1) @ w,
+        numpy=lambda x, w: np.concatenate([x, np.tanh(x)], 1) @ w,
+        jax=lambda x, w: jx().numpy.concatenate([x, jx().numpy.tanh(x)], 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().concat([x, tf().tanh(x)], 1), w),
+        onnx=[
+            ("Tanh", "x", "t", {}),
+            ("Concat", "x,t", "c", {"axis": 1}),
+            ("MatMul", "c,w0", "y", {}),
+        ],
+    ),
+    "dense": Row(
+        L,
+        W12,
+        B4,
+        torch=lambda x, w, b: F.linear(x, w.T, b),
+        numpy=lambda x, w, b: x @ w + b,
+        jax=lambda x, w, b: x @ w + b,
+        tensorflow=lambda x, w, b: tf().matmul(x, w) + b,
+        onnx=[("MatMul", "x,w0", "m", {}), ("Add", "m,w1", "y", {})],
+    ),
+    "max_pool": Row(
+        X,
+        torch=lambda x: F.max_pool2d(x, 2),
+        tensorflow=lambda x: tf().transpose(
+            tf().nn.max_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
+        ),
+        onnx=node("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        jax=lambda x: jx().lax.reduce_window(
+            x, -np.inf, jx().lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
+        ),
+    ),
+    "avg_pool": Row(
+        X,
+        torch=lambda x: F.avg_pool2d(x, 2),
+        tensorflow=lambda x: tf().transpose(
+            tf().nn.avg_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
+        ),
+        onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+    ),
+    "conv stride pad": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(x, w, stride=2, padding=1),
+        onnx=node("Conv", "x,w0", strides=[2, 2], pads=[1, 1, 1, 1]),
+        jax=lambda x, w: jx().lax.conv_general_dilated(x, w, (2, 2), ((1, 1), (1, 1))),
+        tensorflow=lambda x, w: tf().transpose(
+            tf().nn.conv2d(
+                tf().transpose(x, (0, 2, 3, 1)),
+                tf().transpose(w, (2, 3, 1, 0)),
+                2,
+                ((0, 0), (1, 1), (1, 1), (0, 0)),
+            ),
+            (0, 3, 1, 2),
+        ),
+    ),
+    "conv bias": Row(
+        X,
+        KERNEL,
+        B4,
+        torch=F.conv2d,
+        onnx=node("Conv", "x,w0,w1"),
+        tensorflow=lambda x, w, b: tf().transpose(
+            tf().nn.bias_add(
+                tf().nn.conv2d(
+                    tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
+                ),
+                b,
+            ),
+            (0, 3, 1, 2),
+        ),
+    ),
+    "global mean": Row(
+        X,
+        torch=lambda x: x.mean((2, 3)),
+        onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})],
+        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
+        numpy=lambda x: x.mean((2, 3)),
+    ),
+    "slice": Row(
+        L,
+        torch=lambda x: torch.tanh(x[:, 1:4]),
+        numpy=lambda x: np.tanh(x[:, 1:4]),
+        jax=lambda x: jx().numpy.tanh(x[:, 1:4]),
+        tensorflow=lambda x: tf().tanh(x[:, 1:4]),
+    ),
+    "pad": Row(
+        L,
+        torch=lambda x: F.pad(x, (1, 2)),
+        numpy=lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2))),
+        jax=lambda x: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))),
+        tensorflow=lambda x: tf().pad(x, ((0, 0), (0, 0), (1, 2))),
+    ),
+    "product behind a pad": Row(
+        L,
+        RANDOM.standard_normal((15, 4)).astype(np.float32),
+        torch=lambda x, w: F.pad(x, (1, 2)) @ w,
+        numpy=lambda x, w: np.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
+        jax=lambda x, w: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().pad(x, ((0, 0), (0, 0), (1, 2))), w),
+    ),
+    "product behind a slice": Row(
+        L,
+        RANDOM.standard_normal((4, 4)).astype(np.float32),
+        torch=lambda x, w: x[..., 2:6] @ w,
+        numpy=lambda x, w: x[..., 2:6] @ w,
+        jax=lambda x, w: x[..., 2:6] @ w,
+        tensorflow=lambda x, w: tf().matmul(x[..., 2:6], w),
+    ),
+    "transpose product": Row(
+        L,
+        torch=lambda x: x @ x.transpose(1, 2),
+        numpy=lambda x: x @ x.transpose(0, 2, 1),
+        jax=lambda x: x @ x.transpose(0, 2, 1),
+        tensorflow=lambda x: tf().matmul(x, x, transpose_b=True),
+    ),
+    "einsum": Row(
+        L,
+        W12,
+        torch=lambda x, w: torch.einsum("blk,kn->bln", x, w),
+        numpy=lambda x, w: np.einsum("blk,kn->bln", x, w),
+        jax=lambda x, w: jx().numpy.einsum("blk,kn->bln", x, w),
+        tensorflow=lambda x, w: tf().einsum("blk,kn->bln", x, w),
+        onnx=node("Einsum", "x,w0", equation="blk,kn->bln"),
+    ),
+    "reshape product": Row(
+        L,
+        RANDOM.standard_normal((60, 4)).astype(np.float32),
+        torch=lambda x, w: x.reshape(3, 60) @ w,
+        numpy=lambda x, w: x.reshape(3, 60) @ w,
+        jax=lambda x, w: x.reshape(3, 60) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().reshape(x, (3, 60)), w),
+        onnx=[("Flatten", "x", "f", {}), ("MatMul", "f,w0", "y", {})],
+    ),
+    "split": Row(
+        L,
+        torch=lambda x: torch.tanh(x.chunk(2, -1)[1]),
+        numpy=lambda x: np.tanh(np.split(x, 2, -1)[1]),
+        jax=lambda x: jx().numpy.tanh(jx().numpy.split(x, 2, -1)[1]),
+        tensorflow=lambda x: tf().tanh(tf().split(x, 2, -1)[1]),
+    ),
+    "stack": Row(
+        L,
+        torch=lambda x: torch.stack([x, torch.tanh(x)], 1),
+        numpy=lambda x: np.stack([x, np.tanh(x)], 1),
+        jax=lambda x: jx().numpy.stack([x, jx().numpy.tanh(x)], 1),
+        tensorflow=lambda x: tf().stack([x, tf().tanh(x)], 1),
+    ),
+    "where": Row(
+        L,
+        torch=lambda x: torch.where(x > 0, x, torch.tanh(x)),
+        numpy=lambda x: np.where(x > 0, x, np.tanh(x)),
+        jax=lambda x: jx().numpy.where(x > 0, x, jx().numpy.tanh(x)),
+        tensorflow=lambda x: tf().where(x > 0, x, tf().tanh(x)),
+    ),
+    "cumsum": Row(
+        L,
+        torch=lambda x: x.cumsum(1),
+        numpy=lambda x: np.cumsum(x, 1),
+        jax=lambda x: jx().numpy.cumsum(x, 1),
+        tensorflow=lambda x: tf().cumsum(x, 1),
+    ),
+    "argmax": Row(
+        L,
+        torch=lambda x: x.argmax(-1),
+        jax=lambda x: x.argmax(-1),
+        tensorflow=lambda x: tf().argmax(x, -1),
+        onnx=[("ArgMax", "x", "y", {"axis": -1, "keepdims": 0})],
+    ),
+    "variance": Row(
+        L,
+        torch=lambda x: x.var(-1, unbiased=False),
+        numpy=lambda x: np.var(x, -1),
+        jax=lambda x: x.var(-1),
+        tensorflow=lambda x: tf().nn.moments(x, -1)[1],
+    ),
+    "deviation of a sample": Row(
+        L,
+        torch=lambda x: x.std(-1),
+        numpy=lambda x: np.std(x, -1, ddof=1),
+        jax=lambda x: x.std(-1, ddof=1),
+    ),
+    "prod": Row(
+        S[:, :, 0],
+        torch=lambda x: x.prod(-1),
+        numpy=lambda x: np.prod(x, -1),
+        jax=lambda x: x.prod(-1),
+        tensorflow=lambda x: tf().reduce_prod(x, -1),
+    ),
+    "min": Row(
+        L,
+        torch=lambda x: x.amin(-1),
+        numpy=lambda x: np.min(x, -1),
+        jax=lambda x: x.min(-1),
+        tensorflow=lambda x: tf().reduce_min(x, -1),
+    ),
+    "logsumexp": Row(
+        L,
+        torch=lambda x: x.logsumexp(-1),
+        onnx=[("ReduceLogSumExp", "x,axes", "y", {"keepdims": 0})],
+        constants={"axes": np.array([-1])},
+    ),
+    "scalar multiply": Row(
+        L,
+        torch=lambda x: x * 0.5,
+        numpy=lambda x: x * np.float32(0.5),
+        jax=lambda x: x * 0.5,
+        tensorflow=lambda x: x * 0.5,
+        onnx=[("Mul", "x,h", "y", {})],
+        constants={"h": np.array(0.5, np.float32)},
+    ),
+    "scalar add": Row(
+        L,
+        torch=lambda x: x + 0.5,
+        numpy=lambda x: x + np.float32(0.5),
+        jax=lambda x: x + 0.5,
+        tensorflow=lambda x: x + 0.5,
+        onnx=[("Add", "x,h", "y", {})],
+        constants={"h": np.array(0.5, np.float32)},
+    ),
+    "residual": Row(
+        L,
+        W12[:, :1].repeat(12, 1).copy(),
+        torch=lambda x, w: x + x @ w,
+        numpy=lambda x, w: x + x @ w,
+        jax=lambda x, w: x + x @ w,
+        tensorflow=lambda x, w: x + tf().matmul(x, w),
+        onnx=[("MatMul", "x,w0", "m", {}), ("Add", "x,m", "y", {})],
+    ),
+    "gather": Row(
+        L,
+        torch=lambda x: x[:, torch.tensor([3, 1, 1])],
+        numpy=lambda x: np.take(x, [3, 1, 1], 1),
+        jax=lambda x: jx().numpy.take(x, np.array([3, 1, 1]), 1),
+        tensorflow=lambda x: tf().gather(x, [3, 1, 1], axis=1),
+        onnx=[("Gather", "x,i", "y", {"axis": 1})],
+        constants={"i": np.array([3, 1, 1])},
+    ),
+    "product behind a gather": Row(
+        L,
+        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        torch=lambda x, w: x[:, torch.tensor([3, 1, 1])] @ w,
+        jax=lambda x, w: jx().numpy.take(x, np.array([3, 1, 1]), 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().gather(x, [3, 1, 1], axis=1), w),
+        onnx=[("Gather", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
+        constants={"i": np.array([3, 1, 1])},
+    ),
+    "flip": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.flip(1) @ w,
+        numpy=lambda x, w: np.flip(x, 1) @ w,
+        jax=lambda x, w: jx().numpy.flip(x, 1) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().reverse(x, [1]), w),
+    ),
+    "tile": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.repeat(1, 2, 1) @ w,
+        numpy=lambda x, w: np.tile(x, (1, 2, 1)) @ w,
+        jax=lambda x, w: jx().numpy.tile(x, (1, 2, 1)) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().tile(x, (1, 2, 1)), w),
+    ),
+    "buckets": Row(
+        L,
+        torch=lambda x: torch.bucketize(x, torch.tensor(BUCKETS), out_int32=True, right=True),
+        tensorflow=lambda x: tf().raw_ops.Bucketize(input=x, boundaries=BUCKETS),
+    ),
+    "bits that are set": Row(
+        WHOLE.astype(np.uint8),
+        jax=lambda x: jx().lax.population_count(x),
+        tensorflow=lambda x: tf().raw_ops.PopulationCount(x=x),
+        litert=False,
+    ),
+    "polygamma": Row(
+        P,
+        torch=lambda x: torch.polygamma(1, x),
+        jax=lambda x: jx().scipy.special.polygamma(1, x),
+        tensorflow=lambda x: tf().math.polygamma(tf().constant(1.0), x),
+        litert=False,
+    ),
+    "a transform of real numbers": Row(
+        L,
+        torch=lambda x: torch.fft.rfft(x),
+        jax=lambda x: jx().numpy.fft.rfft(x),
+        tensorflow=lambda x: tf().signal.rfft(x),
+        litert=False,
+    ),
+    "a transform of real numbers, both halves": Row(
+        L,
+        torch=lambda x: torch.fft.fft(x).real,
+        jax=lambda x: jx().numpy.fft.fft(x).real,
+        tensorflow=lambda x: tf().math.real(tf().signal.fft(tf().cast(x, tf().complex64))),
+        litert=False,
+    ),
+    "a transform of planes, and back": Row(
+        X,
+        torch=lambda x: torch.fft.irfft2(torch.fft.rfft2(x)),
+        jax=lambda x: jx().numpy.fft.irfft2(jx().numpy.fft.rfft2(x)),
+        tensorflow=lambda x: tf().signal.irfft2d(tf().signal.rfft2d(x)),
+        litert=False,
+    ),
+    "a transform of complex numbers": Row(
+        L,
+        torch=lambda x: torch.fft.ifft(torch.fft.fft(torch.complex(x, -x))),
+        jax=lambda x: jx().numpy.fft.ifft(jx().numpy.fft.fft(jx().lax.complex(x, -x))),
+        tensorflow=lambda x: tf().signal.ifft(tf().signal.fft(tf().complex(x, -x))),
+        litert=False,
+    ),
+    "rsqrt mul": Row(
+        P,
+        torch=lambda x: x * torch.rsqrt(x),
+        tensorflow=lambda x: x * tf().math.rsqrt(x),
+        jax=lambda x: x * jx().lax.rsqrt(x),
+    ),
+    "roll": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.roll((1, -2), (1, 2)) @ w,
+        numpy=lambda x, w: np.roll(x, (1, -2), (1, 2)) @ w,
+        jax=lambda x, w: jx().numpy.roll(x, (1, -2), (1, 2)) @ w,
+        tensorflow=lambda x, w: tf().matmul(tf().roll(x, (1, -2), (1, 2)), w),
+    ),
+    "lower triangle": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.tril(2) @ w,
+        numpy=lambda x, w: np.tril(x, 2) @ w,
+        onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
+        constants={"k": np.array(2)},
+        opencv=False,
+    ),
+    "reflected": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1), mode="reflect"), w),
+        onnx=[("Pad", "x,p", "m", {"mode": "reflect"}), ("Conv", "m,w0", "y", {})],
+        constants={"p": np.array([0, 0, 0, 1, 0, 0, 1, 2])},
+    ),
+    "steps of two": Row(
+        L,
+        W12[::2].copy(),
+        torch=lambda x, w: x[..., ::2] @ w,
+        numpy=lambda x, w: x[..., ::2] @ w,
+        onnx=[("Slice", "x,a,b,c,d", "s", {}), ("MatMul", "s,w0", "y", {})],
+        constants={"a": np.array([0]), "b": np.array([12]), "c": np.array([2]), "d": np.array([2])},
+    ),
+    "gather along": Row(
+        L,
+        W12,
+        torch=lambda x, w: x.gather(1, torch.tensor(ALONG)) @ w,
+        numpy=lambda x, w: np.take_along_axis(x, ALONG, 1) @ w,
+        onnx=[("GatherElements", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
+        constants={"i": ALONG},
+    ),
+    "scattered": Row(
+        L,
+        W12,
+        torch=lambda x, w: torch.tanh(x).scatter_add(1, torch.tensor(ALONG), x[:, :2]) @ w,
+        onnx=[
+            ("Tanh", "x", "t", {}),
+            ("Slice", "x,a,b,c", "u", {}),
+            ("ScatterElements", "t,i,u", "s", {"axis": 1, "reduction": "add"}),
+            ("MatMul", "s,w0", "y", {}),
+        ],
+        constants={"i": ALONG, "a": np.array([0]), "b": np.array([2]), "c": np.array([1])},
+        opencv=False,
+    ),
+    "depth to space": Row(
+        X[:, :4].copy(),
+        KERNEL[:, :1].copy(),
+        torch=lambda x, w: F.conv2d(F.pixel_shuffle(x, 2), w),
+        onnx=[
+            ("DepthToSpace", "x", "d", {"blocksize": 2, "mode": "CRD"}),
+            ("Conv", "d,w0", "y", {}),
+        ],
+        opencv=False,
+    ),
+    "resize nearest": Row(
+        X,
+        KERNEL,
+        torch=lambda x, w: F.conv2d(F.interpolate(x, scale_factor=2, mode="nearest"), w),
+        onnx=[
+            (
+                "Resize",
+                "x,,s",
+                "r",
+                {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+            ),
+            ("Conv", "r,w0", "y", {}),
+        ],
+        constants={"s": np.array([1, 1, 2, 2], np.float32)},
+        opencv=False,
+    ),
+    "adaptive average": Row(
+        X,
+        torch=lambda x: F.adaptive_avg_pool2d(x, 4),
+        onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
+    ),
+    "product of batches": Row(
+        L,
+        B4[:1].repeat(5),
+        torch=lambda x, b: torch.baddbmm(b, x, x.mT),
+        onnx=[
+            ("Transpose", "x", "t", {"perm": [0, 2, 1]}),
+            ("MatMul", "x,t", "m", {}),
+            ("Add", "m,w0", "y", {}),
+        ],
+    ),
+    "embedding": Row(
+        L[0],
+        torch=lambda x: torch.tanh(F.embedding(torch.tensor(ALONG[0, :, 0]), x)),
+        numpy=lambda x: np.tanh(np.take(x, ALONG[0, :, 0], 0)),
+        onnx=[("Gather", "x,i", "g", {"axis": 0}), ("Tanh", "g", "y", {})],
+        constants={"i": ALONG[0, :, 0]},
+        opencv=False,
+    ),
+    "triangular solve": Row(
+        L[:, :, :4].copy(),
+        np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        torch=lambda x, a: torch.linalg.solve_triangular(a, x, upper=False),
+        jax=lambda x, a: jx().lax.linalg.triangular_solve(a, x, left_side=True, lower=True),
+    ),
+}
+
+
+ROWS |= {
+    name: Row(*spelled.operands(name), named=True, **libraries)
+    for name, libraries in spelled.functions_of_libraries()
+}
+
+
+def cells() -> list[tuple[str, str]]:
+    return [(name, library) for name, row in ROWS.items() for library in list(row.recorders())[1:]]
+
+
+QUICK = ("numpy", "onnx")
+"""Libraries compared in `make test`; the others take a minute and are left to `make slow`."""
+
+
+NOT_COMPARED = {
+    "fake_quant": "LiteRT's converter makes two conversions of it; tables share a constructor",
+    "shape": "sizes, which are known while a run goes on",
+    "range": "sizes, which are known while a run goes on",
+    "shift": "ONNX's shifts are of unsigned integers, which OpenCV doesn't read",
+}
+"""What two tables build that no row compares, and why."""
+
+
+def test_whatever_two_tables_build_is_compared():
+    modules = {name: f"probe.recorders.{file}" for name, (file, _) in LIBRARIES.items()}
+    found = built.every({name: one for name, one in modules.items() if find_spec(one)})
+    counts = Counter(word for words in found.values() for word in words)
+    covered = set[str]()
+    for row in ROWS.values():
+        first = next(iter(row.recorders().values()))
+        for one in record_run(first()).operations:
+            covered.update(built.key(one.meaning))
+    several = {word for word, count in counts.items() if count > 1}
+    missing = several - covered - NOT_COMPARED.keys()
+    where = "; ".join(f"{word}: {[n for n in found if word in found[n]]}" for word in missing)
+    assert not missing, where
+
+
+def otherwise(name: str, live: Any) -> str:
+    """Returns how a library computes a function that it has no operation for, in canonical words;
+    empty where it has one, or where a word isn't canonical."""
+    every = [one.meaning for one in live.operations]
+    words = [one.word for one in every if isinstance(one, Each)]
+    if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
+        return ""
+    return " ".join(words) if name not in words or len(words) > 1 else ""
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [pytest.param(*cell, marks=() if cell[1] in QUICK else pytest.mark.slow) for cell in cells()],
+)
+def test_equal_operands_have_equal_labels(name, library):
+    made = ROWS[name].recorders()
+    first = next(iter(made))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            sides = told(made[first](), made[library](), NEAR)
+        except InputError as error:
+            if ROWS[name].named and library == "opencv" and "OpenCV refuses" in str(error):
+                pytest.skip(str(error))
+            raise
+    share = agreed(sides)
+    if ROWS[name].named and share < 1 and (words := otherwise(name, sides[1][0])):
+        pytest.skip(f"{library} computes it by {words}")
+    assert share == 1, [(one.op, one.meaning) for live, _, _ in sides for one in live.operations]
+
+
+UNLIKE: dict[str, Row] = {
+    "attention of another scale": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, scale=0.25),
+        numpy=ROWS["attention"].libraries["numpy"],
+    ),
+    "attention with queries for keys": Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(torch.tanh(x), x, x * 2),
+        numpy=ROWS["attention"].libraries["numpy"],
+    ),
+    "softmax along another axis": Row(
+        L[:, :3, :3].copy(), torch=lambda x: x.softmax(1), numpy=by_parts
+    ),
+    "group norm of two groups": Row(
+        X,
+        SCALE,
+        SHIFT,
+        torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5),
+        numpy=grouped,
+    ),
+    "group norm of another epsilon": Row(
+        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
+    ),
+    "lstm of gates in another order": Row(
+        L,
+        *gates(4),
+        torch=ROWS["lstm"].libraries["torch"],
+        onnx=recurrent("LSTM"),
+        constants=as_onnx(gates(4), "ifgo", "ifgo") | ONE,
+    ),
+    "gru that resets before and after": Row(
+        L,
+        *gates(3),
+        torch=ROWS["gru"].libraries["torch"],
+        onnx=recurrent("GRU", linear_before_reset=0),
+        constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
+    ),
+    "rnn of another function": Row(
+        L,
+        *gates(1),
+        torch=ROWS["rnn"].libraries["torch"],
+        onnx=recurrent("RNN", activations=["Relu"]),
+        constants=as_onnx(gates(1), "n", "n") | ONE,
+    ),
+    "resizes of other corners": Row(
+        X[:, :, :5, :5].copy(),
+        torch=lambda x: F.interpolate(x, (12, 12), mode="bilinear")[:, :, 1:-1, 1:-1].contiguous(),
+        onnx=[
+            (
+                "Resize",
+                "x,,,s",
+                "r",
+                {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+            ),
+            ("Slice", "r,from,to,axes", "y", {}),
+        ],
+        constants={
+            "s": np.array([2, 6, 12, 12]),
+            "from": np.array([1, 1]),
+            "to": np.array([11, 11]),
+            "axes": np.array([2, 3]),
+        },
+    ),
+    "scale and shift exchanged": Row(
+        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
+    ),
+    "variance of a sample": Row(L, torch=lambda x: x.var(-1), numpy=lambda x: np.var(x, -1)),
+    "sum and product": Row(
+        X, P, S, torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
+    ),
+    "difference of differences": Row(
+        X, P, S, torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
+    ),
+    "quotient of quotients": Row(
+        X, P, S, torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
+    ),
+}
+"""What differs, though its steps are alike."""
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_differs_has_different_labels(name):
+    one, two = (UNLIKE[name].recorders()[library]() for library in [*UNLIKE[name].libraries])
+    assert agreed(told(one, two, NEAR)) == 0

@@ -1,0 +1,577 @@
+"""Every meaning of TensorFlow's tables against TensorFlow: what is labelled alike is the same
+number, as of ONNX's in test_onnx_table.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from probe.recording.recording import array_digest, record_run
+from tests.recorders.truth import changed, shares, told
+
+tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+from tensorflow.python.eager import context, execute  # noqa: E402
+
+from probe.recorders.tensorflow import TensorFlowRecorder  # noqa: E402
+from probe.recorders.tensorflow_table import APPROXIMATE, EVERYTHING, FUNCTIONS, TABLE  # noqa: E402
+from probe.recorders.tensorflow_values import array, tensor_of  # noqa: E402
+
+pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes to be imported
+
+NEAR = 1e-3
+"""Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
+
+RNG = np.random.default_rng(12)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+INPUTS = {
+    "a": normal(4, 6), "b": normal(4, 6), "t": normal(4, 5, 8), "p": normal(4, 8, 7, 6),
+    "v": normal(4, 5, 6, 4, 2), "m": normal(4, 3, 3), "m2": normal(4, 5, 5), "q": normal(4, 5, 8),
+    "i": RNG.integers(0, 20, (4, 6)).astype(np.int32), "j": RNG.integers(1, 9, (4, 6), np.int32),
+    "k": RNG.random((4, 6)) < 0.5, "o": RNG.random((4, 6)) < 0.5, "u": RNG.random((4, 6),
+       np.float32),
+    "c": (normal(4, 6) + 1j * normal(4, 6)).astype(np.complex64), "rgb": RNG.random((4, 3, 3),
+       np.float32),
+    "wide": normal(4, 2, 4, 6).astype(np.complex64), "box": np.sort(RNG.random((4, 4), np.float32)),
+}  # fmt: skip
+"""Arrays with the rows of the batch first."""
+
+PAIRS = """Sub Pow Maximum Minimum SquaredDifference Atan2 FloorMod FloorDiv Less LessEqual Greater
+ GreaterEqual Xdivy Xlogy RealDiv Div DivNoNan MulNoNan Mul Add AddV2 NextAfter Xlog1py""".split()
+WHOLE = "Mod FloorMod FloorDiv TruncateDiv TruncateMod BitwiseAnd BitwiseOr BitwiseXor".split()
+OF_COMPLEX = ("Conj", "Real", "Imag", "Angle", "ComplexAbs")
+OF_SEVERAL = ("Betainc", "Igamma", "Igammac", "Zeta", "Polygamma", "Complex", "PopulationCount",
+              "LeftShift", "RightShift", "LogicalAnd", "LogicalOr", "LogicalNot", "Invert", "Equal",
+              "NotEqual", "ClipByValue")  # fmt: skip
+UNIT = "Dawsn Expint FresnelCos FresnelSin Spence".split()
+UNIT += [op for op in FUNCTIONS if op.startswith("Bessel")]
+GRADIENTS = [op for op in (*FUNCTIONS, "LeakyReluGrad") if op.endswith("Grad")]
+BESIDE = {*PAIRS, *WHOLE, *OF_COMPLEX, *OF_SEVERAL, *UNIT, *GRADIENTS}
+UNARY = [op for op in ("Elu", *APPROXIMATE, *FUNCTIONS) if op not in BESIDE]
+raw = tf.raw_ops
+Given = dict[str, Any]
+
+
+def called(op: str, *arrays: Any) -> Any:
+    """Runs an operation on its first inputs, whatever they are called."""
+    function = getattr(raw, op)
+    return function(**dict(zip(inspect.signature(function).parameters, arrays, strict=False)))
+
+
+def elements(x: Given) -> list[Any]:
+    a, b, i, j, u = (x[name] for name in "abiju")
+    found = [called(op, a) for op in UNARY]
+    found += [called(op, a, b) for op in (*PAIRS, *GRADIENTS)]
+    found += [raw.LeakyReluGrad(gradients=a, features=b, alpha=0.4)]
+    found += [called(op, i, j) for op in WHOLE]
+    found += [called(op, i - 9, j) for op in ("Mod", "FloorMod", "TruncateMod")]
+    found += [raw.LogicalNot(x=x["k"]), raw.Invert(x=i)]
+    found += [getattr(raw, op)(x=x["k"], y=x["o"]) for op in ("LogicalAnd", "LogicalOr")]
+    found += [raw.Equal(x=i, y=j), raw.NotEqual(x=i, y=j), raw.Equal(x=a, y=b)]
+    found += [raw.LeakyRelu(features=a, alpha=n) for n in (0.2, 0.4)]
+    found += [raw.Cast(x=a, DstT=to) for to in (tf.float16, tf.int32, tf.float64, tf.bfloat16)]
+    found += [raw.Bitcast(input=a, type=tf.int32 if a.dtype == tf.float32 else tf.int64)]
+    found += [raw.ClipByValue(t=a, clip_value_min=-0.5, clip_value_max=n) for n in (0.5, 0.9)]
+    found += [
+        raw.AddN(inputs=[a, b, u]),
+        raw.AddN(inputs=[a, b]),
+        raw.BiasAdd(value=a, bias=row(6)),
+    ]
+    found += [raw.BiasAddV1(value=a, bias=row(6)), raw.BiasAdd(value=x["p"], bias=row(6))]
+    found += [called(op, u) for op in UNIT]
+    found += [raw.Betainc(a=u, b=u, x=u), raw.Zeta(x=u + 1.5, q=u), raw.Polygamma(a=u * 0 + 1, x=u)]
+    found += [getattr(raw, op)(a=u, x=tf.abs(a)) for op in ("Igamma", "Igammac")]
+    found += [raw.Complex(real=a, imag=b), raw.PopulationCount(x=i), raw.Conj(input=x["c"])]
+    found += [getattr(raw, op)(input=x["c"]) for op in ("Real", "Imag", "Angle")]
+    found += [getattr(raw, op)(x=i, y=j) for op in ("LeftShift", "RightShift")]
+    found += [raw.ComplexAbs(x=x["c"]), raw.Identity(input=a), raw.Snapshot(input=a),
+       *raw.IdentityN(
+        input=[a, b]), raw.StopGradient(input=a), raw.PreventGradient(input=a)]  # fmt: skip
+    found += [raw.CheckNumerics(tensor=a, message=""), raw.CheckNumericsV2(tensor=a, message="")]
+    found += [raw.EnsureShape(input=a, shape=[None, 6]), raw.GuaranteeConst(input=a)]
+    found += [raw.ZerosLike(x=a), *(raw.Bucketize(input=a, boundaries=n) for n in ([0.0], [0.2]))]
+    found += [raw.ApproximateEqual(x=a, y=b, tolerance=n) for n in (0.1, 0.5)]
+    fake = {"num_bits": 8, "narrow_range": False}
+    found += [raw.FakeQuantWithMinMaxArgs(inputs=a, min=-n, max=n, **fake) for n in (1.0, 2.0)]
+    found += [raw.FakeQuantWithMinMaxVars(inputs=a, min=-1.0, max=n, **fake) for n in (1.0, 2.0)]
+    ends = {"min": row(6) * 0 - 1, "max": tf.abs(row(6)) + 1}
+    found += [raw.FakeQuantWithMinMaxVarsPerChannel(inputs=a, **ends, num_bits=n) for n in (4, 8)]
+    return found
+
+
+ROW = normal(64)
+
+
+def row(*shape: int) -> Any:
+    """The same weights on both sides."""
+    return tf.constant(np.resize(ROW, shape))
+
+
+def layers(x: Given) -> list[Any]:
+    a, t, p, v, m = (x[name] for name in "atpvm")
+    found = [getattr(raw, op)(input=t, axis=axis, keep_dims=keep) for op in ("Mean", "Sum", "Max",
+             "Min", "Prod", "EuclideanNorm") for axis, keep in (([1], True), ([-1, 1],
+                False))]  # fmt: skip
+    found += [raw.Sum(input=t, axis=[0]), raw.Mean(input=t, axis=np.zeros(0, np.int32))]
+    found += [getattr(raw, op)(input=x["k"], axis=[1]) for op in ("All", "Any")]
+    found += [
+        getattr(raw, op)(input=t, dimension=n) for op in ("ArgMax", "ArgMin") for n in (1, -1)
+    ]
+    found += [one for k in (2, 3) for one in raw.TopKV2(input=t, k=k)]
+    found += [*raw.TopKV2(input=t, k=4, sorted=False)]
+    found += [raw.Softmax(logits=t), raw.LogSoftmax(logits=t), raw.L2Loss(t=row(6))]
+    found += [raw.MatMul(a=a, b=row(6, 3)), raw.MatMul(a=row(3, 6), b=a, transpose_b=True)]
+    found += [raw.MatMul(a=a, b=row(3, 6), transpose_b=True)]
+    found += [getattr(raw, op)(x=t, y=row(1, 8, 2)) for op in ("BatchMatMulV2",)]
+    found += [
+        raw.BatchMatMul(x=t, y=x["q"], adj_y=True),
+        raw.BatchMatMulV3(x=t, y=row(1, 8, 2), Tout=tf.float32),
+    ]
+    found += [
+        raw.Einsum(inputs=[t, row(8, 2)], equation="bij,jk->bki"),
+        raw.Einsum(inputs=[t], equation="bij->bji"),
+    ]
+    one, pads = {"strides": [1, 2, 1, 1], "padding": "SAME"}, [0, 0, 1, 0, 2, 1, 0, 0]
+    found += [
+        raw.Conv2D(input=p, filter=row(3, 2, n, 2), strides=[1, 2, 2, 1], padding="SAME")
+        for n in (6, 3)
+    ]
+    found += [raw.Conv2D(input=p, filter=row(3, 2, 6, 2), strides=[1, 1, 1, 1], padding="EXPLICIT",
+              explicit_paddings=pads, dilations=[1, 2, 1, 1])]  # fmt: skip
+    found += [raw.Conv3D(input=v, filter=row(2, 2, 2, 2, 3), strides=[1] * 5, padding="SAME")]
+    found += [
+        raw.DepthwiseConv2dNative(input=p, filter=row(3, 2, 6, n), strides=[1] * 4, padding="SAME")
+        for n in (1, 2)
+    ]
+    found += [raw.Conv2DBackpropInput(input_sizes=[p.shape[0], 16, 14, 2], filter=row(3, 3, 2, 6),
+              out_backprop=p, strides=[1, 2, 2, 1], padding="SAME")]  # fmt: skip
+    found += [raw.Conv3DBackpropInputV2(input_sizes=[p.shape[0], 5, 6, 4, 3], filter=row(2, 2, 2,
+       3, 2),
+              out_backprop=v, strides=[1] * 5, padding="SAME")]  # fmt: skip
+    found += [
+        raw.MaxPool(input=p, ksize=[1, 2, 3, 1], **one),
+        raw.MaxPoolV2(input=p, ksize=[1, 2, 3, 1], **one),
+        raw.AvgPool(value=p, ksize=[1, 2, 3, 1], **one),
+    ]
+    found += [raw.MaxPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="VALID")]
+    found += [raw.AvgPool3D(input=v, ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="SAME")]
+    norm = {"scale": row(6), "offset": row(6), "mean": row(6), "variance": tf.abs(row(6))}
+    found += [
+        raw.FusedBatchNormV3(x=p, **norm, is_training=False, epsilon=n).y for n in (1e-3, 0.1)
+    ]
+    found += [raw.FusedBatchNorm(x=p, **norm, is_training=False).y]
+    found += [raw.FusedBatchNormV2(x=p, **norm, is_training=False).y]
+    found += [raw.BiasAddGrad(out_backprop=row(4, 5, 8))]
+    found += [raw.LRN(input=p, depth_radius=2, alpha=n) for n in (1.0, 2.0)]
+    for kind in ("Bilinear", "Bicubic", "Area"):
+        resize = getattr(raw, f"Resize{kind}")
+        words = [{}, {"align_corners": True}] + [{"half_pixel_centers": True}] * (kind != "Area")
+        found += [
+            resize(images=p, size=n, **one) for n in ([4, 9], [4, 10], [5, 9]) for one in words
+        ]
+    words = {"scale": [1.5, 0.75], "translation": [0.0, 0.5]}
+    found += [
+        raw.ScaleAndTranslate(images=p, size=n, **words, kernel_type=kernel)
+        for n in ([4, 9], [5, 9])
+        for kernel in ("lanczos3", "triangle")
+    ]
+    for op in ("Cumsum", "Cumprod", "CumulativeLogsumexp"):
+        found += [
+            getattr(raw, op)(x=t, axis=n, reverse=back) for n in (1, 2) for back in (False, True)
+        ]
+    for op in ("Cumsum", "Cumprod"):
+        found += [
+            getattr(raw, op)(x=t, axis=n, exclusive=True, reverse=back)
+            for n in (1, -1)
+            for back in (False, True)
+        ]
+    pool = {"ksize": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "padding": "SAME"}
+    found += [*raw.MaxPoolWithArgmax(input=p, **pool)]
+    found += [*raw.MaxPoolWithArgmax(input=p, **pool, include_batch_in_index=True)]
+    wide = {"strides": [1, 2, 1, 1], "rates": [1, 1, 2, 1], "padding": "SAME"}
+    found += [raw.Dilation2D(input=p, filter=row(2, 3, 6), **wide)]
+    spread = raw.BatchMatMulV2(x=m, y=m, adj_y=True)
+    found += [raw.MatrixSolve(matrix=m, rhs=m[..., :2], adjoint=n) for n in (False, True)]
+    found += [
+        raw.MatrixTriangularSolve(matrix=m, rhs=m, lower=n, adjoint=k)
+        for n in (False, True)
+        for k in (False, True)
+    ]
+    found += [raw.MatrixSolve(matrix=m[:, None], rhs=m[:, None, :, :2])]
+    found += [raw.Cholesky(input=spread + 3 * tf.eye(3)), raw.MatrixDeterminant(input=m)]
+    found += [raw.MatrixInverse(input=m, adjoint=n) for n in (False, True)]
+    found += [
+        *raw.Qr(input=m),
+        *raw.Svd(input=m),
+        *raw.SelfAdjointEigV2(input=spread),
+        *raw.Lu(input=m),
+    ]
+    found += [*raw.LogMatrixDeterminant(input=m), raw.MatrixSquareRoot(input=spread)]
+    found += [
+        *raw.Eig(input=m, Tout=tf.complex64),
+        raw.MatrixLogarithm(input=tf.cast(spread, tf.complex64)),
+    ]
+    for n, name in ((1, ""), (2, "2D"), (3, "3D")):
+        found += [getattr(raw, f"{way}FFT{name}")(input=x["wide"]) for way in ("", "I")]
+        real = tf.math.real(x["wide"])
+        found += [
+            getattr(raw, f"RFFT{name}")(input=real, fft_length=[2, 4, last][3 - n :])
+            for last in (4, 5)
+        ]
+        found += [
+            getattr(raw, f"IRFFT{name}")(input=x["wide"], fft_length=[2, 4, last][3 - n :])
+            for last in (8, 9)
+        ]
+    found += [raw.HSVToRGB(images=x["rgb"]), raw.RGBToHSV(images=x["rgb"]), raw.Cross(a=m, b=m)]
+    found += [*raw.SoftmaxCrossEntropyWithLogits(features=a, labels=x["u"])]
+    found += [*raw.SparseSoftmaxCrossEntropyWithLogits(features=a, labels=x["j"][:, 0] % 6)]
+    ids = tf.constant(np.arange(p.shape[0]) // 2, tf.int32)
+    for op in ("Sum", "Max", "Min", "Prod", "Mean"):
+        found += [getattr(raw, f"Segment{op}")(data=p, segment_ids=ids)]
+        if op != "Mean":
+            found += [getattr(raw, f"UnsortedSegment{op}")(data=p, segment_ids=ids, num_segments=3)]
+    which = tf.constant([1, 0, 1, 1])[: p.shape[0]]
+    found += [
+        raw.CropAndResize(image=p, boxes=x["box"], box_ind=which, crop_size=n)
+        for n in ([3, 2], [3, 4])
+    ]
+    return found
+
+
+def moves(x: Given) -> list[Any]:
+    a, t, p, i = (x[name] for name in "atpi")
+    rows = a.shape[0]
+    found = [
+        raw.Reshape(tensor=t, shape=[-1, 4]),
+        raw.ExpandDims(input=t, axis=1),
+        raw.Squeeze(input=t[:, :1]),
+        raw.Squeeze(input=a[:, None, :, None], axis=[-1]),
+    ]
+    found += [raw.Transpose(x=t, perm=[2, 0, 1]), raw.ConjugateTranspose(x=x["c"], perm=[1, 0])]
+    found += [
+        t[:, -1:0:-2],
+        t[..., None, 2],
+        t[1:, 1],
+        raw.Slice(input=t, begin=[0, 1, 2], size=[-1, 3, 2]),
+    ]
+    found += [raw.ConcatV2(values=[t, x["q"]], axis=n) for n in (1, -1)]
+    found += [
+        *raw.Split(axis=1, value=a, num_split=3),
+        *raw.SplitV(value=a, size_splits=[4, 2], axis=-1, num_split=2),
+    ]
+    found += [raw.Pack(values=[a, x["b"]], axis=n) for n in (0, -1)]
+    found += [*raw.Unpack(value=t, num=5, axis=1), *raw.Unpack(value=t, num=8, axis=-1)]
+    found += [raw.Tile(input=a, multiples=[1, 2]), raw.Tile(input=a, multiples=[2, 1])]
+    pads = [[0, 0], [2, 1]]
+    found += [
+        raw.Pad(input=a, paddings=pads),
+        *(raw.PadV2(input=a, paddings=pads, constant_values=n) for n in (1.0, 2.0)),
+    ]
+    found += [raw.MirrorPad(input=a, paddings=pads, mode=n) for n in ("REFLECT", "SYMMETRIC")]
+    found += [raw.ReverseV2(tensor=t, axis=[n]) for n in (0, 1, -1)]
+    found += [
+        raw.GatherNd(params=t, indices=[[0, 1], [1, 2]]),
+        raw.GatherV2(params=t, indices=[3, 1], axis=-1),
+    ]
+    found += [
+        raw.GatherV2(params=t, indices=[[2], [0]], axis=1),
+        raw.Gather(params=t, indices=[1, 0]),
+    ]
+    found += [
+        raw.OneHot(indices=[[1, 9], [-1, 0]], depth=4, on_value=a[0, 0], off_value=a[0, 1], axis=n)
+        for n in (-1, 0, 1)
+    ]
+    top = raw.ArgMax(input=t, dimension=2)
+    found += [
+        raw.OneHot(indices=top, depth=8, on_value=a[0, 0], off_value=a[0, 1], axis=n)
+        for n in (-1, 0, 1)
+    ]
+    each = np.array([[3, 1], [0, 2], [4, 4], [1, 0]], np.int32)[:rows]
+    found += [raw.GatherV2(params=t, indices=each, axis=n, batch_dims=1) for n in (1, 2)]
+    three = np.stack([each, each[:, ::-1] + 3], 1) % 8
+    found += [raw.GatherV2(params=t[:, :2], indices=three, axis=2, batch_dims=2)]
+    found += [
+        raw.ExtractImagePatches(
+            images=p, ksizes=[1, 3, 2, 1], strides=[1, 2, 1, 1], rates=[1, 1, n, 1], padding=name
+        )
+        for n in (1, 2)
+        for name in ("SAME", "VALID")
+    ]
+    found += [raw.BroadcastTo(input=row(6), shape=[3, 6]), raw.Fill(dims=[2, 3], value=a[0, 2])]
+    found += [
+        raw.Select(condition=x["k"], x=a, y=x["b"]),
+        raw.SelectV2(condition=x["k"], t=a, e=row(6)),
+    ]
+    for words in ({}, {"align_corners": True}, {"half_pixel_centers": True}):
+        found += [
+            raw.ResizeNearestNeighbor(images=p, size=n, **words) for n in ([4, 9], [16, 14], [5, 1])
+        ]
+    found += [
+        raw.DepthToSpace(input=tf.tile(p, [1, 1, 1, 2]), block_size=2),
+        raw.SpaceToDepth(input=p[:, :, :6], block_size=2),
+    ]
+    found += [raw.SpaceToBatchND(input=p, block_shape=[2, 3], paddings=[[1, 1], [0, 2]])]
+    found += [
+        raw.BatchToSpaceND(
+            input=tf.tile(p, [2, 1, 1, 1]), block_shape=[2, 1], crops=[[1, 0], [0, 0]]
+        )
+    ]
+    found += [raw.Roll(input=t, shift=[1, -2], axis=[1, 2]), raw.Roll(input=a, shift=[3], axis=[1])]
+    found += [raw.ScatterNd(indices=[[3], [1], [3], [0]][:rows], updates=a, shape=[5, 6])]
+    found += [
+        getattr(raw, op)(tensor=a, indices=[[1, 2], [0, 5]], updates=row(2))
+        for op in ("TensorScatterUpdate", "TensorScatterAdd")
+    ]
+    found += [raw.ReverseSequence(input=t, seq_lengths=[4, 1, 5, 2][:rows], seq_dim=1)]
+    found += [
+        raw.MatrixBandPart(input=t, num_lower=n, num_upper=m) for n, m in ((1, 2), (-1, 0), (0, -1))
+    ]
+    v3 = {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0.0}
+    found += [
+        raw.MatrixDiag(diagonal=t),
+        raw.MatrixDiagV3(diagonal=t, **v3),
+        raw.MatrixDiagPart(input=t),
+    ]
+    found += [raw.MatrixDiagPartV3(input=t, k=0, padding_value=0.0)]
+    found += [
+        raw.MatrixSetDiag(input=t, diagonal=t[:, 0, :5]),
+        raw.MatrixSetDiagV3(input=t, diagonal=t[:, 0, :5], k=0),
+    ]
+    found += [
+        raw.Where(condition=x["k"]),
+        *raw.Unique(x=[3, 1, 3]),
+        *raw.UniqueV2(x=i, axis=[1]),
+        raw.Cumsum(x=i, axis=1),
+    ]
+    found += [
+        *raw.ListDiff(x=[1, 2, 3], y=[2]),
+        raw.InvertPermutation(x=[2, 0, 1]),
+        raw.LinSpace(start=0.0, stop=2.0, num=5),
+    ]
+    found += [
+        raw.Bincount(arr=i, size=30, weights=np.zeros(0, np.float32)),
+        raw.DenseBincount(input=i, size=30, weights=np.zeros(0, np.float32)),
+    ]
+    v = x["v"]
+    found += [
+        raw.Concat(concat_dim=1, values=[t, x["q"]]),
+        raw.Reverse(tensor=t, dims=[False, True, False]),
+    ]
+    found += [raw.SpaceToBatch(input=p[:, :, :6], paddings=[[0, 0], [2, 0]], block_size=2)]
+    found += [
+        raw.BatchToSpace(input=tf.tile(p, [4, 1, 1, 1]), crops=[[0, 1], [1, 1]], block_size=2)
+    ]
+    found += [raw.Diag(diagonal=a), raw.DiagPart(input=raw.Diag(diagonal=a))]
+    wide = {"ksizes": [1, 2, 3, 1, 1], "strides": [1, 1, 1, 2, 1], "padding": "SAME"}
+    found += [raw.ExtractVolumePatches(input=v, **wide), raw.MatrixDiagV2(diagonal=t, **v3)]
+    found += [raw.MatrixDiagV3(diagonal=t, **{**v3, "k": 1, "padding_value": 2.0})]
+    found += [raw.MatrixDiagPartV2(input=t, k=n, padding_value=0.0) for n in (0, -1, [0, 1])]
+    found += [raw.MatrixSetDiagV2(input=t, diagonal=t[:, 0, :5], k=n) for n in (0, 1)]
+    found += [raw.Select(condition=[True, False, True, True][:rows], x=a, y=x["b"])]
+    ids = [[2, 0, 0, 2, 1], [1, 1, 0, 0, 2], [0, 1, 2, 0, 1], [0, 0, 0, 2, 2]]
+    found += [raw.UnsortedSegmentSum(data=t[0], segment_ids=[2, 0, 0, 2, 1], num_segments=3)]
+    found += [raw.UnsortedSegmentMax(data=t, segment_ids=ids[:rows], num_segments=3)]
+    return [*found, raw.HistogramFixedWidth(values=a, value_range=[-2.0, 2.0], nbins=5)]
+
+
+def ran(op: str, inputs: list[Any], count: int = 1, **attributes: Any) -> list[Any]:
+    """An operation that Python has no name for: what the optimiser of graphs makes of others."""
+    words = {"T": tf.float32, **attributes}
+    flat = tuple(one for pair in words.items() for one in pair)
+    run = execute.execute_with_callbacks
+    return list(run(op.encode(), count, inputs, flat, context.context()))
+
+
+TABLE_OF_ROWS = tf.Variable(np.resize(ROW, (5, 6)))
+
+
+def trained(x: Given) -> list[Any]:
+    """What training runs besides."""
+    a, t, p, v = (x[name] for name in "atpv")
+    rows, scale = a.shape[0], {"scale": row(6), "offset": row(6)}
+    means = {"mean": np.zeros(0, np.float32), "variance": np.zeros(0, np.float32)}
+    found = []
+    for kind in ("", "V2", "V3"):
+        norm = getattr(raw, f"FusedBatchNorm{kind}")
+        found += [*norm(x=p, **scale, **means, is_training=True, epsilon=0.1)]
+        grad = getattr(raw, f"FusedBatchNormGrad{kind}")
+        more = {"reserve_space_3": np.zeros(0, np.float32)} if kind == "V3" else {}
+        saved = {"reserve_space_1": row(6), "reserve_space_2": tf.abs(row(6))}
+        found += grad(y_backprop=p, x=p, scale=row(6), **saved, **more)[:3]
+    flat, deep = {"strides": [1] * 4, "padding": "SAME"}, {"strides": [1] * 5, "padding": "SAME"}
+    found += [
+        raw.Conv2DBackpropFilter(
+            input=p, filter_sizes=[3, 2, 6, 2], out_backprop=row(rows, 8, 7, 2), **flat
+        )
+    ]
+    found += [
+        raw.Conv3DBackpropFilterV2(
+            input=v, filter_sizes=[2, 2, 2, 2, 1], out_backprop=row(*v.shape[:4], 1), **deep
+        )
+    ]
+    depthwise = {"filter_sizes": [3, 2, 6, 1], "out_backprop": row(*p.shape)}
+    found += [raw.DepthwiseConv2dNativeBackpropFilter(input=p, **depthwise, **flat)]
+    depthwise = {"input_sizes": p.shape, "filter": row(3, 2, 6, 1)}
+    found += [raw.DepthwiseConv2dNativeBackpropInput(out_backprop=p, **depthwise, **flat)]
+    for name, one, ones in (("Pool", p, flat), ("Pool3D", v, deep)):
+        most, size = getattr(raw, f"Max{name}"), [1, *[2] * (one.shape.rank - 2), 1]
+        most = getattr(raw, f"Max{name}")(input=one, ksize=size, **ones)
+        grad = getattr(raw, f"Max{name}Grad")
+        found += [grad(orig_input=one, orig_output=most, grad=one, ksize=size, **ones)]
+        grad = getattr(raw, f"Avg{name}Grad")
+        found += [grad(orig_input_shape=one.shape, grad=one, ksize=size, **ones)]
+    found += [raw.ResizeBilinearGrad(grads=p, original_image=p[:, :4, :4])]
+    found += [
+        raw.SparseMatMul(a=a, b=row(6, 3)),
+        raw.SparseMatMul(a=a, b=row(3, 6), transpose_b=True),
+    ]
+    stitch = {"indices": [[0, 2], [1, 2]], "data": [a[:2], a[:2] + 1]}
+    found += [raw.DynamicStitch(**stitch), raw.ParallelDynamicStitch(**stitch)]
+    where = {"begin": [0, 1, 0], "end": [1, 5, 8], "strides": [1, 2, 1]}
+    found += [raw.TensorStridedSliceUpdate(input=t, **where, value=row(1, 2, 8))]
+    found += [raw.ScatterNdNonAliasingAdd(input=a, indices=[[1], [1], [0], [0]][:rows], updates=a)]
+    boxes = {"boxes": x["box"], "scores": a[:, 0], "max_output_size": 3, "iou_threshold": 0.5}
+    for kind in ("V3", "V4", "V5"):
+        more = {"soft_nms_sigma": 0.5} if kind == "V5" else {}
+        select = getattr(raw, f"NonMaxSuppression{kind}")(**boxes, score_threshold=-9.0, **more)
+        found += [select] if kind == "V3" else [*select]
+    return found
+
+
+def fused(x: Given) -> list[Any]:
+    a, p, v = (x[name] for name in "apv")
+    found = ran("_FusedMatMul", [a, row(6, 3), row(3)], num_args=1, fused_ops=["BiasAdd"])
+    found += ran("_FusedMatMul", [a, row(6, 3), row(3)], num_args=1, fused_ops=["BiasAdd", "Relu"])
+    for slope in (0.2, 0.3):
+        found += ran(
+            *("_FusedConv2D", [p, row(3, 2, 6, 2), row(2)]),
+            TArgs=[tf.float32],
+            num_args=1,
+            num_host_args=0,
+            padding="SAME",
+            strides=[1, 2, 2, 1],
+            fused_ops=["BiasAdd", "LeakyRelu"],
+            leakyrelu_alpha=slope,
+        )
+    flat, deep = {"strides": [1] * 4, "padding": "SAME"}, {"strides": [1] * 5, "padding": "SAME"}
+    depthwise, given = "_FusedDepthwiseConv2dNative", [p, row(3, 2, 6, 1), row(6)]
+    found += ran(depthwise, given, num_args=1, **flat, fused_ops=["BiasAdd", "Relu6"])
+    try:
+        given = [v, row(2, 2, 2, 2, 3), row(3)]
+        found += ran("_FusedConv3D", given, num_args=1, **deep, fused_ops=["BiasAdd", "Relu"])
+    except tf.errors.OpError:  # oneDNN's alone
+        pass
+    norm = [row(6), row(6), row(6), tf.abs(row(6))]
+    words = {"U": tf.float32, "is_training": False, "num_side_inputs": 0}
+    for mode in ("Relu", "Identity"):
+        found += ran("_FusedBatchNormEx", [p, *norm], 6, **words, activation_mode=mode)[:1]
+    found += ran("_UnaryOpsComposition", [a], op_names=["Abs", "Sqrt", "Tanh"])
+    rows = tf.constant([4, 1, 1, 0])[: a.shape[0]]
+    return [*found, a + tf.gather(TABLE_OF_ROWS, rows)]
+
+
+GROUPS: dict[str, Callable[[Given], list[Any]]] = {
+    "elements": elements,
+    "layers": layers,
+    "moves": moves,
+    "trained": trained,
+    "fused": fused,
+}
+
+
+def given(rows: list[int] | None = None) -> Given:
+    return {
+        k: tf.constant(one if rows is None else changed(one, rows)) for k, one in INPUTS.items()
+    }
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [0, 1, 2, 3]], ids=str)
+@pytest.mark.parametrize("name", GROUPS)
+def test_what_is_labelled_alike_is_the_same_number(name: str, rows: list[int]) -> None:
+    program = GROUPS[name]
+    ours, theirs = given(), given(rows)
+    found = shares(
+        told(
+            TensorFlowRecorder(lambda: program(ours)),
+            TensorFlowRecorder(lambda: program(theirs)),
+            NEAR,
+        )
+    )
+    best: dict[str, float] = {}
+    for op, share, known in found:
+        assert known, (op.op, op.attributes, op.meaning)
+        best[op.op] = max(best.get(op.op, 0), share)
+    if len(rows) == 4:
+        assert not {op for op, share in best.items() if not share} - READ_WHOLE
+
+
+READ_WHOLE = {"CropAndResize", "Cross", *EVERYTHING.split()}
+"""What reads all of its input, of which one element is changed."""
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if name != "fused"])
+def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
+    """Also where Python and TensorFlow's registry have other names for an argument."""
+    met: set[str] = set()
+
+    def visit(event: Any) -> None:
+        arrays = [np.array(one.array()) for one in event.reads]
+        wanted = [array_digest(one.array()) for one in event.gives]
+        assert [array_digest(one) for one in event.again(arrays)] == wanted, event.op
+        names = [f"v{n}" for n in range(len(arrays))]
+        given = [
+            tensor_of(*both) for both in zip(arrays, (r.dtype for r in event.reads), strict=True)
+        ]
+        space = {"tf": tf, **dict(zip(names, given, strict=True))}
+        exec("\n".join(event.lines(names, "y")), space)
+        found = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
+        assert [array_digest(array(one)) for one in found] == wanted, event.lines(names, "y")
+        met.add(event.op)
+
+    TensorFlowRecorder(lambda: GROUPS[name](given())).record(visit)
+    assert len(met) > 20
+
+
+def test_every_row_of_the_tables_is_reached() -> None:
+    met: set[str] = set()
+    for program in GROUPS.values():
+        TensorFlowRecorder(lambda program=program: program(given())).record(
+            lambda event: met.add(event.op)
+        )
+    missing = {*TABLE} - met - {"_FusedConv3D"}  # of oneDNN alone
+    assert not missing, missing
+
+
+@pytest.mark.parametrize(
+    ("op", "exact"),
+    [
+        (lambda a: raw.Reciprocal(x=a), False),
+        (lambda a: raw.Inv(x=a), False),
+        (lambda a: raw.Sqrt(x=a), False),
+        (lambda a: raw.RealDiv(x=a, y=a + 1), True),
+        (lambda a: raw.Cast(x=a, DstT=tf.float16), True),
+        (lambda a: raw.Cast(x=tf.cast(a, tf.float64), DstT=tf.float16), False),
+    ],
+    ids=["reciprocal", "inverse", "root", "quotient", "narrowed", "narrowed in two steps"],
+)
+def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool) -> None:
+    events: list[Any] = []
+    TensorFlowRecorder(lambda: op(given()["a"])).record(events.append)
+    assert events[-1].meaning.exact is exact
+
+
+@pytest.mark.parametrize("function", [tf.nn.relu, tf.nn.relu6, tf.sign])
+def test_choices_that_subnormal_numbers_take_by_their_place_are_not_called_exact(function):
+    """TensorFlow's threads read these as zeros, in a vector or in what is left over of it."""
+    live = record_run(TensorFlowRecorder(lambda: function(tf.constant([1.0, -1.0]))))
+    assert [one.meaning.rounds for one in live.operations] == [None]

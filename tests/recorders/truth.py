@@ -1,0 +1,207 @@
+"""The truth about labels: elements that have the same label must be the same number.
+
+Both sides run in float64, so that no order of additions moves a number by more than ``NEAR``; what
+is computed differently moves by far more. All values of both runs share one table from labels to
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe.recording.matching import labels_of, result_labels
+from probe.recording.recording import Run, record_run
+from probe.semantics import Passes, Unknown, Windows
+from probe.semantics.labels import ZERO, Labels, agreeing, tag
+from tests.recorders import exact
+
+NEAR = 1e-9
+"""Relative to the larger number, or to 1: a thousand times what float64 sums of this size lose."""
+
+
+Sides = list[tuple[Run, Any, list[Labels]]]
+"""(run, numbers, labels) of either side."""
+
+
+def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
+    """Returns a run and the numbers of all its values."""
+    live = record_run(recorder)
+    found = live.arrays(set(range(len(live.values))))
+    return live, [found[n] for n in range(len(found))]
+
+
+def both(left: Callable[[], Any], right: Callable[[], Any], near: float = NEAR) -> Sides:
+    """Returns both sides of two functions of PyTorch, after checking that labels tell the truth."""
+    from probe.recorders.torch import TorchRecorder
+
+    return told(TorchRecorder(left), TorchRecorder(right), near)
+
+
+class Proof(NamedTuple):
+    """What a comparison of two recorders came to, by the library's name of each operation.
+
+    ``known``: those that are described and were run; ``refuted``: whose labels say what isn't so,
+    or which are said to be exact and aren't, with an example.
+    """
+
+    known: set[str]
+    refuted: dict[str, str]
+
+
+PROOFS: list[Proof] = []
+"""Of every call of ``told``: what ``python -m tests.recorders.rows`` counts."""
+
+
+def told(left: Any, right: Any, near: float = NEAR) -> Sides:
+    """Returns both sides of two recorders, after checking that labels tell the truth, and that what
+    is said to be exact is."""
+    runs = [watched(left), watched(right)]
+    labels = labels_of(runs[0][0], runs[1][0])
+    sides = [(live, numbers, own) for (live, numbers), own in zip(runs, labels, strict=True)]
+    for live, numbers, own in sides:
+        for value, array, label in zip(live.values, numbers, own, strict=True):
+            assert label.shape == value.shape == array.shape
+            assert label.array.ndim == array.ndim
+    words, numbers, origin = _table(sides)
+    order = np.argsort(words, kind="stable")
+    words, numbers, origin = words[order], numbers[order], origin[order]
+    same = words[1:] == words[:-1]
+    one, two = numbers[1:][same], numbers[:-1][same]
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(one - two) > near * np.maximum(1, np.maximum(abs(one), abs(two)))
+        apart |= np.isnan(one) != np.isnan(two)
+    wrong = sorted(
+        {
+            (int(a), int(b))
+            for a, b in zip(origin[1:][same][apart], origin[:-1][same][apart], strict=True)
+        }
+    )
+    known, refuted = set[str](), dict[str, str]()
+    for live, values, own in sides:
+        for op in live.operations:
+            if all(own[n].known for n in op.gives) and not isinstance(op.meaning, Unknown):
+                known.add(op.op)
+            if op.gives and exact.wrong(
+                op.meaning, [values[n] for n in op.reads], values[op.gives[0]]
+            ):
+                refuted[op.op] = f"{op.meaning} gives other numbers than NumPy"
+            if why := read_after_all(live, op, values, own):
+                refuted[op.op] = why
+    for a, b in wrong:
+        refuted[_op(sides, b)] = f"{_said(sides, a)} / {_said(sides, b)}"
+    PROOFS.append(Proof(known, refuted))
+    assert not refuted, refuted
+    assert not np.abs(numbers[words == ZERO]).any()
+    return sides
+
+
+CONVOLUTION = 1e-4
+"""By how much a convolution may change where it reads nothing that is changed: Winograd's computes
+a tile of outputs from sums over a tile of inputs."""
+
+
+def read_after_all(run: Run, op: Any, values: Sequence[np.ndarray], labels: list[Labels]) -> str:
+    """Returns which operand's element an operation reads that it is said not to read: one element
+    of each is changed, and the outputs whose labels don't say so must keep their bits."""
+    if op.again is None or isinstance(op.meaning, Unknown | Passes) or op.meaning.notices:
+        return ""  # of a function whose operations are recorded, its result is passed on
+    if op.op.startswith("aten._fft"):
+        return ""  # frames of a short Fourier transform share memory
+    given = [np.array(values[n]) for n in op.reads]
+    full = {n: Labels(labels[n].shape, labels[n].full(), labels[n].known) for n in op.reads}
+    before: list[np.ndarray] = []
+    for at, number in enumerate(op.reads):
+        array = given[at]
+        if array.dtype.kind != "f" or array.size < 2 or op.reads.count(number) > 1:
+            continue
+        if (array == np.rint(array)).all():  # sizes and indices, which the meaning holds
+            continue
+        place = np.unravel_index(array.size * 2 // 3, array.shape)
+        marked = full[number].array.copy()
+        marked[place] = tag("changed")
+        told = full | {number: full[number]._replace(array=marked)}
+        both = [result_labels(run, op, each) for each in (full, told)]
+        stays = [one.full() == two.full() for one, two in zip(*both, strict=True)]
+        if not any(one.any() for one in stays):
+            continue
+        other = array.copy()
+        other[place] += 1
+        try:
+            before = before or [np.array(one) for one in op.again([one.copy() for one in given])]
+            after = op.again([other if n == at else one.copy() for n, one in enumerate(given)])
+        except Exception:  # a library's own: of an operation that doesn't run on such copies
+            return ""
+        for one, two, same in zip(before, after, stays, strict=True):
+            two = np.asarray(two)
+            if one.shape != two.shape:  # factors of a size, of which the meaning holds the result
+                continue
+            if one.dtype.kind == "f" and isinstance(op.meaning, Windows):
+                close = np.abs(one - two) <= CONVOLUTION * np.maximum(1, np.abs(one))
+            else:
+                close = (one == two) | ((one != one) & (two != two))
+            if not close[same.reshape(close.shape)].all():
+                return f"operand {at}: an element of {array.shape} is read that isn't said to be"
+    return ""
+
+
+def _table(sides: Sides) -> tuple[np.ndarray, ...]:
+    words, values, origin = [], [], []
+    for n, (_, numbers, own) in enumerate(sides):
+        for k, (array, label) in enumerate(zip(numbers, own, strict=True)):
+            if array.dtype.kind not in "fiubc" or not array.size:
+                continue
+            words.append(label.full().reshape(-1))
+            values.append(array.reshape(-1).astype(np.complex128))
+            origin.append(np.full(array.size, 10000 * n + k))
+    return np.concatenate(words), np.concatenate(values), np.concatenate(origin)
+
+
+def _op(sides: Sides, place: int) -> str:
+    side, number = divmod(place, 10000)
+    recording = sides[side][0]
+    value = recording.values[number]
+    return recording.operations[value.given].op if value.given >= 0 else value.role
+
+
+def _said(sides: Sides, place: int) -> str:
+    side, number = divmod(place, 10000)
+    recording = sides[side][0]
+    value = recording.values[number]
+    op = _op(sides, place)
+    return f"{'left right'.split()[side]} value {number} of {op} {value.shape}"
+
+
+def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
+    """Returns of each operation of two runs of the same program: the left's, the share of its
+    results that must agree with some of the right's, and whether all of it is understood."""
+    found = []
+    one, two = (live for live, _, _ in sides)
+    for left, right in zip(one.operations, two.operations, strict=True):
+        assert left.op == right.op
+        agree, count, known = 0.0, 0, True
+        for n, m in zip(left.gives, right.gives, strict=True):
+            chosen = agreeing(sides[0][2][n], sides[1][2][m])
+            agree += chosen.mask(one.values[n].shape, 0).sum()
+            count += int(np.prod(one.values[n].shape, dtype=int))
+            known &= sides[0][2][n].known and sides[1][2][m].known
+        found.append((left, agree / max(count, 1), known))
+    return found
+
+
+def agreed(sides: Sides, output: int = 0) -> float:
+    """Returns the share of the left side's output that must agree with some of the right's."""
+    one, two = (live.outputs[output] for live, _, _ in sides)
+    chosen = agreeing(sides[0][2][one], sides[1][2][two])
+    shape = sides[0][0].values[one].shape
+    return float(chosen.mask(shape, 0).mean())
+
+
+def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
+    """These rows alone, and one element of the first of them changed."""
+    other = array[rows].copy()
+    place = np.unravel_index(other[0].size // 2, other[0].shape)
+    other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
+    return other
