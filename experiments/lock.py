@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -34,7 +35,7 @@ import numpy as np
 
 from lib import frame
 from lib.locked import CHECKS
-from probe import Store
+from probe import Store, installation
 from probe.campaign import run_row
 from probe.errors import TargetError
 from probe.launch import open_session
@@ -47,13 +48,16 @@ from probe.lock.values import bits_of
 from probe.lock.workflow import LEVELS, limiting_variables
 from probe.printing import Output
 from probe.progress import silent
-from probe.runtimes import runtime
+from probe.runtimes import environments, runtime
 from probe.target import Target
 
 NAME = "lock"
 
 THREADS = (1, 2)
 REPEATS = 3
+AT_ONCE = 6
+"""Processes that run at once: what is measured are bits, no times."""
+
 OTHER = "Haswell"
 """The processor that qemu stands in for: without AVX-512, as many that tests run on."""
 
@@ -140,7 +144,8 @@ GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='ta
 @dataclass(frozen=True)
 class Change:
     """Something that moves bits: ``words`` of ``probe lock``; releases by module on both sides;
-    ``preload``: OpenBLAS' wheel in front of NumPy's; ``edit``: text of the functions, and its
+    ``preload``: OpenBLAS' wheel in front of NumPy's; ``apart``: in environments of their own, as
+    releases that need another NumPy and no JAX beside; ``edit``: text of the functions, and its
     replacement."""
 
     what: str
@@ -149,6 +154,7 @@ class Change:
     old: Mapping[str, str]
     new: Mapping[str, str]
     preload: bool = False
+    apart: bool = False
     edit: tuple[str, str] = ("", "")
 
     @property
@@ -180,7 +186,8 @@ CHANGES = (
     ),
     Change(
         *("mean in bfloat16", "tensorflow", "functions:tensorflow_mean"),
-        *({"tensorflow": one, "numpy": "1.26.4"} for one in ("2.15.0", "2.16.1")),
+        *({"tensorflow": one} for one in ("2.15.0", "2.16.1")),
+        apart=True,
     ),
     Change("GELU", "torch", "functions:torch_layers", {}, {}, edit=GELU),
 )
@@ -201,10 +208,11 @@ def main(store: Path, quick: bool) -> bool:
         try:
             alarms(kept, row["run_id"], quick, say)
             known = {key[2] for key in kept.done_keys("verdicts")}
-            for change in () if quick else CHANGES:
-                if change.name not in known:
+            some = [] if quick else [one for one in CHANGES if one.name not in known]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for change, found in zip(some, pool.map(named_cause, some), strict=True):
                     say(change.name)
-                    kept.append("verdicts", {"run_id": row["run_id"]} | named_cause(change))
+                    kept.append("verdicts", {"run_id": row["run_id"]} | found)
             costs(kept, row["run_id"], quick)
         except KeyboardInterrupt:
             return True
@@ -221,7 +229,8 @@ def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> No
         return
     with tempfile.TemporaryDirectory(prefix="probe-") as made:
         folder = Path(made)
-        found = dict(observed(folder, quick, say))
+        (folder / "test_bits.py").write_text(TEST)
+        found = observed(folder, quick, say)
         rows = []
         locks = {label: [one] for (label, repeat), one in found.items() if repeat == 0}
         for name, entries in (*locks.items(), ("all", [one for (one,) in locks.values()])):
@@ -238,42 +247,45 @@ def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> No
                         row |= {"repeat": repeat, "value": exit_status([told])}
                         rows.append(row | {"unit": "exit status"})
         kept.append("measurements", rows)
-        if other := next((one for (label, _), one in found.items() if OTHER in label), None):
+        if other := found.get((f"{OTHER}, 1", 0)):
             say("the processor as a cause")
             kept.append("verdicts", {"run_id": run} | processor_as_cause(other, folder))
 
 
-def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> Iterator[tuple[Side, Rerun]]:
-    """Yields the bits and conditions of all checks, under each limit and number of processors."""
-    (folder / "test_bits.py").write_text(TEST)
+def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side, Rerun]:
+    """Returns the bits and conditions of all checks, under each limit and number of processors."""
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"]
     words += PLUGIN
-    levels, threads = (LEVELS[:2], THREADS[:1]) if quick else (LEVELS, THREADS)
     path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
-    for level, count in itertools.product(levels, threads):
+    asked: dict[Side, Command] = {}
+    for level, count in itertools.product(*((LEVELS[:2], (1,)) if quick else (LEVELS, THREADS))):
         variables = {**limiting_variables(level), **path, CORES_OF: count}
         command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
         for repeat in range(1 if quick else REPEATS):
-            say(f"{level}, {count} of 2 processors, {repeat + 1} of {REPEATS}")
-            out = folder / f"{level}-{count}-{repeat}"
-            out.mkdir()
-            one = run_again(command, out)
-            if one.why:
-                raise TargetError(level, "error", one.why)
-            yield (f"{level}, {count}", repeat), one
+            asked[f"{level}, {count}", repeat] = command
     emulator = runtime.program("qemu-x86_64")
-    if emulator is None or quick:
-        return
-    say(f"{OTHER}, emulated")
-    (folder / OTHER).mkdir()
-    emulated = [str(emulator), "-cpu", OTHER, *words, "-k", " or ".join(EMULATED)]
-    one = run_again(Command(emulated, folder, {**path, CORES_OF: 1}), folder / OTHER)
-    if one.why:  # an emulator takes its time
-        say(f"{OTHER}, emulated: {one.why}")
-        return
-    # /proc/cpuinfo has the host's processor, whatever the emulated program is given
-    one.facts |= {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
-    yield (f"{OTHER}, 1", 0), one
+    if emulator is not None and not quick:
+        emulated = [str(emulator), "-cpu", OTHER, *words, "-k", " or ".join(EMULATED)]
+        asked[f"{OTHER}, 1", 0] = Command(emulated, folder, {**path, CORES_OF: 1})
+
+    def run(number: int) -> tuple[Side, Rerun]:
+        side, command = list(asked.items())[number]
+        out = folder / f"run{number}"
+        out.mkdir()
+        one = run_again(command, out)
+        say(f"{side[0]}, {side[1] + 1} of {REPEATS}: {one.why or len(one.checks)}")
+        return side, one
+
+    # the slowest first
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(pool.map(run, reversed(range(len(asked)))))
+    for (label, _), one in found.items():
+        if one.why and OTHER not in label:
+            raise TargetError(label, "error", one.why)
+        if OTHER in label:
+            # /proc/cpuinfo has the host's processor, whatever the emulated program is given
+            one.facts |= {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+    return {side: one for side, one in sorted(found.items()) if not one.why}
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -313,36 +325,53 @@ def named_cause(change: Change) -> dict[str, Any]:
         folder = Path(made)
         (folder / "functions.py").write_text(FUNCTIONS)
         subprocess.run([sys.executable, "functions.py"], cwd=folder, check=True)
-        probe = [sys.executable, "-m", "probe"]
-        words = [*probe, "lock", *change.words.split(), "--name", change.what]
-        subprocess.run(words, cwd=folder, env=environment(change.old, change.preload), check=True)
+        words = ["lock", *change.words.split(), "--name", change.what.replace(" ", "-")]
+        told = in_environment(change, change.old, words, folder)
         (folder / "functions.py").write_text(FUNCTIONS.replace(*change.edit))
-        done = subprocess.run(
-            [*probe, "check", "--why", "install", "--json"],
-            cwd=folder,
-            env=environment(change.new, change.preload),
-            stdout=subprocess.PIPE,
-            check=False,
-        )
-    (one,) = json.loads(done.stdout)["checks"]
+        words = ["check", "--why", "install", "--json"]
+        done = in_environment(change, change.new, words, folder)
     row = {"part": "lock", "name": change.name, "target": change.target, "dtype": "", "summands": 0}
-    row |= {"conditions": in_words(one) if one["verdict"] == "changed" else one["verdict"]}
-    return row | {"seconds": time.monotonic() - begun}
+    checks = json.loads(done.stdout or "{}").get("checks")
+    said = in_words(checks[0]) if checks else (told.stderr + done.stderr).strip()[-300:]
+    if checks and checks[0]["verdict"] != "changed":
+        said = checks[0]["verdict"]
+    return row | {"conditions": said, "seconds": time.monotonic() - begun}
 
 
-def environment(releases: Mapping[str, str], preload: bool) -> dict[str, str]:
-    """Returns the variables of an environment with these releases before everything else."""
-    before = []
+def in_environment(
+    change: Change, releases: Mapping[str, str], words: list[str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Runs ``probe`` in an environment with these releases before everything else."""
+    python, before = Path(sys.executable), [ROOT]
+    if change.apart:
+        ((name, version),) = releases.items()
+        where = Target.parse(f"{name}=={version}")
+        installation.install(where)
+        kept = environments.find(where.name, version)
+        assert kept is not None
+        python, releases = kept.python, NEEDED
     if releases:
         found = overlay(releases, True, silent)
         if not isinstance(found, Path):
             raise TargetError(" ".join(releases), "unavailable", found)
-        before = [found]
-    variables = Command([], Path(), {}, [*before, ROOT]).environment()
-    if preload:
+        before = [found, ROOT]
+    variables = Command([], Path(), {}, before).environment()
+    if change.preload:
         library = before[0] / "scipy_openblas64" / "lib" / "libscipy_openblas64_.so"
         variables["LD_PRELOAD"] = str(library)
-    return variables
+    return subprocess.run(
+        [str(python), "-m", "probe", *words],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+NEEDED = {"click": "8.1.8", "jinja2": "3.1.6", "markupsafe": "3.0.2", "rich": "13.9.4"}
+NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1", "markdown_it": "3.0.0", "mdurl": "0.1.2"}
+"""Of probe's own requirements, what an environment of a release alone lacks."""
 
 
 def costs(kept: Store, run: str, quick: bool) -> None:
