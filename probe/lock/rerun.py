@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,12 +64,13 @@ class Command:
 @dataclass
 class Rerun:
     """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
-    its arrays are, and its recording. ``why``: what went wrong."""
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong."""
 
     folder: Path
     checks: dict[str, Bits] = field(default_factory=dict)
     facts: Facts = field(default_factory=dict)
     why: str = ""
+    seconds: float = 0.0
 
     def array(self, check: str) -> np.ndarray | None:
         """Returns what a check had, as a container array; None: it isn't kept."""
@@ -103,6 +105,7 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
         some = [*own, *(one for one in range(os.cpu_count() or 1) if one not in own)][:cores]
         code = f"import os, sys; os.sched_setaffinity(0, {some}); "
         words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
+    begun = time.monotonic()
     try:
         done = subprocess.run(
             words,
@@ -120,7 +123,7 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
         text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
         return Rerun(out, why=f"it did not run ({text[-1][:200]})")
     bits = {name: Bits(one[0], tuple(one[1]), one[2]) for name, one in told["checks"].items()}
-    return Rerun(out, bits, told["conditions"])
+    return Rerun(out, bits, told["conditions"], seconds=time.monotonic() - begun)
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:

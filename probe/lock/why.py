@@ -39,8 +39,9 @@ BUDGET = 120.0
 TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
 """Libraries whose release follows that of another one."""
 
-LONGEST = "60s"
-"""How long the cause of one operation is looked for: orders of long sums take minutes."""
+LONGEST, RUNS = 60.0, 20
+"""Seconds for which the cause of an operation is looked for at least, and how many runs of the
+check it may take: on a busy machine both take longer, and the order of a long sum takes minutes."""
 
 BLAS = "scipy_openblas64"
 """The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call."""
@@ -325,7 +326,7 @@ def _walked_operations(
             extra = module_paths() | {k: v for k, v in extra.items() if not k.startswith("PROBE_")}
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             sides.append(running.enter_context(RunnableRecording(folder, extra)))
-        with within(LONGEST):
+        with within(f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"):
             walk = of_stored(sides[0], sides[1], True, search.tell)
         first, rounding = walk.found.first, walk.found.rounding.to_json()
         counts, ending = walk.decided(), walk.ending()
