@@ -29,7 +29,7 @@ from probe.printing import Output
 from probe.progress import Tell
 from probe.store import parquet
 from probe.summation.summation import Summation
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.sweeps.plan import output_columns
 
 NAME = "accumulation_orders"
@@ -116,7 +116,7 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     with Store.here(store) as kept, frame.bar("differences") as progress:
-        found = sweep(
+        found = sweep_cases(
             GRID[:1] if quick else GRID,
             [Target.parse(text) for text in (QUICK if quick else ORDINARY)],
             GRID_LENGTHS,
@@ -132,7 +132,7 @@ def main(store: Path, quick: bool) -> bool:
         if explain_store(store, progress=tell).interrupted:
             return True
     studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
-    studies = shard.current().part(studies)
+    studies = shard.current_shard().part(studies)
     with Store.here(store) as kept, Output().progress("orders") as tell:
         try:
             Studies(kept, studies, tell).run()
@@ -178,7 +178,7 @@ class Studies:
     def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the stored rows of a table at a place."""
         self.store.flush()
-        rows = parquet.table(self.store.path, table).to_pylist()
+        rows = parquet.read_table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]
 
     def _study(self, session: AnySession, study: Study, place: dict[str, Any]) -> None:

@@ -263,7 +263,7 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
         command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
         for repeat in range(1 if quick else REPEATS):
             asked[f"{level}, {count}", repeat] = command
-    emulator = runtime.program("qemu-x86_64")
+    emulator = runtime.emulator_path("qemu-x86_64")
     if emulator is not None and not quick:
         emulated = [str(emulator), "-cpu", OTHER, *words, "-k", " or ".join(EMULATED)]
         asked[f"{OTHER}, 1", 0] = Command(emulated, folder, {**path, CORES_OF: 1})
@@ -346,8 +346,8 @@ def in_environment(
     if change.apart:
         ((name, version),) = releases.items()
         where = Target.parse(f"{name}=={version}")
-        installation.install(where)
-        kept = environments.find(where.name, version)
+        installation.install_target(where)
+        kept = environments.find_environment(where.name, version)
         assert kept is not None
         python, releases = kept.python, NEEDED
     if releases:

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import arguments, floats
-from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
+from probe.arguments import (
+    Numbers,
+    Place,
+    Sizes,
+    axis_sizes,
+    by,
+    finite_numbers,
+    flag,
+    spelled_choice,
+    whole_number,
+)
 from probe.errors import InputError, one_of
 from probe.geometry import Padding, Pair, around
 from probe.layout import CONTIGUOUS
@@ -206,34 +216,34 @@ class Case(Layer, Summed):  # type: ignore[misc]
         if op == "":
             todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
             raise InputError("op", "(none)", "it is required", todo)
-        op = spelled("op", op, (*OF_CASES, *ALIASES))
+        op = spelled_choice("op", op, (*OF_CASES, *ALIASES))
         op = ALIASES.get(op, op)
-        dtype = spelled("dtype", dtype, floats.FORMATS)
+        dtype = spelled_choice("dtype", dtype, floats.FORMATS)
         made: dict[str, Any] = {"op": op}
         rank = OPERATIONS[op].spatial_rank or 0
-        made["kernel"] = arguments.kernel(op, kernel, rank)
-        made["in_channels"] = count("in_channels", in_channels)
+        made["kernel"] = arguments.kernel_sizes(op, kernel, rank)
+        made["in_channels"] = whole_number("in_channels", in_channels)
         made["groups"], made["filters"] = arguments.channels(
             op, made["in_channels"], groups, filters
         )
         made["length"] = arguments.length(op, length, rank)
-        made["stride"] = sizes("stride", stride, rank)
-        made["dilation"] = sizes("dilation", dilation, rank)
+        made["stride"] = axis_sizes("stride", stride, rank)
+        made["dilation"] = axis_sizes("dilation", dilation, rank)
         made["padding"] = arguments.padding(padding, rank)
-        made["batch"] = count("batch", batch)
+        made["batch"] = whole_number("batch", batch)
         made["height"] = None if height is None else arguments.height(height, rank)
         made["dtype"] = dtype
-        made["kind"] = spelled("operands", operands, KINDS)
+        made["kind"] = spelled_choice("operands", operands, KINDS)
         made["seed"] = _seed(seed)
-        made["weights"] = None if weights is None else numbers("weights", weights, dtype)
+        made["weights"] = None if weights is None else finite_numbers("weights", weights, dtype)
         made["bias"] = _bias(bias, dtype)
-        made["split"] = None if split is None else count("split", split)
+        made["split"] = None if split is None else whole_number("split", split)
         made["ceil_mode"] = flag("ceil_mode", ceil_mode)
-        made["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
+        made["pad_with"] = spelled_choice("pad_with", pad_with, PAD_WITH)
         made["layout"] = arguments.layout(op, layout, dtype)
         ranks = {"x": rank + 2} | ({"w": rank + 2} if OPERATIONS[op].weighted else {})
         ranks |= {} if made["bias"] is None else {"b": 1}
-        made["put"] = arguments.put_text(arguments.put(put, ranks)) or None if put else None
+        made["put"] = arguments.put_text(arguments.parse_put(put, ranks)) or None if put else None
         for name, value in made.items():
             object.__setattr__(self, name, value)
         arguments.check_absent(op, made)
@@ -311,7 +321,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "the case has no length", "give one, length=N")
-        return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
+        return (*self.other_axes, whole_number("length", length)) if self.spatial_rank else ()
 
     def drawn(self, kind: str, seed: int) -> Case:
         """Returns the same sums of other generated operands; a bias is generated, too."""
@@ -409,7 +419,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
     def places(self) -> tuple[Place, ...]:
         """Returns what ``put`` puts where: operand, index and value."""
         rank = self.spatial_rank + 2
-        return arguments.put(self.put or "", {"x": rank, "w": rank, "b": 1})
+        return arguments.parse_put(self.put or "", {"x": rank, "w": rank, "b": 1})
 
     @property
     def bias_values(self) -> tuple[float, ...] | None:
@@ -471,7 +481,7 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def _seed(seed: object) -> int:
-    number = count("seed", seed, least=0)
+    number = whole_number("seed", seed, least=0)
     if number >= 2**63:
         raise InputError("seed", seed, "it has more than 63 bits", "use a smaller one")
     return number
@@ -482,7 +492,7 @@ def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
         return None
     if bias == "normal":
         return "normal"
-    values = numbers("bias", bias, dtype)  # type: ignore[arg-type]
+    values = finite_numbers("bias", bias, dtype)  # type: ignore[arg-type]
     single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
     return values[0] if single else values
 

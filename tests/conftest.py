@@ -79,7 +79,7 @@ def started(_sessions):
     """started(target text): a running Session; skips with the reason where it can't run."""
 
     def start(text):
-        if why := target.unavailable(Target.parse(text)):
+        if why := target.why_unavailable(Target.parse(text)):
             pytest.skip(f"{text}: {why}")
         session = _sessions.pop(text, None)
         if session is None or not session.alive:

@@ -19,7 +19,7 @@ from probe.invariant.mitigations import Measured
 from probe.schema.measurements import LAYOUTS
 from probe.summation.functions import FunctionSession, Own
 from probe.switch_points import by_order, search
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
 EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
 
@@ -74,7 +74,7 @@ def test_a_library_that_copies_its_operands_says_so(text):
     made = backends.get(text)()
     spec = Case("conv1d", 3, length=9, layout="transposed").spec()
     with pytest.raises(Unsupported, match=r"layout=transposed: .* row by row; use contiguous"):
-        rewritten.operator(made, spec)
+        rewritten.spec_operator(made, spec)
 
 
 class Seen:
@@ -145,7 +145,7 @@ def test_an_offset_is_where_the_storage_starts(given, count):
 
 @pytest.mark.parametrize("name", ["numpy", "onnxruntime"])
 def test_numpys_buffer_is_laid_out_too(name):
-    if why := unavailable(Target.parse(name)):
+    if why := why_unavailable(Target.parse(name)):
         pytest.skip(why)
     backend = backends.get(name)()
     backend.start({}, "cpu")
@@ -153,7 +153,7 @@ def test_numpys_buffer_is_laid_out_too(name):
     def given(word):
         case = Case("matmul", in_channels=6, filters=2, length=3, layout=word)
         x, _, _ = probe.operands.generate(case)
-        value = rewritten.operator(backend, case.spec()).at(x.shape).input(x)
+        value = rewritten.spec_operator(backend, case.spec()).at(x.shape).input(x)
         assert (value == x[0]).all()
         return value
 
@@ -268,7 +268,7 @@ def test_a_turned_tensor_of_pytorch_takes_another_kernel_which_replays(started, 
 
 def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
     where = "onnxruntime"
-    if why := unavailable(Target.parse(where)):
+    if why := why_unavailable(Target.parse(where)):
         pytest.skip(why)
     case = Case("sum", in_channels=100, length=4, operands="cancel")
     for count in (4, 8, 16, 32):

@@ -18,7 +18,7 @@ from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.ulp import equal
-from tests.targets import conforming
+from tests.backends import conforming
 
 pytestmark = pytest.mark.long
 

@@ -167,7 +167,7 @@ def tried(
     """
     opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     job = _Fuzzing(store, experiment, progress, opens)
-    rows = parquet.table(store.path, "trials").to_pylist()
+    rows = parquet.read_table(store.path, "trials").to_pylist()
     job.sides = {}
     job.known_rows = {(row["run_id"], row["number"]) for row in rows}
     return job.run([(Target.parse(text), some) for text, some in trials.items()], workers)

@@ -117,7 +117,7 @@ def promised(
     """
     opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     job = _Promises(store, experiment, progress, opens)
-    rows = parquet.table(store.path, "promises").to_pylist()
+    rows = parquet.read_table(store.path, "promises").to_pylist()
     job.referees = {}
     job.known_rows = {(row["run_id"], row["number"]) for row in rows}
     return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)

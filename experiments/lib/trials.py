@@ -81,7 +81,7 @@ def attempt(
     """
     ordered = sorted(drawn, key=lambda one: one.target)
     job = _Trying(store, experiment, progress)
-    rows = parquet.table(store.path, "reproductions").to_pylist()
+    rows = parquet.read_table(store.path, "reproductions").to_pylist()
     job.known_rows = {_key(row) for row in rows if row["confirmed"]}
     job.times = times
     groups = groupby(ordered, key=lambda one: one.target)

@@ -56,7 +56,7 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     with the reason.
     """
     job = _Walking(store, folder)
-    chosen = shard.current().part(list(models))
+    chosen = shard.current_shard().part(list(models))
     total, count = sum(len(model.variations) for model in chosen), 0
     try:
         for model in chosen:
@@ -74,7 +74,7 @@ class _Walking:
     def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder, self.tally = store, folder, Tally()
         self.runs: dict[str, str] = {}
-        rows = parquet.table(store.path, "walks").to_pylist()
+        rows = parquet.read_table(store.path, "walks").to_pylist()
         self.done = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
 
     def walk(self, model: Model) -> None:

@@ -93,7 +93,7 @@ def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
     tell(f"running {where.text}")
     try:
         if where.version is not None:
-            installation.install(where)
+            installation.install_target(where)
         with open_session(where) as session:
             found = replay_steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:

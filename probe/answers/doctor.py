@@ -21,7 +21,7 @@ from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.runtimes import environments, packages
 from probe.runtimes import runtime as runtimes
-from probe.target import Target, gpus, installed_version, unavailable
+from probe.target import Target, gpus, installed_version, why_unavailable
 
 CASES = (
     Case(op="conv1d", kernel=5, in_channels=2, filters=3, length=9),
@@ -119,7 +119,7 @@ def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None =
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """
     checks = [*_machine(store), *_interpreters(), *_emulators(), *_packages()]
-    lacking = {name: unavailable(Target(name)) for name in backends.names()}
+    lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     here = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
         if tell and why is None:
@@ -150,9 +150,9 @@ def _machine(store: Path) -> Iterator[Check]:
 
 
 def _interpreters() -> Iterator[Check]:
-    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.interpreter(one)]
+    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.find_python(one)]
     said = ", ".join(f"Python {one}" for one in there) or "only this one"
-    installed = [found.target for found in environments.installed()]
+    installed = [found.target for found in environments.installed_environments()]
     if installed:
         said += "; installed: " + ", ".join(installed)
     state = "ok" if there or packages.uv() else "missing"
@@ -162,8 +162,8 @@ def _interpreters() -> Iterator[Check]:
 
 def _emulators() -> Iterator[Check]:
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
-        if runtimes.program(f"qemu-{name}"):
-            yield Check(f"qemu-{name}", "ok", runtimes.version(f"qemu-{name}"))
+        if runtimes.emulator_path(f"qemu-{name}"):
+            yield Check(f"qemu-{name}", "ok", runtimes.emulator_version(f"qemu-{name}"))
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")

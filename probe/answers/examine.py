@@ -24,7 +24,7 @@ from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff
 from probe.answers.record import arrays_for, record
 from probe.answers.two_runs import ADVICE, two_runs
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced, TimeOver
 from probe.floats import rounded_text
@@ -286,12 +286,12 @@ def _chosen(
     """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes."""
     arrays, along = _arrays(given, subject, ask)
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
-    against = count("against", given.against or whole)
+    against = whole_number("against", given.against or whole)
     at = given.at
     if at is None and ask == "padding":
         valid = int(_lengths(arrays, along).max())
         at = valid if 0 < valid < against else max(1, against // 4)
-    at = count("at", at or 1)
+    at = whole_number("at", at or 1)
     if at >= against:
         why = f"the other side has {against}"
         what = "a batch of several samples" if ask == "batch" else "a longer input"

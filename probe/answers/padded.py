@@ -17,7 +17,7 @@ from probe import budget, memory
 from probe.answers.answer import Answer, target_of
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import arrays_for, text_of
-from probe.arguments import count
+from probe.arguments import whole_number
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
@@ -366,7 +366,9 @@ def padded(
     graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
     fixed = graph.fixed
     some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
-    contents = sorted(some if lengths is None else {count("lengths", one) for one in lengths})
+    contents = sorted(
+        some if lengths is None else {whole_number("lengths", one) for one in lengths}
+    )
     running = ExitStack()
     try:
         notes = _started(graph, model, contents[0], target, trust, running)
@@ -472,7 +474,9 @@ def _graph(
         todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
         raise InputError("inputs", "(none)", why, todo)
     if fixed is not None and shapes:
-        memory.room(memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed)
+        memory.require_room(
+            memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
+        )
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"

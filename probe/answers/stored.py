@@ -11,7 +11,6 @@ import pyarrow as pa
 from probe.errors import InputError
 from probe.store import parquet
 from probe.store.results import Results
-from probe.store.sql import answered
 
 BY = ["machine", "target", "library_version", "vary"]
 
@@ -43,7 +42,7 @@ def stored(found: Results) -> dict[str, Any]:
 
 
 def _stored(found: Results) -> dict[str, Any]:
-    asked = answered(found, _TARGETS, _CAUSES, _FAILURES, _RUNS)
+    asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
     targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
     causes: dict[tuple[str, ...], dict[str, int]] = {}
     for row in explained:
@@ -80,7 +79,7 @@ def _stored(found: Results) -> dict[str, Any]:
         "when": when,
         "tables": {name: n for name in found.tables if (n := found.count(name))},
         "left_out": list(found.left_out.values()),
-        "missing": [why for one in found.machines if (why := parquet.unlisted(found.stored(one)))],
+        "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
     }
 
 

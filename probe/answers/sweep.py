@@ -17,11 +17,11 @@ from probe.arguments import whole_numbers
 from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
-from probe.options import checked
+from probe.options import checked_options
 from probe.progress import Tell, silent
-from probe.shard import Shard, asking
+from probe.shard import Shard, within_shard
 from probe.store import Store
-from probe.sweeps import Plans, SweepRequest, answer, axis_values
+from probe.sweeps import Plans, SweepRequest, answer_request, axis_values
 from probe.target import Target
 from probe.window import axis_of, number_of
 
@@ -70,8 +70,8 @@ def sweep(
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
     part = Shard.parse(shard)
-    control, by, zeros = checked(control=control, by=by, zeros=zeros)
-    keep, workers = checked(keep=keep, workers=workers)
+    control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
+    keep, workers = checked_options(keep=keep, workers=workers)
     _suit_each_other(by, zeros, time, store, cluster, workers)
     if cluster is not None:
         from probe.cluster import sweeps as clustered
@@ -92,7 +92,7 @@ def sweep(
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
-        summary = clustered.sweep(
+        summary = clustered.sweep_on_nodes(
             *(cluster, request, wanted, folder), progress or silent, notes.append
         )
         return Swept(summary, plans[0].case, values, notes)
@@ -100,13 +100,13 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
-    with within(time), asking(part), opened as kept:
+    with within(time), within_shard(part), opened as kept:
         if by == "order":
             from probe.answers import swept_by_order
 
             values = [*part.part(values[:-1]), values[-1]]
             return swept_by_order.sweep(case, values, vary, chosen, kept, progress)
-        return Swept(answer(request, chosen, kept, workers, progress), case, values)
+        return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
 
 
 def _suit_each_other(

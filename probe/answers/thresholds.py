@@ -9,7 +9,7 @@ from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.options import checked
+from probe.options import checked_options
 from probe.printing import counted
 from probe.progress import Say
 from probe.switch_points import floors, search
@@ -101,9 +101,9 @@ def thresholds(
         why = "a pool has no weights that could show an order"
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
-    scan, upto = checked(scan=scan, upto=upto)
+    scan, upto = checked_options(scan=scan, upto=upto)
     if isinstance(seconds, str):
-        (seconds,) = checked(seconds=seconds)
+        (seconds,) = checked_options(seconds=seconds)
     given = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 

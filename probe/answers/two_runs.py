@@ -16,7 +16,7 @@ from probe import budget
 from probe.answers.answer import target_of
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
@@ -87,10 +87,11 @@ def _compare_sides(
     if (at is not None or against is not None) and vary is None:
         vary = "length"
     at, against = (
-        None if n is None else count(name, n) for name, n in (("at", at), ("against", against))
+        None if n is None else whole_number(name, n)
+        for name, n in (("at", at), ("against", against))
     )
     _checked(vary, at, against, against_target)
-    wanted = sorted({count("sizes", one) for one in sizes} - {against})
+    wanted = sorted({whole_number("sizes", one) for one in sizes} - {against})
     if wanted and (vary is None or target is not None or against_target is not None):
         why = "several sizes are compared in this process, along one axis"
         raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")

@@ -18,12 +18,12 @@ def extended_axis(spec, rank):
     return 1 + spec.get("axis", -1) % (rank - 2)
 
 
-def first(axis, count):
+def leading_index(axis, count):
     """Returns the index of that many positions of an axis."""
     return (slice(None),) * axis + (slice(count),)
 
 
-def text(layer, xs, given, rank, library, padded, module):
+def numpy_expression(layer, xs, given, rank, library, padded, module):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
     ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
@@ -52,7 +52,7 @@ def text(layer, xs, given, rank, library, padded, module):
     return activations.lines(layer["activation"], library, parameters.get("alpha", 1.0), x)[-1]
 
 
-def function(spec, arrays):
+def numpy_function(spec, arrays):
     """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name.
 
     ``add`` and ``multiply`` take two arrays, ``concat`` any number.
@@ -72,6 +72,6 @@ def function(spec, arrays):
         return lambda x: np.pad(x, pairs, "constant", constant_values=value)
     if op == "extend":
         axis = extended_axis(spec, arrays["tail"].ndim)
-        kept = first(axis, spec["kept"])
+        kept = leading_index(axis, spec["kept"])
         return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
     return activations.function(spec["activation"], parameters.get("alpha", 1.0))

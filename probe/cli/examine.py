@@ -77,7 +77,7 @@ def examine(
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
     from probe.answers import examine as answers
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.recording.inputs import shapes_of
 
     own = click.get_current_context().get_parameter_source("target")
@@ -99,7 +99,7 @@ def examine(
             target=None if own is click.core.ParameterSource.DEFAULT else target,
             shapes=shapes_of(shapes),
             out=folder,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             part=show,
             progress=tell.say,
         )

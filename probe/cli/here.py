@@ -45,7 +45,7 @@ def machine(out: Output) -> None:
     from probe.cli.show import facts
     from probe.target import installed_version
 
-    libraries = {name: installed_version(backends.get(name)) for name in backends.names()}
+    libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     found = dict(this.facts()) | {"libraries": libraries}
     out.give(found, lambda: facts.machine(found))
 
@@ -91,21 +91,21 @@ def install(
     """
     from probe import installation
     from probe.cli.show import facts
-    from probe.runtimes.environments import installed
+    from probe.runtimes.environments import installed_environments
     from probe.target import Target
 
     if listed:
-        there = [one.to_json() for one in installed()]
+        there = [one.to_json() for one in installed_environments()]
         return out.give({"installed": there}, lambda: facts.environments(there))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
     where = Target.parse(target)
     if remove:
-        gone = installation.remove(where).target
+        gone = installation.remove_installed(where).target
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
-        found = installation.install(where, tell, sysroot).to_json()
+        found = installation.install_target(where, tell, sysroot).to_json()
     return out.give(found, lambda: facts.installed(found))
 
 
@@ -129,12 +129,11 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     from probe.answers import stored
     from probe.cli.show import stored as show
     from probe.store.results import load
-    from probe.store.sql import answered
 
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = stored.asked(answered(there, sql)[0]) | {"left_out": list(there.left_out.values())}
+        found = stored.asked(there.answered(sql)[0]) | {"left_out": list(there.left_out.values())}
         out.give(found, lambda: show.answer(found))
     else:
         found = stored.stored(there)

@@ -145,7 +145,7 @@ def network(
     """
     from probe.answers import network as answers
     from probe.answers.padded import OnTargets
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.cli.show import networks as show
     from probe.recording.inputs import shapes_of
 
@@ -154,7 +154,9 @@ def network(
     padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
     if answers.of_two(_renamed(given), (fixed, lengths, plan)) or not padding:
         _alone({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
-        return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
+        return _two_runs(
+            model, texts, whole_number("seed", seed, least=0), trust, fail_on, out, two
+        )
     new(two["report"])
     with out.progress("network") as tell, of_user():
         found = answers.network(
@@ -163,7 +165,7 @@ def network(
             fixed=number("fixed", fixed),
             padded=number("padded", padded),
             value=value,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             safe=safe,
             plan=plan,
             trust=trust,

@@ -71,12 +71,12 @@ def _targets(ctx: click.Context, param: click.Parameter, begun: str) -> list[str
     if not before:
         names = [
             name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
-            for name in backends.names()
+            for name in backends.known_backends()
             for device in backends.get(name).devices
         ]
         return [name for name in names if name.startswith(last)]
     name = before[0].partition("@")[0].partition("==")[0]
-    if name not in backends.names():
+    if name not in backends.known_backends():
         return []
     given = {word.partition("=")[0] for word in before[1:]}
     found = [
@@ -269,9 +269,9 @@ OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add di
 
 def number(name: str, text: str | None) -> int | None:
     """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.arguments import count
+    from probe.arguments import whole_number
 
-    return None if text is None else count(name, text)
+    return None if text is None else whole_number(name, text)
 
 
 def numbers(name: str, text: str) -> list[int]:

@@ -69,7 +69,7 @@ def record(
     it is pickled, so you may send it to others.
     """
     from probe.answers import record as answers
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.cli.show import walks
     from probe.recording.inputs import shapes_of
 
@@ -81,7 +81,7 @@ def record(
             target=target,
             trust=trust,
             most=size(most),
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             progress=lambda text: tell(0, 0, text),
         )
     out.give(found.report(), lambda: walks.recorded(found))

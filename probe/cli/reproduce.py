@@ -159,7 +159,7 @@ def _finding(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
     """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.arguments import count
+    from probe.arguments import whole_number
 
     if store is None:
         if row is not None:
@@ -169,7 +169,7 @@ def _finding(
     refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
     from probe.reproduction.content import stored_finding
 
-    found = stored_finding(store, None if row is None else count("row", row, least=0))
+    found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
     return found.finding, (found.target, found.target), found.elsewhere
 
 

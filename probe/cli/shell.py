@@ -241,12 +241,12 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     """Returns the error, with the libraries that are here where the default target is not."""
     from probe import backends
     from probe.cli.options import DEFAULT_TARGET
-    from probe.target import Target, unavailable
+    from probe.target import Target, why_unavailable
 
     given = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
     if given or error.target != DEFAULT_TARGET:
         return error
-    here = [name for name in backends.names() if unavailable(Target(name)) is None]
+    here = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
     why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
     return TargetError(error.target, error.kind, why, error.stderr)
 

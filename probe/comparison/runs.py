@@ -282,7 +282,7 @@ def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
     """Returns the case with its operands at a fixed address, where the target can lay them so:
     what is asked of it then is asked there. None where it can't, or where a layout is given."""
     name = session.target.name
-    known = name in backends.names() and layout.kept(PINNED, backends.get(name).layouts)
+    known = name in backends.known_backends() and layout.kept(PINNED, backends.get(name).layouts)
     return case.with_(layout=PINNED) if known and case.layout == CONTIGUOUS else None
 
 

@@ -25,8 +25,7 @@ from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
 from probe.schema import NULL_INT
-from probe.store import Store, parquet
-from probe.store.results import load, machine_folders
+from probe.store import Store, layout, load, parquet
 from probe.summation.summation import ranges
 from probe.target import Target
 
@@ -140,7 +139,7 @@ def explain_store(
 def _own_folder(path: Path) -> Path:
     """Returns the folder of this machine; its bits are the only ones that can be made again
     here."""
-    folders = machine_folders(path)
+    folders = layout.machine_folders(path)
     own = [folder for folder in folders if folder.name == machine.label()]
     if not own:
         names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"

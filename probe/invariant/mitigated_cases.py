@@ -184,7 +184,9 @@ class Work(ABC):
         """
         tell, found = progress or silent, list[RemedyResult]()
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
-        if budget.current() is not None:  # what starts no further process first, as time may end
+        if (
+            budget.current_budget() is not None
+        ):  # what starts no further process first, as time may end
             todo.sort(key=lambda one: one.where != self.where)
         ended = ""
         for number, remedy in enumerate(todo):

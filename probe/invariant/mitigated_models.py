@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe import ulp
-from probe.arguments import count
+from probe.arguments import whole_number
 from probe.errors import InputError, ProbeError, TargetError
 from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
 from probe.invariant.mitigations import (
@@ -368,7 +368,7 @@ def tried(
     InputError: a name is none of the target's.
     """
     where = Target.parse(graph.whole(sizes[0].content).target)
-    chunks = [count("chunks", n[7:]) for n in names if n.startswith("chunks=")]
+    chunks = [whole_number("chunks", n[7:]) for n in names if n.startswith("chunks=")]
     known = [*(one.name for one in candidates(where, chunks)), *NAMES[1:3]]
     for name in names:
         if name not in known:

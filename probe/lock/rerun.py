@@ -135,7 +135,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
     if "none" in releases.values():
         return "it was not installed then"
     slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
-    folder = environments.home() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
+    folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
     with environments.locked(folder):
         if (folder / DONE).exists():
             return folder
@@ -169,7 +169,9 @@ def releases_known(name: str) -> list[str]:
     done = _pip(["index", "versions", LIBRARIES.get(name, [name])[0]])
     _, _, told = done.stdout.partition("Available versions: ")
     every = [one.strip() for one in told.partition("\n")[0].split(",")]
-    return sorted((one for one in every if one.replace(".", "").isdigit()), key=environments.number)
+    return sorted(
+        (one for one in every if one.replace(".", "").isdigit()), key=environments.release_numbers
+    )
 
 
 def _pip(words: Sequence[str]) -> Any:

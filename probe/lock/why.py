@@ -30,7 +30,7 @@ from probe.lock.rerun import Command, Rerun, overlay, releases_known, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.runtimes.environments import number
+from probe.runtimes.environments import release_numbers
 from probe.switch_points.fewest import ReleaseStep, first_change, smallest
 
 BUDGET = 120.0
@@ -256,8 +256,8 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     name = group.partition(" ")[2]
     name = name if name in facts else BLAS
     old, new = map(str, facts[name])
-    ends = sorted((old, new), key=number)
-    inner = [n for n in releases_known(name) if number(ends[0]) < number(n) < number(ends[1])]
+    low, high = sorted(map(release_numbers, (old, new)))
+    inner = [n for n in releases_known(name) if low < release_numbers(n) < high]
     if not inner:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
@@ -275,7 +275,9 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
 
     with suppress(InputError):
-        change = first_change([old, *(inner if ends[0] == old else inner[::-1]), new], ask)
+        change = first_change(
+            [old, *(inner if release_numbers(old) == low else inner[::-1]), new], ask
+        )
         told = {"first_release": change.first, "last_release": change.last}
         return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}

@@ -24,7 +24,7 @@ from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import layout
-from probe.backends.onnxruntime import configured
+from probe.backends.onnxruntime import session_entries
 from probe.errors import InputError
 from probe.recorders import onnx_file, onnx_table
 from probe.recorders.graphs import (
@@ -69,7 +69,7 @@ def options(switches: Mapping[str, str]) -> Any:
         found.inter_op_num_threads = 1
     if "deterministic" in switches:
         found.use_deterministic_compute = switches["deterministic"] == "1"
-    for entry, value in configured(switches):
+    for entry, value in session_entries(switches):
         found.add_session_config_entry(entry, value)
     if "optimisation" in switches:
         found.graph_optimization_level = LEVELS[switches["optimisation"]]
@@ -305,7 +305,7 @@ class Optimised(Graph):
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
             found.append(f"options.use_deterministic_compute = {on}")
-        for entry, value in configured(self.switches):
+        for entry, value in session_entries(self.switches):
             found.append(f'options.add_session_config_entry("{entry}", "{value}")')
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
         found += [

@@ -136,7 +136,7 @@ class Alone:
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
-        budget.check()
+        budget.require_time()
         given = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])

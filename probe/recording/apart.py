@@ -63,7 +63,7 @@ class Apart:
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=module_paths())
 
     def __enter__(self) -> Self:
-        if why := target.unavailable(self.where):
+        if why := target.why_unavailable(self.where):
             raise TargetError(self.where.text, "unavailable", why)
         self.session.__enter__()
         return self
@@ -224,7 +224,7 @@ class Trusted:
         where = f"{self.stored.folder.name}: its operations can't be run again"
         try:
             found = Target.parse(run.target)
-            if why := target.unavailable(found):
+            if why := target.why_unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
             self.session = Session(found, command=COMMAND, extra=self.extra).__enter__()
         except ProbeError as error:
@@ -324,14 +324,14 @@ def recording_target(where: Target, model: str) -> Target:
 
 def needs_other_interpreter(where: Target) -> bool:
     """Returns whether another release, processor or interpreter is asked for."""
-    return bool(where.version or target.emulated(where)) or _elsewhere(where)
+    return bool(where.version or target.emulated_processor(where)) or _elsewhere(where)
 
 
 def _elsewhere(where: Target) -> bool:
     """Returns whether another interpreter runs it.
     What is not installed at all is told by ``Session``."""
     try:
-        return target.runtime(where).facts is not None
+        return target.target_runtime(where).facts is not None
     except Missing:
         return False
 

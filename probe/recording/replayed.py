@@ -44,7 +44,7 @@ from probe.recording.recording import Provenance, Repeat, Run, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
 KEYS = itertools.count()
 
@@ -420,7 +420,7 @@ class Sides:
             run, process = self._recorded(where, given, what, gradients)
             if RECORDERS.get(process.library) == RECORDERS.get(where.name):
                 return run, process.gradients
-        if why := unavailable(where):  # before the model is run
+        if why := why_unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
         run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
         return replay_steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
@@ -498,7 +498,7 @@ def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operands(spec)}),)
+    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operand_names(spec)}),)
     given = program.Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)

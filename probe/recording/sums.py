@@ -671,7 +671,7 @@ class _Operation(Operator):
         self.asked = asked = owner.asked
 
         def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-            budget.check()
+            budget.require_time()
             reads = list(owner.reads)
             for part, array in ((asked.x, x), (asked.w, w), (asked.b, b)):
                 if part is not None and array is not None:

@@ -424,7 +424,7 @@ def _others(where: Target) -> Iterator[Target]:
             other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
         except InputError:
             continue
-        if other == where or target.unavailable(other):
+        if other == where or target.why_unavailable(other):
             continue
         yield other
         given += 1

@@ -18,7 +18,7 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import code
 from probe.reproduction.code import ScriptLibrary, of_case
-from probe.runtimes.packages import recipe
+from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -225,7 +225,7 @@ def apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> lis
 def _python(target: Target) -> str:
     """Returns which Python a release is for, where that is known."""
     try:
-        return f", on Python {recipe(target.name, str(target.version)).python}"
+        return f", on Python {release_recipe(target.name, str(target.version)).python}"
     except InputError:
         return ""
 

@@ -75,10 +75,10 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
 
 
 def _runtime(where: Target) -> Runtime:
-    why = target.unavailable(where)
+    why = target.why_unavailable(where)
     try:
         if not why:
-            return target.runtime(where)
+            return target.target_runtime(where)
     except Missing as missing:
         why = str(missing)
     raise TargetError(where.text, "unavailable", str(why))
@@ -99,7 +99,7 @@ def switch_variables(where: Target) -> dict[str, str]:
 def run(
     script: Path, targets: tuple[Target, Target], variables: Mapping[str, str] | None = None
 ) -> ScriptRun:
-    """One run in a fresh process; variables are those of ``launch.environment``. TargetError.
+    """One run in a fresh process; variables are those of ``launch.child_environment``. TargetError.
 
     ``variables``: more of them.
     """
@@ -125,7 +125,7 @@ def _ran(
             check=False,
             stdin=subprocess.DEVNULL,
             timeout=limit,
-            env=launch.environment(dict(variables or {})),
+            env=launch.child_environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
         return ScriptRun(CANNOT_RUN, "", f"no answer within {limit:g} s")

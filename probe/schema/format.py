@@ -134,12 +134,12 @@ def run_id(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def names(table: str) -> list[str]:
+def column_names(table: str) -> list[str]:
     """Returns the column names of a table, in order."""
     return [column.name for column in TABLES[table]]
 
 
-def keys(table: str) -> list[str]:
+def key_columns(table: str) -> list[str]:
     """Returns the names of the columns that identify a row of a table."""
     return [column.name for column in TABLES[table] if column.key]
 
@@ -153,7 +153,7 @@ def arrow_schema(table: str) -> pyarrow.Schema:
     return pa.schema(fields, {"probe.table": table, "probe.schema_version": str(VERSION)})
 
 
-def described(table: str) -> pyarrow.Schema:
+def described_schema(table: str) -> pyarrow.Schema:
     """Returns the schema of files: ``arrow_schema`` with ``description``, ``unit`` and ``null``.
 
     ``null`` is what a null means; it is absent if the column is never null. ``unit`` is absent if

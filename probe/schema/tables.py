@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from probe.schema.measurements import PAIR, RUN, TARGET, Column, key, second, since
+from probe.schema.measurements import PAIR, RUN, TARGET, Column, key_column, second, since
 
-NETWORK = key("network_id", "text", "hash of the chain of layers with its weights")
-CONTENT = key("content", "int", "valid length: positions of data, at the start", "positions")
-PADDED = key("padded", "int", "length of the short run: data and padding", "positions")
+NETWORK = key_column("network_id", "text", "hash of the chain of layers with its weights")
+CONTENT = key_column("content", "int", "valid length: positions of data, at the start", "positions")
+PADDED = key_column("padded", "int", "length of the short run: data and padding", "positions")
 FIXED = Column("fixed", "int", "full length, with which the short run is compared", "positions")
 
 NETWORKS = second(
@@ -47,7 +47,7 @@ ACTIVATIONS = second(
     TARGET,
     CONTENT,
     PADDED,
-    key("layer", "int", "number of the layer, from 0"),
+    key_column("layer", "int", "number of the layer, from 0"),
     FIXED,
     Column("name", "text", "the layer's name"),
     Column("op", "text", "`conv2d`, `max_pool2d`, `activation`, ..."),
@@ -101,7 +101,7 @@ PROGRAMS = second(
     NETWORK,
     TARGET,
     CONTENT,
-    key("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
+    key_column("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
     Column("padded", "int", "the run's padded length", "positions"),
     FIXED,
     Column("compared", "int", "outputs that depend on data", "outputs"),
@@ -119,8 +119,10 @@ DECISIONS = second(
     NETWORK,
     TARGET,
     CONTENT,
-    key("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
-    key("decision", "text", "the decision over the channels: `argmax`, `top-5`, `threshold`"),
+    key_column("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
+    key_column(
+        "decision", "text", "the decision over the channels: `argmax`, `top-5`, `threshold`"
+    ),
     Column("padded", "int", "the run's padded length", "positions"),
     Column("taken", "int", "decisions: one per position, or per value", "decisions"),
     Column("crossed", "int", "decisions that differ from those of the full run", "decisions"),
@@ -131,7 +133,7 @@ DECISIONS = second(
 )
 
 REPORTS = second(
-    key("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
+    key_column("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
     Column("number", "int", "its place in the experiment's list"),
     Column("title", "text", "what was reported, in our words"),
     Column(
@@ -143,8 +145,8 @@ REPORTS = second(
 
 FINDINGS = second(
     RUN,
-    key("thread", "text", "the report: `reports.thread`"),
-    key("question", "text", "which two runs are compared, in words"),
+    key_column("thread", "text", "the report: `reports.thread`"),
+    key_column("question", "text", "which two runs are compared, in words"),
     TARGET,
     Column("case_id", "text", "the left side's case: `cases.case_id`"),
     Column("against_case_id", "text", "the right side's case", null="same, at a different value"),
@@ -168,12 +170,12 @@ FINDINGS = second(
 
 REMEDIES = second(
     RUN,
-    key("case_id", "text", "`cases.case_id`", null="a whole network"),
-    key("network_id", "text", "`networks.network_id`", null="a single case"),
+    key_column("case_id", "text", "`cases.case_id`", null="a whole network"),
+    key_column("network_id", "text", "`networks.network_id`", null="a single case"),
     TARGET,
-    key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
+    key_column("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
     CONTENT,
-    key("fixed", "int", "full length", "positions"),
+    key_column("fixed", "int", "full length", "positions"),
     Column("about", "text", "the remedy in a few words"),
     Column("place", "text", "the target on which the remedy runs"),
     Column("lengths", "int", "lengths whose orders were compared with that of `fixed`", "lengths"),
@@ -227,7 +229,7 @@ EARLIER = "not confirmed, not a number, or stored before this column existed"
 
 REPRODUCTIONS = second(
     *PAIR,
-    key("source", "text", "the experiment from whose results the finding was drawn"),
+    key_column("source", "text", "the experiment from whose results the finding was drawn"),
     Column("number", "int", "its place in the draw, from 0"),
     Column("found", "int", "outputs that were compared in the original case", "outputs"),
     Column("processes", "int", "fresh processes that ran the script", "processes"),
@@ -271,7 +273,7 @@ TRIALS = (
     *since(
         3,
         RUN,
-        key("number", "int", "the trial's place in the draw"),
+        key_column("number", "int", "the trial's place in the draw"),
         TARGET,
         Column("case_id", "text", "the left side's case: `cases.case_id`"),
         Column("against_target", "text", "where the right side ran", null="on the same target"),
@@ -313,7 +315,7 @@ NO_VERDICT = "conditions were asked for"
 PLANTED = since(
     6,
     RUN,
-    key("number", "int", "the pair's place in the draw"),
+    key_column("number", "int", "the pair's place in the draw"),
     TARGET,
     Column("title", "text", "what was done to one of two functions, in words", null=NOT_RUN),
     Column("planted", "text", "the causes that are right, or `nothing`", null=NOT_RUN),
@@ -334,7 +336,7 @@ PLANTED = since(
 PROMISES = since(
     6,
     RUN,
-    key("number", "int", "the case's place in the draw"),
+    key_column("number", "int", "the case's place in the draw"),
     TARGET,
     Column("case_id", "text", "the case: `cases.case_id`"),
     Column("vary", "text", "`length` or `batch`"),
@@ -356,11 +358,11 @@ PROMISES = since(
 
 NO_WALK = "refused: see `reason`"
 MODEL = (
-    key("model", "text", "name of the model, of those that the experiment lists"),
+    key_column("model", "text", "name of the model, of those that the experiment lists"),
     TARGET,
-    key("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`, `library`"),
-    key("at", "text", "its value on the left side"),
-    key("against", "text", "its value on the right side"),
+    key_column("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`, `library`"),
+    key_column("at", "text", "its value on the left side"),
+    key_column("against", "text", "its value on the right side"),
 )
 
 WALKS = (
@@ -428,7 +430,7 @@ SOURCES = (
         4,
         RUN,
         *MODEL,
-        key("number", "int", "place of the operation in the run"),
+        key_column("number", "int", "place of the operation in the run"),
         Column("name", "text", "the operation, by its place in the model"),
         Column(
             "verdict", "text", "`source`, or `carried`: it follows one and differs by itself too"
@@ -455,11 +457,11 @@ SOURCES = (
 INVARIANCES = since(
     5,
     RUN,
-    key("subject", "text", "name of the layer or model, of those that the experiment lists"),
+    key_column("subject", "text", "name of the layer or model, of those that the experiment lists"),
     TARGET,
-    key("axis", "text", "what was varied: `size`, `batch`, `order`, `padding`, `threads`"),
-    key("like", "text", "`like` of the invariant mode: `largest` or `cheapest`"),
-    key("threads", "int", "threads of the library", "threads"),
+    key_column("axis", "text", "what was varied: `size`, `batch`, `order`, `padding`, `threads`"),
+    key_column("like", "text", "`like` of the invariant mode: `largest` or `cheapest`"),
+    key_column("threads", "int", "threads of the library", "threads"),
     Column("kind", "text", "`linear`, `conv2d`, `grouped`, ..., `model`"),
     Column("dtype", "text", "format of the numbers"),
     Column("sizes", "ranges", "sizes that were run: start, stop, ..."),
@@ -480,11 +482,13 @@ INVARIANCES = since(
 VERDICTS = since(
     7,
     RUN,
-    key("part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"),
-    key("name", "text", "what was compared: the planted mistake, the model, ..."),
+    key_column(
+        "part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"
+    ),
+    key_column("name", "text", "what was compared: the planted mistake, the model, ..."),
     TARGET,
-    key("dtype", "text", "format of operands and results; empty where there are several"),
-    key("summands", "int", "products of each sum; 0 where there are several"),
+    key_column("dtype", "text", "format of operands and results; empty where there are several"),
+    key_column("summands", "int", "products of each sum; 0 where there are several"),
     Column("pairs", "int", "pairs of runs", "pairs", null="not of runs"),
     Column("outputs", "int", "outputs that differ, or were made to", "outputs", null=NO_VERDICT),
     Column("explained", "int", "of these, replayed on both sides", "outputs", null=NO_VERDICT),
@@ -521,7 +525,7 @@ VERDICTS = since(
 ACCURACIES = since(
     JUDGED_SINCE,
     *PAIR,
-    key("index", "int", "flat index into the left output, as in `differences`"),
+    key_column("index", "int", "flat index into the left output, as in `differences`"),
     Column("verdict", "text", "`explained`, `within`, `beyond` or `unknown`: can rounding give it"),
     Column("exact", "float", "the exact sum of the same products, rounded", null="no number"),
     Column("sizes", "float", "sum of |x w| of the products and the bias", "1"),

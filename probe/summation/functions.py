@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, operands, ulp
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.backends.contract import Backend, Operator, Unsupported
 from probe.case import Case
 from probe.errors import InputError
@@ -142,7 +142,7 @@ def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None =
     """
     dtype = choice("dtype", dtype, floats.FORMATS)
     two = _takes_two(f) if products is None else products
-    case = Case("dot" if two else "sum", in_channels=count("n", n), length=1, dtype=dtype)
+    case = Case("dot" if two else "sum", in_channels=whole_number("n", n), length=1, dtype=dtype)
     shown = ", ".join(["x", "w"][: 1 + two])
     for seed in range(4):
         x, w, _ = case.with_(seed=seed).operands()

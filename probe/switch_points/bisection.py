@@ -18,10 +18,10 @@ from probe.floats import to_bits
 from probe.launch import AnySession, open_session
 from probe.progress import VOICE, Count, Say, silent
 from probe.runtimes import environments
-from probe.runtimes.environments import number
+from probe.runtimes.environments import release_numbers
 from probe.runtimes.packages import RELEASED
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.switch_points.fewest import ReleaseChange, ReleaseStep, first_change
 from probe.target import Target
@@ -47,12 +47,12 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
         todo = "name them: --releases 1.0,1.1,1.2"
         raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
     ends = [str(left.version), str(right.version)]
-    low, high = sorted(number(end) for end in ends)
+    low, high = sorted(release_numbers(end) for end in ends)
     if low == high:
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    inner = [one for one in known if low < number(one) < high]
-    order = sorted({*ends, *inner}, key=number)
-    return order if number(ends[0]) == low else order[::-1]
+    inner = [one for one in known if low < release_numbers(one) < high]
+    order = sorted({*ends, *inner}, key=release_numbers)
+    return order if release_numbers(ends[0]) == low else order[::-1]
 
 
 @dataclass
@@ -83,14 +83,14 @@ class ReleaseQuestion:
         self.tell(doing + of)
         try:
             with VOICE.doing(doing):
-                installation.install(where)
+                installation.install_target(where)
                 seen, says = self.measured(where)
         except TargetError as error:
             return ReleaseStep(version, None, why=error.why, installed=not here)
         finally:
             self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
-            if not here and not self.keep and environments.find(where.name, version):
-                installation.remove(where)
+            if not here and not self.keep and environments.find_environment(where.name, version):
+                installation.remove_installed(where)
         return ReleaseStep(version, seen, says, installed=not here)
 
     def measured(self, where: Target) -> tuple[str, str]:
@@ -122,7 +122,7 @@ class ReleaseQuestion:
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
         """Returns lengths that differ from the longest, and the run under which it is stored."""
-        summary = sweep(
+        summary = sweep_cases(
             [self.case],
             [session.target],
             self.lengths,

@@ -27,7 +27,7 @@ from probe.summation.orders import Orders
 from probe.summation.reach import reach_of_inputs
 from probe.summation.summation import Row, Summation
 from probe.sweeps import Summary
-from probe.sweeps import sweep as sweep_bits
+from probe.sweeps import sweep_cases as sweep_bits
 from probe.sweeps.plan import axis_values
 from probe.target import Target
 
@@ -309,6 +309,6 @@ def measured(store: Store) -> set[str]:
     from probe.store import parquet
 
     store.flush()
-    found = set(parquet.table(store.path, "reveals")["target"].to_pylist())
-    failed = parquet.table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    found = set(parquet.read_table(store.path, "reveals")["target"].to_pylist())
+    failed = parquet.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
     return found | {row["target"] for row in failed if row["kind"] not in PASSING}

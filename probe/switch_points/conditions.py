@@ -135,7 +135,7 @@ def bisect(
         tell(f"measuring {where.text}")
         try:
             if where.version is not None:
-                installation.install(where)
+                installation.install_target(where)
             return ReleaseStep(
                 where.text, *ReleaseQuestion(case, where, lengths, what).measured(where)
             )

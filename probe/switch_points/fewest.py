@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from probe.errors import InputError
-from probe.runtimes.environments import number
+from probe.runtimes.environments import release_numbers
 
 ASSUMPTION = "only one change happened between the two releases"
 
@@ -50,12 +50,12 @@ class ReleaseChange:
     @property
     def holds(self) -> bool:
         """Returns whether no more than the two ends' answers were seen, each on its side."""
-        asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
+        asked = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
         return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints."""
-        steps = sorted(self.steps, key=lambda step: number(step.version))
+        steps = sorted(self.steps, key=lambda step: release_numbers(step.version))
         return {
             "first": self.first,
             "last": self.last,

@@ -143,7 +143,7 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
-        if (given := budget.current()) is not None:
+        if (given := budget.current_budget()) is not None:
             self.limit = given.left if seconds is None else min(seconds, given.left)
         if vary == "batch":
             self.case = _searchable(case).with_(batch=1)

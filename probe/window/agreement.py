@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from probe import layout
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
@@ -79,7 +79,7 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
     """
     if choice("vary", vary, VARY) != "channels":
         return case
-    total = max(count("channels", value) for value in values)
+    total = max(whole_number("channels", value) for value in values)
     changes: dict[str, object] = {"in_channels": total, "split": None}
     if case.weights is not None:
         if total > case.in_channels:
@@ -101,10 +101,10 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     if vary == "layout":
         return case.with_(layout=named_layout(value))
     if vary == "channels":
-        return _split_at(case, count("channels", value))
+        return _split_at(case, whole_number("channels", value))
     if vary != "filters":
         return case.with_(**{vary: value})
-    value = count("filters", value)
+    value = whole_number("filters", value)
     changes: dict[str, object] = {"filters": value}
     explicit = {"weights": case.weights, "bias": case.bias}
     for name, numbers in explicit.items():
@@ -189,7 +189,7 @@ class _ComparedSide:
 
 def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     choice("vary", vary, VARY)
-    value = count(vary, value)
+    value = whole_number(vary, value)
     if vary == "length":
         windows = Geometry.of(case, value)
         if windows.outputs[-1] < 1:

@@ -45,8 +45,8 @@ class CaseCall:
             return self._laid(layout.named(axes.pop("layout"))).at(axes)
         x, length = self.x, axes.pop("length", None)
         if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
-            x = _cut(x, -2, "length", length)
-        x = _cut(x, 0, "batch", axes.pop("batch", None))
+            x = _cut_axis(x, -2, "length", length)
+        x = _cut_axis(x, 0, "batch", axes.pop("batch", None))
         filters, channels = axes.pop("filters", None), axes.pop("channels", None)
         if axes:
             known = "length, batch, filters and channels can"
@@ -78,7 +78,7 @@ class CaseCall:
         return Prepared(operator, x, operator.bind(self._operands(self.w, self.b)))
 
     def _fewer(self, x, filters):
-        w = _cut(self.w, -1, "filters", filters)
+        w = _cut_axis(self.w, -1, "filters", filters)
         operator = self.operators(dict(self.spec, filters=filters)).at(x.shape)
         b = None if self.b is None else self.b[:filters].copy()
         return Prepared(operator, x, operator.bind(self._operands(w, b)))
@@ -87,7 +87,7 @@ class CaseCall:
         return dict({"w": np.ascontiguousarray(w)}, **({} if b is None else {"b": b}))
 
 
-def _cut(array, axis, name, value):
+def _cut_axis(array, axis, name, value):
     if value is None or value == array.shape[axis]:
         return array
     if not 0 < value < array.shape[axis]:
@@ -173,7 +173,7 @@ class Network:
 
         ``xs``: the inputs, or the one value that step ``first`` reads, laid out as ``word`` says;
         ``_lies`` says how the rest lies. Returns (list of container arrays, seconds of each call,
-        for each whether the same shape gives the same bits: ``compare.control``, or empty).
+        for each whether the same shape gives the same bits: ``compare.repeat_control``, or empty).
         """
         values, seconds, controls = {first + n: x for n, x in enumerate(xs)}, [], []
         self.words = dict.fromkeys(values, word)
@@ -203,13 +203,13 @@ class Network:
         if not of_cases and (settled or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
-            y = elementwise.function(spec, arrays)(*xs)
+            y = elementwise.numpy_function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
         word = word if operation.of(spec).windows else layout.CONTIGUOUS
         prepared = self._prepared(number, [_rows(spec, x)] + xs[1:], word)
         y, spent = prepared.run()
         compared = control and of_cases
-        checked = compare.control(prepared, y, spec["dtype"]) if compared else ""
+        checked = compare.repeat_control(prepared, y, spec["dtype"]) if compared else ""
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number, xs):
@@ -228,11 +228,11 @@ class Network:
         if (number, word) not in self.made:
             step = None if number is None else self.given.steps[number]
             if step is None:
-                made = rewritten.whole(self.backend, self.given._replace(layout=word))
+                made = rewritten.program_operator(self.backend, self.given._replace(layout=word))
             elif operation.of(step.layer).of_cases:
                 made = self.operators(layout.laid(step.layer, word))
             else:
-                made = rewritten.whole(self.backend, program.alone(step))
+                made = rewritten.program_operator(self.backend, program.single_step(step))
             self.made[number, word] = made
         return self.made[number, word]
 

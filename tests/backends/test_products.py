@@ -16,7 +16,7 @@ from probe.summation.tree import Tree
 from probe.summation.windows import reveal_windows
 from probe.target import Target
 from probe.worker import compare
-from tests.targets import conforming
+from tests.backends import conforming
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +65,7 @@ SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
 @pytest.mark.slow_at("jax", "keras", "tensorflow", "torch,linear=0")
 def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
     run = conformance.asking(started(text))
-    found = [conformance.compare(*one, run) for one in SPECS]
+    found = [conformance.compare_spec(*one, run) for one in SPECS]
     assert not [one for one in found if one.verdict == "wrong"]
     refused = {(one.spec["op"], one.spec["dtype"]) for one in found if one.verdict != "agrees"}
     allowed = {(op, "bfloat16") for op in products.OPS}

@@ -150,7 +150,7 @@ def test_every_order_conforms(algorithm):
     dtypes = ("float32",) if algorithm == "fused" else conformance.DTYPES
     run_ = conformance.running(started(algorithm=algorithm))
     every_third = list(conformance.specs(dtypes))[::3]
-    assert {conformance.compare(*one, run_).verdict for one in every_third} == {"agrees"}
+    assert {conformance.compare_spec(*one, run_).verdict for one in every_third} == {"agrees"}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -159,7 +159,9 @@ def test_every_order_conforms(algorithm):
 def test_winograd_is_exact_on_integers_and_no_sum_of_products_otherwise(dtype, sizes, padding):
     op, kernel = f"conv{len(sizes)}d", [3] * len(sizes)
     spec = conformance.spec(op, kernel, in_channels=2, filters=3, padding=padding, dtype=dtype)
-    found = conformance.compare(spec, sizes, 2, conformance.running(started(algorithm="winograd")))
+    found = conformance.compare_spec(
+        spec, sizes, 2, conformance.running(started(algorithm="winograd"))
+    )
     assert found.verdict == "agrees", found.detail
 
 
@@ -176,14 +178,14 @@ def test_winograd_and_fft_give_other_bits_than_any_sum():
 def test_fft_rounds_to_the_integers_it_should_give():
     backend = started(algorithm="fft")
     for spec, sizes, batch in conformance.specs(("float64",)):
-        x, w, b = conformance.operands(spec, sizes, batch)
+        x, w, b = conformance.integer_operands(spec, sizes, batch)
         given = [None if a is None else a.astype(float) for a in (x, w, b)]
         if spec["groups"] != 1 or spec["op"] == "dense":
             with pytest.raises(Unsupported, match="one group|for convolutions"):
                 run(backend, spec, *given)
         else:
             found = np.rint(run(backend, spec, *given))
-            assert np.array_equal(found, conformance.expected(spec, x, w, b))
+            assert np.array_equal(found, conformance.exact_outputs(spec, x, w, b))
 
 
 @pytest.mark.parametrize(

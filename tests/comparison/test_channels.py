@@ -14,10 +14,10 @@ from probe.launch import InlineSession, open_session
 from probe.store import Store
 from probe.summation.orders import reveal
 from probe.summation.tree import Tree
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.target import Target
-from tests.targets import conforming
+from tests.backends import conforming
 
 pytestmark = pytest.mark.long
 
@@ -103,7 +103,7 @@ def test_all_outputs_must_agree():
 
 def test_a_sweep_over_channels_stores_what_differs(tmp_path):
     with Store(tmp_path) as store:
-        found = sweep([CASE], [REFERENCE], range(1, 7), "channels", store, opens=inline)
+        found = sweep_cases([CASE], [REFERENCE], range(1, 7), "channels", store, opens=inline)
     stored = probe.load(tmp_path)
     assert sorted(stored.comparisons["at"]) == [1, 2, 3, 4, 5]
     assert set(stored.comparisons["vary"]) == {"channels"}

@@ -16,7 +16,7 @@ from probe import load
 from probe.case import Case
 from probe.errors import StoreError
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 from tests.experiments.notebooks import pictures
 
@@ -70,7 +70,7 @@ def swept(tmp_path_factory):
     other = Target.parse("reference,algorithm=pairwise,length_switch=12")
     targets = [SWITCHES, other, Target.parse("reference")]
     with Store.here(folder) as store:
-        sweep([Case("conv1d", 5, operands="cancel")], targets, range(5, 20), store=store)
+        sweep_cases([Case("conv1d", 5, operands="cancel")], targets, range(5, 20), store=store)
     return folder
 
 

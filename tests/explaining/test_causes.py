@@ -14,7 +14,7 @@ from probe.errors import StoreError
 from probe.explaining.causes import explain_store
 from probe.store import Store, parquet
 from probe.summation.summation import ranges
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 
 TARGET = "reference,length_switch=8"
@@ -28,7 +28,7 @@ def store(tmp_path_factory):
         Case(op="conv1d", kernel=3, in_channels=c, filters=2, operands="cancel") for c in (2, 20)
     ]
     with Store(folder) as out:
-        sweep(cases, [Target.parse(TARGET)], [5, 7, 12, 20], store=out)
+        sweep_cases(cases, [Target.parse(TARGET)], [5, 7, 12, 20], store=out)
     found = explain_store(folder.parent, workers=1)
     return folder, found
 
@@ -103,7 +103,7 @@ def test_what_is_new_in_a_store_adds_to_what_is_known(store, tmp_path):
     case = Case(op="conv1d", kernel=3, in_channels=20, operands="cancel")
     for lengths in ([5, 20], [5, 7, 20]):
         with Store(folder) as out:
-            sweep([case], [Target.parse(TARGET)], lengths, store=out)
+            sweep_cases([case], [Target.parse(TARGET)], lengths, store=out)
         found = explain_store(folder, workers=1)
         differing = int(load(folder).comparisons["differing"].sum())
         assert found.causes == {"order": differing} and found.replayed == differing

@@ -59,7 +59,7 @@ def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
         "tests/summation/test_orders.py": "from probe.summation.tree import Tree\n" + "#" * 50,
         "tests/summation/test_tree.py": "from probe.summation.tree import Tree\n" + "#" * 90,
         "tests/summation/test_flush.py": "from probe.summation import flush\n",
-        "tests/runs/test_sweep.py": "from probe.summation.tree import Tree\n",
+        "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
     }
     near = mutate.near("probe/summation/tree.py", texts)
     assert near == ["tests/summation/test_tree.py", "tests/summation/test_orders.py"]

@@ -149,7 +149,7 @@ def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
 
 def test_the_default_target_is_not_all_there_is(monkeypatch, capsys):
     lacks = lambda where: "it is not here" if where.name == "tensorflow" else None  # noqa: E731
-    monkeypatch.setattr("probe.target.unavailable", lacks)
+    monkeypatch.setattr("probe.target.why_unavailable", lacks)
     command = "order --op sum --length 9".split()
     assert shell.run(command) == 3
     said = capsys.readouterr().err

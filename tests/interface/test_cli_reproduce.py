@@ -10,7 +10,7 @@ import pytest
 from probe.case import Case
 from probe.cli import shell
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 from tests.interface.commands import in_this_process
 
@@ -79,7 +79,7 @@ def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
 def test_a_store_s_worst_finding_or_a_row(capsys, tmp_path):
     with Store.here(tmp_path / "store") as store:
         targets = [Target.parse(SWITCHES), Target.parse("reference")]
-        sweep([Case(op="conv1d", kernel=5, operands="cancel")], targets, [6, 20], store=store)
+        sweep_cases([Case(op="conv1d", kernel=5, operands="cancel")], targets, [6, 20], store=store)
     found = printed(capsys, "reproduce --from store --times 1 --out one")
     assert found["targets"][0] == SWITCHES and found["elsewhere"]
     assert "row=99" in refused(capsys, "reproduce --from store --row 99 --out two")

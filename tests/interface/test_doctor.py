@@ -17,7 +17,7 @@ from probe.errors import TargetError
 @pytest.fixture
 def few(monkeypatch):
     """The libraries that are looked at: two that need nothing."""
-    monkeypatch.setattr(backends, "names", lambda: ["numpy", "reference"])
+    monkeypatch.setattr(backends, "known_backends", lambda: ["numpy", "reference"])
 
 
 def by_part(found):
@@ -32,18 +32,20 @@ def test_what_is_here_is_asked_and_replayed(few):
 
 def test_a_library_that_is_not_installed_is_missing_with_its_command(few, monkeypatch):
     why = "torch is not installed here; pip install torch"
-    monkeypatch.setattr(doctor, "unavailable", lambda target: why)
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
     found = by_part(doctor.examine())["numpy"]
     assert (found.state, found.said) == ("missing", "torch is not installed here")
     assert found.command == "pip install torch"
 
 
-@pytest.mark.parametrize("name", [name for name in backends.names() if name != "reference"])
+@pytest.mark.parametrize(
+    "name", [name for name in backends.known_backends() if name != "reference"]
+)
 def test_a_library_is_installed_by_names_that_pip_knows(name, monkeypatch):
     """And by all of them: what the library's own switches need is among them, or keras' choice."""
     backend = backends.get(name)
     monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    said, _, command = str(target.unavailable(target.Target(name))).partition("; pip install ")
+    said, _, command = str(target.why_unavailable(target.Target(name))).partition("; pip install ")
     assert backend.distributions[0] in said and backend.distributions[0] in command
     needed = {library for _, library in backend.requires({})} - {"tensorflow"}
     assert needed <= set(command.split())
@@ -51,15 +53,15 @@ def test_a_library_is_installed_by_names_that_pip_knows(name, monkeypatch):
 
 def test_a_command_is_printed_on_one_line(few, monkeypatch, capsys):
     why = "x, which has a long name and much to say, is not installed here; pip install onnx x"
-    monkeypatch.setattr(doctor, "unavailable", lambda target: why)
+    monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
     assert shell.run(["doctor"]) == 0
     assert capsys.readouterr().out.count("pip install onnx x\n") == 2
 
 
 def test_only_libraries_that_are_here_count_for_the_time_left(monkeypatch):
-    monkeypatch.setattr(backends, "names", lambda: ["torch", "numpy", "jax", "reference"])
+    monkeypatch.setattr(backends, "known_backends", lambda: ["torch", "numpy", "jax", "reference"])
     lacks = lambda target: "not here" if target.name in ("torch", "jax") else None  # noqa: E731
-    monkeypatch.setattr(doctor, "unavailable", lacks)
+    monkeypatch.setattr(doctor, "why_unavailable", lacks)
     monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
     told = []
     doctor.examine(tell=lambda *given: told.append(given))

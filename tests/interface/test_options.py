@@ -11,7 +11,7 @@ import pytest
 import probe
 from probe.cli import explain, sweep
 from probe.errors import InputError
-from probe.options import OPTIONS, checked
+from probe.options import OPTIONS, checked_options
 from probe.sweeps import Plans, SweepRequest
 
 CASE = probe.Case("conv1d", kernel=5, in_channels=3, filters=2)
@@ -33,14 +33,14 @@ def test_a_command_and_its_function_have_the_same_defaults(command):
 
 
 def test_words_and_counts_are_checked_alike_wherever_they_come_from():
-    assert checked(by="order", keep="0", workers=None, upto="12") == ["order", 0, None, 12]
+    assert checked_options(by="order", keep="0", workers=None, upto="12") == ["order", 0, None, 12]
     for message, given in {
         "by=bytes: unknown": {"by": "bytes"},
         "workers=0: it is less than 1": {"workers": 0},
         "keep=some: it is not a whole number": {"keep": "some"},
     }.items():
         with pytest.raises(InputError, match=message):
-            checked(**given)
+            checked_options(**given)
         with pytest.raises(InputError, match=message):
             probe.sweep(CASE, [5, 9], "reference", **given)
     with pytest.raises(InputError, match="control=some: unknown"):

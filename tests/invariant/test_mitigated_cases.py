@@ -21,7 +21,7 @@ from probe.invariant.mitigated_cases import (
 )
 from probe.invariant.mitigations import advise, candidates, report, rows
 from probe.launch import InlineSession, Session
-from probe.target import unavailable
+from probe.target import why_unavailable
 from probe.ulp import equal
 from tests.convolutions import cases
 
@@ -46,7 +46,7 @@ def reference():
 def library(request):
     """A session of a library whose values are tensors, and of one whose values are arrays."""
     target = Target.parse(request.param)
-    if why := unavailable(target):
+    if why := why_unavailable(target):
         pytest.skip(why)
     with Session(target) as session:
         yield session

@@ -229,7 +229,7 @@ def test_a_library_that_can_be_asked_names_its_own_sources(monkeypatch):
 def test_rows_have_the_columns_of_the_table():
     place = {"run_id": "0", "case_id": "1", "target": "tensorflow", "vary": "length", "at": 5}
     (row,) = kernels.rows(place, [Kernel("symbols", "jit")])
-    assert list(row) == schema.names("kernels")
+    assert list(row) == schema.column_names("kernels")
 
 
 def test_wrong_arguments_are_the_user_s_errors():

@@ -16,7 +16,7 @@ from probe.launch import InlineSession
 from probe.padding import between
 from probe.padding.between import CUT
 from probe.padding.kept import index
-from probe.target import unavailable
+from probe.target import why_unavailable
 
 pytestmark = pytest.mark.long
 
@@ -101,7 +101,7 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["torch", "tensorflow,onednn=0", "onnxruntime", "litert"])
 def test_a_librarys_program_has_constants_between_its_layers(text, tmp_path, started):
-    if why := unavailable(Target.parse(text)):
+    if why := why_unavailable(Target.parse(text)):
         pytest.skip(why)
     graph = graph_of(SMALL, started(text), tmp_path)
     found = between.sought(graph, 13, graph.sized(13).safe, 100)
@@ -142,7 +142,7 @@ def test_measurements_are_stored_and_not_repeated(tmp_path):
 @pytest.mark.slow
 def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
     where = Target.parse("torch")
-    if why := unavailable(where):
+    if why := why_unavailable(where):
         pytest.skip(why)
     wanted = [(where, [Request(SOURCE, 80, (1, 9, 17), 1, (9,), True)])]
     with Store.here(tmp_path) as store:

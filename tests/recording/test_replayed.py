@@ -20,7 +20,7 @@ from probe.recording import walk
 from probe.recording.recording import Run, record_run
 from probe.recording.replayed import OnTarget, There, replay_run
 from probe.recording.subject import open_model
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
 pytestmark = pytest.mark.long
 
@@ -181,7 +181,7 @@ def session() -> Iterator[Callable[[str], AnySession]]:
 
     def started(text: str) -> AnySession:
         where = Target.parse(text)
-        if why := unavailable(where):
+        if why := why_unavailable(where):
             pytest.skip(why)
         if text not in running:
             running[text] = open_session(where).__enter__()

@@ -21,7 +21,7 @@ from probe.reproduction import code, content, folder, forms, program, proof, rep
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 from tests.house.test_publishable import WHERE, private
 
@@ -427,7 +427,7 @@ def test_findings_come_from_a_store(tmp_path):
     cases = [Case(op="conv1d", kernel=k, operands="cancel") for k in (3, 5)]
     targets = [SWITCHES, Target.parse("reference")]
     with Store.here(tmp_path) as store:
-        sweep(cases, targets, [5, 6, 20], store=store)
+        sweep_cases(cases, targets, [5, 6, 20], store=store)
     worst = content.stored_finding(tmp_path)
     assert worst.target == SWITCHES and worst.finding.against == 20
     assert {one.said for one in worst.elsewhere} == {"does not differ"}

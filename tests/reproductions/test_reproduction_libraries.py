@@ -16,7 +16,7 @@ from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.target import Target
 from tests.reproductions.test_reproduction import clean
-from tests.targets.test_runtimes_installed import provided
+from tests.runtimes.test_installed import provided
 
 REPORT = {"weights": "-0.7313,-1.1043,1.8492,1.3007,-0.1033", "bias": 0.0401, "operands": "ramp"}
 
@@ -25,7 +25,7 @@ def started(text: str) -> Target:
     where = Target.parse(text)
     if where.version:
         return provided(text, 2)
-    if why := target.unavailable(where):
+    if why := target.why_unavailable(where):
         pytest.skip(f"{text}: {why}")
     return where
 

@@ -19,7 +19,7 @@ from probe.explaining.evidence import example
 from probe.launch import open_session
 from probe.summation.reach import NAMED, Axis, reveal_reach
 from probe.switch_points import by_order
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
 PLAIN = Target.parse("reference")
 NEIGHBOUR = Target.parse("reference,algorithm=neighbour")
@@ -205,7 +205,7 @@ ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]
 )
 def test_what_libraries_read_without_a_weight(text, cases):
     target = Target.parse(text)
-    if why := unavailable(target):
+    if why := why_unavailable(target):
         pytest.skip(why)
     reached = 0
     with open_session(target) as session:

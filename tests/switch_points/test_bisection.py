@@ -116,7 +116,7 @@ def releases(monkeypatch):
     launched = bisection.open_session
     monkeypatch.setattr(bisection, "open_session", session)
     monkeypatch.setattr(installation, "is_there", lambda where: True)
-    monkeypatch.setattr(installation, "install", lambda where: None)
+    monkeypatch.setattr(installation, "install_target", lambda where: None)
     return [str(n) for n in range(1, 5)]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
-from probe.store import folder
+from probe.store import Store, load
 from probe.switch_points import by_order
 from probe.target import Target
 
@@ -62,14 +63,18 @@ def test_what_has_no_order_is_counted_not_guessed() -> None:
     ]
 
 
-def test_json_and_rows_fit_what_is_fixed() -> None:
+def test_json_and_rows_fit_what_is_fixed(tmp_path: Path) -> None:
     found = swept("reference,length_switch=5", CASE, [6, 9, 12])
     told = json.loads(json.dumps(found.to_json()))
     assert told["lengths"] == [{"length": 6, "outputs": 2, "causes": {"order": 2}, "first": 0}]
     assert (told["compared"], told["differing"], told["against"]) == (7, 2, 12)
     assert [(one["outputs"], one["at"]) for one in told["orders"]] == [(13, [9, 12]), (2, [6])]
     tables = found.rows("0" * 16)
-    counted = {name: folder.from_rows(name, each).num_rows for name, each in tables.items()}
+    with Store(tmp_path / "m") as store:
+        for name, each in tables.items():
+            store.append(name, each)
+    assert len(load(tmp_path).arrow("reveals")) == 3
+    counted = {name: len(each) for name, each in tables.items()}
     assert counted == {"reveals": 3, "orders": 2, "roundings": 2}
     assert tables["reveals"][0]["ranges"] == [0, 2]
     assert all(row["replayed"] == row["outputs"] for row in tables["reveals"])
