@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from lib import frame
 from probe import Case, Store, Target, kernels, shard, window
 from probe.campaign import case_row, run_row
-from probe.comparison import MOST_KNOWN, revealed
+from probe.comparison import MOST_KNOWN, run_and_reveal
 from probe.errors import TargetError
 from probe.explaining.causes import explain_store
 from probe.launch import AnySession, open_session
@@ -209,7 +209,7 @@ class Studies:
         answered = {row["at"] for row in self._stored("kernels", place) if row["kernel"]}
         for at in sorted(set(first.values()) - answered):
             found = kernels.observe(target, study.case, at)
-            self.store.append("kernels", kernels.rows(place | {"at": at}, found))
+            self.store.append("kernels", kernels.kernel_rows(place | {"at": at}, found))
 
     def _reveal(
         self,
@@ -220,7 +220,7 @@ class Studies:
         known: list[Summation],
     ) -> list[Summation]:
         """Stores one length; the summations of its outputs."""
-        side = revealed(session, case, known)
+        side = run_and_reveal(session, case, known)
         if side.orders is None:
             raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
         self.store.append("reveals", side.orders.rows(place))

@@ -19,7 +19,7 @@ from length_sweep import grid
 from lib import frame
 from probe import Case, Store, Target, load, shard
 from probe.campaign import case_row
-from probe.comparison import revealed
+from probe.comparison import run_and_reveal
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import Output
@@ -97,7 +97,7 @@ def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
 
 def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> None:
     """Stores all outputs of one case, with the order and the rounding of each."""
-    side = revealed(session, case)
+    side = run_and_reveal(session, case)
     place = {"run_id": run_id, "case_id": case.id, "target": session.target.text, "vary": "length"}
     kept.append("cases", case_row(case))
     y = side.operands.y.reshape(case.output_shape())

@@ -21,7 +21,7 @@ from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.installation import install_target, is_there
 from probe.printing import Output
-from probe.switch_points.by_order import measure, measured
+from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",
@@ -75,7 +75,7 @@ def main(store: Path, quick: bool) -> bool:
             if text in before:
                 continue
             provide(where, out)
-            found = measure(
+            found = measure_by_order(
                 *(where, [REPORT, TELLING, *GRID], LENGTHS, kept, "processors"),
                 revealed=REVEALED,
                 whole={REPORT: PUBLISHED},

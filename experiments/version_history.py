@@ -23,7 +23,7 @@ from probe.installation import install_target, remove_installed
 from probe.printing import Output
 from probe.runtimes import environments
 from probe.runtimes.environments import release_numbers
-from probe.switch_points.by_order import measure, measured
+from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",
@@ -111,7 +111,7 @@ def release(version: str, texts: list[str], store: Store) -> bool:
 def ask(texts: Iterable[str], store: Store) -> bool:
     """Returns bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
-        found = measure(
+        found = measure_by_order(
             *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),
             revealed={TELLING[0]: LENGTHS},
             whole={REPORT: PUBLISHED},

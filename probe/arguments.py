@@ -237,14 +237,14 @@ def layout(op: str, text: object, dtype: str) -> str:
     """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`.
     Raises InputError."""
     try:
-        word = layouts.parsed(text)
+        word = layouts.parse_layout(text)
     except ValueError as error:
         raise InputError("layout", text, str(error), layouts.HOW) from None
     images = OPERATIONS[op].windows and (OPERATIONS[op].spatial_rank or 0) > 1
     if word == "channels_last" and not images:
         why = f"this memory format is for 2 or 3 spatial axes, and {op} has fewer"
         raise InputError("layout", word, why, "use transposed, which has channels last too")
-    size = floats.container(dtype).itemsize
+    size = floats.container_dtype(dtype).itemsize
     if layouts.offset(word) > 0 and layouts.offset(word) % size:
         why = f"elements of {dtype} have {size} bytes"
         raise InputError("layout", word, why, f"use a multiple of {size}")

@@ -8,6 +8,7 @@ Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -212,7 +213,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         put: str | None = None,
         **unknown: object,
     ) -> None:
-        _refuse_unknown(unknown, _words(type(self)))
+        _refuse_unknown(unknown, _argument_names(type(self)))
         if op == "":
             todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
             raise InputError("op", "(none)", "it is required", todo)
@@ -325,8 +326,18 @@ class Case(Layer, Summed):  # type: ignore[misc]
 
     def drawn(self, kind: str, seed: int) -> Case:
         """Returns the same sums of other generated operands; a bias is generated, too."""
-        bias = None if self.bias is None else "normal"
-        return self.with_(operands=kind, seed=seed, weights=None, bias=bias, put=None)
+        changes = {
+            "kind": spelled_choice("operands", kind, KINDS),
+            "seed": _seed(seed),
+            "weights": None,
+            "bias": None if self.bias is None else "normal",
+            "put": None,
+        }
+        # no shape changes, and a reveal draws a dozen times: all else was checked when it was made
+        drawn = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(drawn, name, value)
+        return drawn
 
     def with_(self, **changes: Any) -> Case:
         """Returns the same case with other arguments of ``Case``.
@@ -374,7 +385,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
             )
-        _refuse_unknown(given, _words(cls))
+        _refuse_unknown(given, _argument_names(cls))
         if "op" not in given:
             raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
@@ -467,7 +478,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         return ", ".join(parts)
 
 
-def _words(kind: type) -> list[str]:
+def _argument_names(kind: type) -> list[str]:
     """Returns the arguments of ``Case``."""
     named = kind.__init__.__annotations__  # type: ignore[misc]
     return [name for name in named if name not in ("return", "unknown")]

@@ -67,7 +67,7 @@ def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dty
     """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
     elements = sum(operands) + sum(math.prod(shape) for shape in given)
-    item = floats.container(dtype).itemsize
+    item = floats.container_dtype(dtype).itemsize
     return max(DRAWN * max(operands, default=0), COPIES * item * elements)
 
 

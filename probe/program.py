@@ -49,7 +49,7 @@ class Program(NamedTuple):
 
 def operand_names(layer):
     """Returns the names of the arrays that a layer has beside its inputs."""
-    row = operation.of(layer)
+    row = operation.operation_of_spec(layer)
     if row.weighted:
         return ("w", "b") if layer["bias"] else ("w",)
     return row.arrays
@@ -58,13 +58,15 @@ def operand_names(layer):
 def case(spec):
     """Returns the program of one operation, whose operands are ``w`` and ``b``."""
     steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
-    return Program(steps, layout=layout.of(spec))
+    return Program(steps, layout=layout.layout_of_spec(spec))
 
 
 def single_step(step):
     """Returns the program of one step of another one: its operands keep their names."""
     reads = tuple(range(len(step.reads)))
-    return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
+    return Program(
+        (step._replace(reads=reads),), len(reads), layout=layout.layout_of_spec(step.layer)
+    )
 
 
 def layer_program(specs, reads=None, inputs=1, more=()):
@@ -80,4 +82,4 @@ def layer_program(specs, reads=None, inputs=1, more=()):
         arrays = {name: "%s%d" % (name, number) for name in operand_names(spec)}
         found.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
     further = tuple(tuple(shape) for shape in more)
-    return Program(tuple(found), inputs, True, layout.of(specs[0]), further)
+    return Program(tuple(found), inputs, True, layout.layout_of_spec(specs[0]), further)

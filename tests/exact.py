@@ -21,7 +21,7 @@ def rounded(exact: Fraction, name: str) -> float:
     step = Fraction(2) ** (max(exponent, form.emin) - form.precision + 1)
     value = round(size / step) * step  # Fraction rounds ties to even
     sign = -1.0 if exact < 0 else 1.0
-    return sign * (math.inf if value > Fraction(floats.largest(name)) else float(value))
+    return sign * (math.inf if value > Fraction(floats.largest_finite(name)) else float(value))
 
 
 def awkward(name: str, count: int, seed: int) -> np.ndarray:

@@ -87,9 +87,9 @@ def test_a_value_is_never_converted_in_silence() -> None:
     with pytest.raises(ValueError, match="format=float8: there is no such format"):
         floats.eps("float8")
     with pytest.raises(ValueError, match="dtype=tf32: no array has this format"):
-        floats.container("tf32")
+        floats.container_dtype("tf32")
 
 
 def test_text_has_the_shortest_digits_and_the_bits() -> None:
-    assert floats.text(0x42C26672, "float32") == "97.20009 (0x42c26672)"
-    assert floats.text(0x3F80, "bfloat16") == "1.0 (0x3f80)"
+    assert floats.bits_text(0x42C26672, "float32") == "97.20009 (0x42c26672)"
+    assert floats.bits_text(0x3F80, "bfloat16") == "1.0 (0x3f80)"

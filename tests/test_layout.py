@@ -11,7 +11,14 @@ import probe
 from probe import Case, backends, layout, window
 from probe.backends import rewritten
 from probe.backends.contract import Backend, Operator, Unsupported
-from probe.comparison import ComparedShapes, Comparison, Finding, OutputPairs, compared, run
+from probe.comparison import (
+    ComparedShapes,
+    Comparison,
+    Finding,
+    OutputPairs,
+    compare_shapes,
+    run_case,
+)
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
 from probe.invariant.mitigated_cases import exact_sums
@@ -26,20 +33,24 @@ EVERY = (*layout.WORDS, "offset:0", "offset:16", "offset:4096")
 
 @pytest.mark.parametrize("word", EVERY)
 def test_a_word_has_a_number_of_its_own_that_gives_it_back(word):
-    assert layout.named(layout.number(word)) == layout.parsed(f" {word.upper()}") == word
-    assert len({layout.number(one) for one in EVERY}) == len(EVERY)
+    assert (
+        layout.layout_of_number(layout.layout_number(word))
+        == layout.parse_layout(f" {word.upper()}")
+        == word
+    )
+    assert len({layout.layout_number(one) for one in EVERY}) == len(EVERY)
 
 
 def test_the_schema_says_which_number_is_which_word():
     for word in layout.WORDS:
-        assert f"{layout.number(word)} `{word}`" in LAYOUTS
-    assert f"{layout.number('offset:0')} + N `offset:N`" in LAYOUTS
+        assert f"{layout.layout_number(word)} `{word}`" in LAYOUTS
+    assert f"{layout.layout_number('offset:0')} + N `offset:N`" in LAYOUTS
 
 
 @pytest.mark.parametrize("value", [0, 5, 999, 1000 + layout.FARTHEST + 1])
 def test_other_numbers_stand_for_nothing(value):
     with pytest.raises(InputError, match=f"layout={value}"):
-        window.shown("layout", value)
+        window.shown_axis_value("layout", value)
 
 
 def test_a_case_without_a_layout_is_stored_as_it_was():
@@ -164,7 +175,9 @@ def test_numpys_buffer_is_laid_out_too(name):
 
 def pair(session, case, word):
     """A case in a layout against contiguous, revealed and judged."""
-    found = compared(ComparedShapes.named(case, "layout", word, "contiguous"), session, session)
+    found = compare_shapes(
+        ComparedShapes.named(case, "layout", word, "contiguous"), session, session
+    )
     return found.reveal(session, session, Revealer())
 
 
@@ -199,7 +212,7 @@ class AddressedSum(Operator):
         return total[..., None]
 
     def input(self, x):
-        count = layout.offset(layout.of(self.spec))
+        count = layout.offset(layout.layout_of_spec(self.spec))
         return x if count < 0 else layout.copied(x, count)
 
     def weights(self, w):
@@ -218,7 +231,7 @@ def test_a_control_that_finds_the_address_is_pinned_or_says_alignment():
     for target in (Target.parse("numpy"), Own("a function")):
         session = FunctionSession(sum, case)
         session._worker.backend, session.target = Addressed(), target
-        one, two = (run(session, case.with_(length=n)) for n in (2, 3))
+        one, two = (run_case(session, case.with_(length=n)) for n in (2, 3))
         found.append(Comparison(case, one, two, OutputPairs.of_blocks(one.case, two.case, BOTH)))
         found[-1].reveal(session, session, Revealer())
     pinned, refused = found  # NumPy's layouts have offsets, a function of one's own has none
@@ -272,7 +285,7 @@ def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
         pytest.skip(why)
     case = Case("sum", in_channels=100, length=4, operands="cancel")
     for count in (4, 8, 16, 32):
-        found = compared(
+        found = compare_shapes(
             ComparedShapes.named(case, "layout", f"offset:{count}", "offset:0"),
             *[started(where)] * 2,
         ).reveal(started(where), started(where), Revealer())
@@ -280,7 +293,7 @@ def test_an_address_that_decides_bits_is_a_cause_where_offsets_pin_it(started):
         assert found.left.control == found.right.control == "equal"
         if found.by_order:
             assert found.causes == {"alignment": len(found.differing)}
-            plain = run(started(where), case)  # wherever NumPy put it, and once elsewhere
+            plain = run_case(started(where), case)  # wherever NumPy put it, and once elsewhere
             assert plain.control == "equal" and not plain.refusal
             return
     pytest.skip("ONNX Runtime adds in one order at every address of this processor")
@@ -330,12 +343,12 @@ def test_the_stable_convolution_has_one_set_of_bits_in_every_layout(started):
 
 def test_promises_name_the_layouts_that_they_hold_for(started):
     case = Case("sum", in_channels=9, layout="transposed")
-    found = search.find(started("numpy"), case, 12, scanned=4, checks=0)
+    found = search.find_switch_points(started("numpy"), case, 12, scanned=4, checks=0)
     assert found.to_json()["layouts"] == ["transposed"]
     assert "operands lie in memory as transposed" in found.assumed
-    swept = by_order.sweep(started("numpy"), case, [2, 5]).to_json()
+    swept = by_order.sweep_by_order(started("numpy"), case, [2, 5]).to_json()
     assert swept["layouts"] == ["transposed"]
-    both = by_order.sweep(started("numpy"), case.with_(length=2), [2], "layout").to_json()
+    both = by_order.sweep_by_order(started("numpy"), case.with_(length=2), [2], "layout").to_json()
     assert "layouts" not in both and both["against"] == "contiguous"
 
 

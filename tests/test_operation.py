@@ -13,7 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
@@ -128,7 +128,7 @@ def test_a_script_gives_the_targets_bits(started, name):
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)
-    found = explain(LAYERS[0], Target.parse(name), 1, 9)
+    found = explain_case(LAYERS[0], Target.parse(name), 1, 9)
     assert found.compared == 8
     assert found.to_json()["replayed"] == 8
     assert sum(found.to_json()["causes"].values()) == found.to_json()["differing"]
@@ -165,7 +165,7 @@ def test_the_axis_is_the_batch_unless_another_is_given():
     assert window.axis_of(case, None) == "batch" and window.axis_of(case, "filters") == "filters"
     assert window.axis_of(Case("matmul", in_channels=4), None) == "length"
     with pytest.raises(InputError, match="vary=length: dense has no length"):
-        explain(case, Target.parse("reference"), 1, 4, vary="length")
+        explain_case(case, Target.parse("reference"), 1, 4, vary="length")
 
 
 def said(capsys, command, status=0):
@@ -198,7 +198,7 @@ def test_commands_take_rows(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("vary", ["filters", "channels"])
 def test_other_axes_vary_too(vary):
     case = Case("dense", in_channels=9, filters=4, batch=4, operands="cancel")
-    found = explain(case, Target.parse(SWITCHES), 2, 4, vary=vary, inline=True).to_json()
+    found = explain_case(case, Target.parse(SWITCHES), 2, 4, vary=vary, inline=True).to_json()
     assert found["compared"] == (8 if vary == "filters" else 16)
 
 

@@ -19,16 +19,18 @@ def f32(*bits: int) -> np.ndarray:
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_numbers_count_values_in_increasing_order(name: str) -> None:
     one = floats.round_to(np.array([1.0]), name)
-    numbers = ulp.ordered(floats.to_bits(one, name), name) + np.arange(-40, 41)
+    numbers = ulp.ordered_number(floats.to_bits(one, name), name) + np.arange(-40, 41)
     values = floats.widen(floats.from_bits(ulp.from_ordered(numbers, name), name), name)
     assert (np.diff(values) > 0).all()
-    np.testing.assert_array_equal(ulp.ordered(ulp.from_ordered(numbers, name), name), numbers)
+    np.testing.assert_array_equal(
+        ulp.ordered_number(ulp.from_ordered(numbers, name), name), numbers
+    )
 
 
 def test_the_map_of_a_16_bit_format_is_monotone_over_all_values() -> None:
     bits = np.arange(1 << 16, dtype=np.uint16)
     bits = bits[~ulp.is_nan(bits, "float16")]
-    values, numbers = bits.view(np.float16), ulp.ordered(bits, "float16")
+    values, numbers = bits.view(np.float16), ulp.ordered_number(bits, "float16")
     order = np.argsort(numbers, kind="stable")
     assert (np.diff(values[order].astype(float)) >= 0).all()
     assert len(np.unique(numbers)) == len(bits) - 1  # the two zeros share one
@@ -150,7 +152,7 @@ def test_distances_of_many_blocks_and_of_slices(name: str) -> None:
     sides = random.integers(0, 2**form.bits, (2, 7, 30_011, 2), dtype=form.unit)
     a, b = floats.from_bits(sides, name)[:, :, 1:, 0]
     bits = sides[:, :, 1:, 0]
-    first, second = ulp.ordered(bits, name)
+    first, second = ulp.ordered_number(bits, name)
     nan_a, nan_b = ulp.is_nan(bits, name)
     expected = np.where(nan_a & nan_b, 0, second - first)
     expected[nan_a != nan_b] = ulp.NAN

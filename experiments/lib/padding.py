@@ -330,7 +330,7 @@ class _Rows:
         mine, theirs = self.kept(length, short), self.kept(length, whole)
         shared = mine.shape[AXIS]
         ours, others = np.ascontiguousarray(mine), np.ascontiguousarray(theirs[..., :shared])
-        apart = ulp.apart(ours, others, "float32")
+        apart = ulp.bits_apart(ours, others, "float32")
         return int(apart.sum()) + theirs[..., shared:].size
 
     def programs(self, safe: dict[int, int]) -> list[Row]:
@@ -359,7 +359,7 @@ class _Rows:
         ways = {"least": self.graph.sized(length).least, "safe": safe}
         other = None
         if self.request.layerwise and length in self.request.decided:
-            other = int(ulp.apart(fixed, self.target.plain(given)[0], "float32").sum())
+            other = int(ulp.bits_apart(fixed, self.target.plain(given)[0], "float32").sum())
             ways["layerwise"] = safe
         for variant, to in ways.items():
             run, size = self._run(variant, x, to)
@@ -375,7 +375,7 @@ class _Rows:
                 "fixed": self.request.fixed,
                 "compared": mine.size,
                 "differing": len(found.index),
-                "max_ulp": ulp.largest(found.ulps),
+                "max_ulp": ulp.largest_ulp(found.ulps),
                 "other_than_layers": other,
             }
 
@@ -415,7 +415,7 @@ class _Rows:
                     "content": length,
                     "variant": variant,
                     "padded": to,
-                    "differing": int(ulp.apart(short, fixed, "float32").sum()),
+                    "differing": int(ulp.bits_apart(short, fixed, "float32").sum()),
                     "error": decisions.error(short, truth, "float32"),
                     "error_fixed": decisions.error(fixed, truth, "float32"),
                 }

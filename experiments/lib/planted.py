@@ -467,7 +467,7 @@ def judged(double: Double) -> Row:
 
     left, right = double.plain()
     right = right[: len(left)] if right.shape != left.shape else right
-    direct = int(ulp.apart(left, right, "float32").sum())
+    direct = int(ulp.bits_apart(left, right, "float32").sum())
     inputs = None if double.inputs is None else list(double.inputs)
     found = first_difference(double.left, double.right, inputs=inputs)
     first = found.found.first

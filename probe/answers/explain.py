@@ -10,8 +10,8 @@ import numpy as np
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
 from probe.case import Case
 from probe.comparison import Comparison
-from probe.explaining import explain as explained
-from probe.explaining.evidence import Evidence, checked, example, named
+from probe.explaining import explain_case as explained
+from probe.explaining.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.launch import open_session
 from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
@@ -86,7 +86,7 @@ def explain(
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
     where, other = target_of(target), target_of(against_target or target)
-    checked(kernels)
+    checked_kernels(kernels)
     found = explained(
         *(case_of(case), where, at, against),
         vary=vary,
@@ -95,8 +95,8 @@ def explain(
         budget=BUDGET if certify else 0,
         zeros=zeros,
     )
-    evidence = example(found)
-    found.kernels = named(found, kernels)
+    evidence = differing_example(found)
+    found.kernels = named_kernels(found, kernels)
     return Explained(found, evidence)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
 from probe.case import Case, require_length
-from probe.comparison import CaseRun, revealed
+from probe.comparison import CaseRun, run_and_reveal
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import plain
 from probe.summation import functions
 from probe.summation.certificate import BUDGET
-from probe.summation.summation import Summation, ranges
+from probe.summation.summation import Summation, ranges_of_mask
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _orders(side: CaseRun) -> list[dict[str, Any]]:
     told = []
     for number, summation in enumerate(side.orders.summations):
         mine = side.orders.index == number
-        where = {"outputs": int(mine.sum()), "ranges": ranges(mine)}
+        where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
         told.append(summation.to_json(side.case.dtype) | where)
     return sorted(told, key=lambda one: -one["outputs"])
 
@@ -221,7 +221,7 @@ def order(
         raise InputError("n", target if n is None else n, why, "leave it out")
     case, where = require_length(what), target_of(target)
     with open_session(where) as session:
-        return Ordered(revealed(session, case, budget=BUDGET if certify else 0))
+        return Ordered(run_and_reveal(session, case, budget=BUDGET if certify else 0))
 
 
 def _of_function(f: object, n: object, dtype: str, products: bool | None, certify: bool) -> Ordered:
@@ -235,9 +235,9 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
         raise InputError(
             "n", given, "the number of summands is required", "write probe.order(f, 9)"
         )
-    case = functions.case_of(f, n, dtype, products)
+    case = functions.case_of_function(f, n, dtype, products)
     budget = BUDGET if certify else 0
-    side = revealed(functions.FunctionSession(f, case), case, budget=budget)
+    side = run_and_reveal(functions.FunctionSession(f, case), case, budget=budget)
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
     if refused and functions.exactly_rounded(f, case):

@@ -13,10 +13,10 @@ from probe import floats
 from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
 from probe.answers.explain import Explained
 from probe.case import Case
-from probe.comparison import CaseRun, Finding, OutputPairs, revealed
+from probe.comparison import CaseRun, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
-from probe.explaining import explain as explained
-from probe.explaining.evidence import checked, named
+from probe.explaining import explain_case as explained
+from probe.explaining.evidence import checked_kernels, named_kernels
 from probe.launch import open_session
 from probe.progress import Tell
 from probe.reproduction import emulate
@@ -58,7 +58,7 @@ class Reproduced(Answer):
 
 def written(made: Reproduction, out: Path, form: str | None, kernels: str) -> Reproduced:
     """Names the kernels of a reproduction that was proved, and writes it. InputError."""
-    made.explanation.kernels = named(made.explanation, kernels)
+    made.explanation.kernels = named_kernels(made.explanation, kernels)
     room.write(made, out, form)
     return Reproduced(made, out)
 
@@ -96,7 +96,7 @@ def reproduce(
     NotReproduced where the script does not give the measured bits: then nothing is written.
     """
     left, right = target_of(target), target_of(against_target or target)
-    checked(kernels)
+    checked_kernels(kernels)
     form_of(left, form)
     room.fresh(Path(out), force)
     if against is None and right == left and against_padding is None:
@@ -204,7 +204,7 @@ def emulated(
         sides, pairs = [found.left, found.right], found.pairs
     else:
         with open_session(target) as session:
-            sides = [revealed(session, case)]
+            sides = [run_and_reveal(session, case)]
     emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
     return {
         "out": str(file),

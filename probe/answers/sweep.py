@@ -157,7 +157,7 @@ def _layouts(given: Iterable[int | str] | None, case: Case, targets: Sequence[Ta
         given += [
             word
             for word in (f"{layout.OFFSET}{count}" for count in OFFSETS)
-            if layout.kept(word, tuple(kept)) and _fits(case, word)
+            if layout.keeps_layout(word, tuple(kept)) and _fits(case, word)
         ]
     several = given.split(",") if isinstance(given, str) else list(given)
     numbers = [number_of("layout", one) for one in several]

@@ -12,7 +12,7 @@ from probe.answers.answer import Answer
 from probe.case import Case
 from probe.printing import up_to
 from probe.sweeps import Summary
-from probe.window import shown
+from probe.window import shown_axis_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,10 +89,10 @@ class Swept(Answer):
             for each in one.differences:
                 far = np.inf if each.max_ulp is None else float(each.max_ulp)
                 grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
-        grid.columns = [shown(self.found.vary, value) for value in grid.columns]
+        grid.columns = [shown_axis_value(self.found.vary, value) for value in grid.columns]
         figure, (axes,) = plots.panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
         plots.length_strips(axes, grid)
-        against = shown(self.found.vary, self.found.against)
+        against = shown_axis_value(self.found.vary, self.found.against)
         axes.set(xlabel=self.found.vary, title=f"|ulp| against {against}")
         plots.ulp_legend(figure, grid.to_numpy())
         return figure
@@ -110,6 +110,6 @@ def title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) 
 
 def few(values: Sequence[int], vary: str) -> str:
     """Returns the first six values of an axis, and how many more there are."""
-    told = (shown(vary, value) for value in values[:6])
+    told = (shown_axis_value(vary, value) for value in values[:6])
     text = ", ".join(one if isinstance(one, str) else f"{one:,}" for one in told)
     return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")

@@ -17,7 +17,7 @@ from probe.store import Store
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
 from probe.target import Target
-from probe.window import shown
+from probe.window import shown_axis_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,7 +101,7 @@ class SweptByOrder(Answer):
                     grid.loc[name, at.at] = at.outputs / at.compared
         if grid.empty:
             return None
-        grid.columns = [shown(self.vary, value) for value in grid.columns]
+        grid.columns = [shown_axis_value(self.vary, value) for value in grid.columns]
         figure, (axes,) = plots.panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
         plots.share_bar(
             figure, plots.share_map(axes, grid), [axes], "added in a different order or rounding"
@@ -146,7 +146,7 @@ class _ByOrder(Campaign[Case]):
     def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
         text = part.target.text
-        found = by_order.sweep(
+        found = by_order.sweep_by_order(
             *(part.session, question, self.values, self.vary),
             progress=lambda done, total: self.tell(done, total, text),
         )

@@ -71,7 +71,7 @@ class Switching(Answer):
             return None
         figure, (axes,) = plots.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
         rows = [[each for span in one.spans for each in span.drawn] for one in every]
-        names = [floors.named(self.found, one.kind) for one in every]
+        names = [floors.kind_words(self.found, one.kind) for one in every]
         plots.class_spans(axes, rows, names, self.floor.size)
         axes.set(xlabel=f"{self.found.vary}, {self.found.target}")
         return figure
@@ -108,7 +108,7 @@ def thresholds(
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
-        found = search.find(
+        found = search.find_switch_points(
             *(session, case, longest),
             progress=progress,
             vary=vary,

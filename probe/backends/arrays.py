@@ -144,7 +144,7 @@ class Arrays(Writing):
 
     def operand(self, layer, name, at):
         return (
-            layout_lines(at, products.right_expression(layer, at), layout.of(layer))
+            layout_lines(at, products.right_expression(layer, at), layout.layout_of_spec(layer))
             if name == "w"
             else []
         )
@@ -172,7 +172,7 @@ def layout_lines(name, array, word):
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
-    return assignment(name, array) + layout.shifted(name, word)
+    return assignment(name, array) + layout.offset_copy_lines(name, word)
 
 
 def padded(x, pairs, value):
@@ -184,7 +184,7 @@ def padded(x, pairs, value):
 def activation_lines(layer, x, y):
     """Returns lines of an activation, in the dtype of x."""
     alpha = layer["parameters"].get("alpha", 1.0)
-    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
+    *before, last = activations.spelling_lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]

@@ -49,7 +49,9 @@ def numpy_expression(layer, xs, given, rank, library, padded, module):
         kept = ":, " * axis + ":%d" % layer["kept"]
         parts = module, x, kept, given["tail"], axis
         return "%s.concatenate([%s[%s], %s], axis=%d)" % parts
-    return activations.lines(layer["activation"], library, parameters.get("alpha", 1.0), x)[-1]
+    return activations.spelling_lines(
+        layer["activation"], library, parameters.get("alpha", 1.0), x
+    )[-1]
 
 
 def numpy_function(spec, arrays):
@@ -74,4 +76,4 @@ def numpy_function(spec, arrays):
         axis = extended_axis(spec, arrays["tail"].ndim)
         kept = leading_index(axis, spec["kept"])
         return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
-    return activations.function(spec["activation"], parameters.get("alpha", 1.0))
+    return activations.numpy_activation(spec["activation"], parameters.get("alpha", 1.0))

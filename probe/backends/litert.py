@@ -266,10 +266,12 @@ def pool_operators(graph, spec, x):
 
 def activation_operators(graph, spec, x):
     """Returns the operators of an activation: each name in its spelling is one."""
-    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    spelled = activations.spelling_lines(
+        spec["activation"], "litert", spec["parameters"].get("alpha", 1.0)
+    )
     names = re.findall(r"(\w+)\(", " ".join(spelled))
     given = {name: functools.partial(graph.each, name) for name in names}
-    return activations.compiled(spelled, given)(x)
+    return activations.compiled_spelling(spelled, given)(x)
 
 
 def extend_operators(graph, step, x):

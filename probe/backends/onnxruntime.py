@@ -248,7 +248,9 @@ class OnnxGraph:
             found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         else:
             found = assignment("x", products.left_expression(program.steps[0].layer, shapes))
-        return found + layout.shifted("x", program.layout)  # NumPy's memory is read, not copied
+        return found + layout.offset_copy_lines(
+            "x", program.layout
+        )  # NumPy's memory is read, not copied
 
     def leave(self, program, shapes):
         if self.product:
@@ -265,7 +267,10 @@ class OnnxGraph:
         if layer["op"] in products.OPS:
             dense = layer["op"] == "dense"
             w = at + ".T.copy()" if dense else products.right_expression(layer, at)
-            return ["%s = %s" % (at, w), *layout.shifted(at, layout.of(layer))]
+            return [
+                "%s = %s" % (at, w),
+                *layout.offset_copy_lines(at, layout.layout_of_spec(layer)),
+            ]
         return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
 
     def lines(self, layer, number, x, y, given, shapes):

@@ -197,7 +197,7 @@ def step_layers(model, step, xs):
         return model.layer("Eltwise", xs, x.shape, fields)
     if op == "activation":
         alpha = spec["parameters"].get("alpha", 1.0)
-        kind, fields = activations.caffe(spec["activation"], alpha)
+        kind, fields = activations.caffe_layer(spec["activation"], alpha)
         return model.layer(kind, [x], x.shape, fields)
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no Caffe layer is built for it here")

@@ -13,7 +13,7 @@ from probe.geometry import BY_SIZE, WindowSizes
 
 def pool_kind(spec):
     """``max`` or ``avg`` of a pooling spec; empty for any other operator."""
-    return operation.of(spec).pool
+    return operation.operation_of_spec(spec).pool
 
 
 def spans(spec, sizes):

@@ -44,7 +44,7 @@ JOINING = ("slice", "concat", "cast", "add", "pad")
 def spec_operator(backend, spec):
     """Returns the operator of a spec, whatever words it carries.
     Raises Unsupported where there is none."""
-    backend.lay(layout.of(spec))
+    backend.lay(layout.layout_of_spec(spec))
     if "turned" in spec:
         return Transposed(spec_operator(backend, library_spec(spec)), spec)
     if spec.get("remedy", {}).get("kind") == "stable":

@@ -112,7 +112,7 @@ class Writing(Backend):
         own, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype, named = floats.container(spec["dtype"]), dict(shapes, b=(spec["filters"],))
+            dtype, named = floats.container_dtype(spec["dtype"]), dict(shapes, b=(spec["filters"],))
             operands = {name: np.zeros(named[name], dtype) for name in operator.names}
             operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:

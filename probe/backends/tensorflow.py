@@ -415,7 +415,7 @@ class TensorFlow(Writing):
             kept = f"tf.slice({one}, {part[0]}, {part[1]})"
             return f"tf.concat([{kept}, {tail}], {axis})" if layer["behind"] else kept
         older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
-        return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
+        return activations.spelling_lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
 
 
 def traced_function(names, lines, *decorators):

@@ -28,7 +28,7 @@ from probe.backends.source import (
     returned,
     straight,
 )
-from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, of, offset
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, layout_of_spec, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -161,12 +161,16 @@ class Torch(Writing):
             return [f"{at} = {self.tensor(array, layer)}"]
         if layer["op"] in products.OPS:
             w = products.right_expression(layer, at)
-            return self.laid(at, f"{w}.T.copy()" if self.linear(layer) else w, layer, of(layer))
+            return self.laid(
+                at, f"{w}.T.copy()" if self.linear(layer) else w, layer, layout_of_spec(layer)
+            )
         found = [
             f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
             f"{at} = {self.tensor(at, layer)}",
         ]
-        return found + memory_format_lines(at, layer, of(layer)) * (of(layer) == CHANNELS_LAST)
+        return found + memory_format_lines(at, layer, layout_of_spec(layer)) * (
+            layout_of_spec(layer) == CHANNELS_LAST
+        )
 
     def laid(self, name, array, layer, word):
         """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
@@ -250,7 +254,7 @@ class Torch(Writing):
             axis = 1 + elementwise.extended_axis(layer, shapes.rank + 2)
             return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
         alpha = parameters.get("alpha", 1.0)
-        return activations.lines(layer["activation"], "torch", alpha, x)[-1]
+        return activations.spelling_lines(layer["activation"], "torch", alpha, x)[-1]
 
     def lies(self, y):
         """``transposed`` is what turning a channels-last array leaves, axes of size one too."""
@@ -322,7 +326,9 @@ def memory_format_lines(x, layer, word):
         return [f"{x} = torch.stack([{x}, {x}], -1)[..., 0]"]
     if offset(word) < 0:
         return []
-    start = offset(word) // floats.container(layer["dtype"]).itemsize  # PyTorch aligns to 64 bytes
+    start = (
+        offset(word) // floats.container_dtype(layer["dtype"]).itemsize
+    )  # PyTorch aligns to 64 bytes
     before = f"{x}.new_zeros({start})"
     return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]
 

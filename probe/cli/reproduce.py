@@ -132,11 +132,11 @@ def reproduce(
     from probe.answers.reproduce import written
     from probe.budget import within
     from probe.cli.show import reproductions as show
-    from probe.explaining.evidence import checked
+    from probe.explaining.evidence import checked_kernels
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
-    checked(kernels)
+    checked_kernels(kernels)
     room.fresh(folder, force)
     count, asked = number("times", times) or 1, targets_of(also) if also else []
     finding, (left, right), others = _finding(words, target, sides, store, row)

@@ -189,7 +189,7 @@ def bisect(
     from probe.cli.show import releases as show
     from probe.store import Store
     from probe.switch_points import conditions
-    from probe.switch_points.bisection import bisect as search
+    from probe.switch_points.bisection import bisect_releases as search
     from probe.target import Target
 
     case = case_of(words)
@@ -200,7 +200,7 @@ def bisect(
     left, right = Target.parse(between), Target.parse(and_)
     if left.name == right.name and not conditions.only_releases(left, right):
         with out.progress("bisect"):
-            told = conditions.bisect(case, left, right, values, what, out.note)
+            told = conditions.bisect_conditions(case, left, right, values, what, out.note)
         told_json = {"what": what, "case": case.to_json()} | told.to_json()
         out.give(told_json, lambda: show.conditioned(told, what))
         return

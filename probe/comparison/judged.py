@@ -26,7 +26,7 @@ from probe.comparison.runs import (
     ComparedShapes,
     Revealer,
     common,
-    run,
+    run_case,
 )
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
 from probe.errors import InputError
@@ -147,6 +147,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     if not len(mine):
         return
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    # weights and bias are the same at every place: they are held against each other once
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
@@ -183,7 +184,7 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     if np.array_equal(bits[0], bits[1]):
         return
     place = tuple(np.argwhere(bits[0] != bits[1])[0])
-    shown = [floats.text(int(side[place]), dtype) for side in bits]
+    shown = [floats.bits_text(int(side[place]), dtype) for side in bits]
     why = f"outputs that must agree read {shown[1]} on the other side"
     raise InputError(name, shown[0], why, todo)
 
@@ -276,7 +277,7 @@ class Comparison:
     def max_ulp(self) -> int | None:
         """Returns the largest absolute distance; 0 where nothing differs, None where none is a
         number."""
-        return ulp.largest(self.ulps)
+        return ulp.largest_ulp(self.ulps)
 
     @cached_property
     def cause(self) -> list[str]:
@@ -299,6 +300,7 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        # a sum takes another order where its operands begin elsewhere: the address is the cause
         if self.by_address:  # what the sums show follows from it, and stays the proof
             found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]
@@ -334,7 +336,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = arithmetic.kept(side.orders.summations[number])
+                summation = arithmetic.without_flushing(side.orders.summations[number])
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 
@@ -342,7 +344,12 @@ class Comparison:
     def causes(self) -> dict[str, int]:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
-        return {name: counted[name] for name in sorted(counted, key=_rank)}
+        first = {name: name.split("+")[0] for name in counted}
+        ranks = {one: CAUSES.index(one) if one in CAUSES else len(CAUSES) for one in first.values()}
+        return {
+            name: counted[name]
+            for name in sorted(counted, key=lambda one: (ranks[first[one]], one))
+        }
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -633,7 +640,7 @@ def _depths(side: CaseRun, places: np.ndarray) -> np.ndarray:
     return np.array([*depths, schema.NULL_INT], np.int64)[side.orders.index[tuple(places.T)]]
 
 
-def compared(
+def compare_shapes(
     shapes: ComparedShapes,
     first: AnySession,
     second: AnySession,
@@ -648,13 +655,8 @@ def compared(
     """
     conventions = first is not second or shapes.padding is not None
     left, right = (
-        run(session, case, None if operands is None else operands(case), conventions, zeros)
+        run_case(session, case, None if operands is None else operands(case), conventions, zeros)
         for session, case in ((first, shapes.left), (second, shapes.right))
     )
     pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)
     return Comparison(shapes.left, left, right, pairs)
-
-
-def _rank(cause: str) -> tuple[int, str]:
-    first = cause.split("+")[0]
-    return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)

@@ -20,13 +20,13 @@ import numpy as np
 from probe import machine
 from probe.campaign import Row, Sessions, in_processes
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
 from probe.schema import NULL_INT
 from probe.store import Store, layout, load, parquet
-from probe.summation.summation import ranges
+from probe.summation.summation import ranges_of_mask
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def explain_store(
     this machine.
     """
     folder = _own_folder(Path(path))
-    jobs, result = _jobs(folder)
+    jobs, result = _jobs_left(folder)
 
     def take(job: Job, answer: CauseRows) -> None:
         for table, rows in answer.rows.items():
@@ -148,7 +148,7 @@ def _own_folder(path: Path) -> Path:
     return own[0]
 
 
-def _jobs(folder: Path) -> tuple[list[Job], Causes]:
+def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
     """Returns what is left to explain, case by case, each target's together."""
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
@@ -160,7 +160,7 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
         for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
         if row[:6] not in done
     ]
-    result = _explained(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
+    result = _causes_before(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
     result.explained_before = len(found) - len(todo)
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
@@ -175,7 +175,7 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
     return jobs, result
 
 
-def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
+def _causes_before(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
     """Returns what the store knows of its differences before anything is run."""
     result = Causes()
     pairs = causes[PAIR].itertuples(index=False, name=None)
@@ -206,18 +206,18 @@ def explain_job(job: Job) -> CauseRows:
     """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
     answer = CauseRows()
     try:
-        _explain(job, _session(job), answer)
+        _explain_values(job, _session(job), answer)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer
 
 
-def _explain(job: Job, session: AnySession, answer: CauseRows) -> None:
+def _explain_values(job: Job, session: AnySession, answer: CauseRows) -> None:
     case = Case.from_json(job.case)
     shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
-    base, found = run(session, shapes[0].right), []
+    base, found = run_case(session, shapes[0].right), []
     for one, (value, stored) in zip(shapes, job.values, strict=True):
-        left = run(session, one.left)
+        left = run_case(session, one.left)
         found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
         if (now := len(found[-1].differing)) != stored:
             answer.failure = (
@@ -255,7 +255,7 @@ def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
         mine = causes == cause
         row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
         row["beyond"] = int(beyond[mine].sum())
-        row |= {"against": job.against, "ranges": ranges(found.left.mask(places[mine]))}
+        row |= {"against": job.against, "ranges": ranges_of_mask(found.left.mask(places[mine]))}
         answer.rows.setdefault("causes", []).append(job.place(value) | row)
         answer.causes[cause] += row["outputs"]
         answer.replayed += row["replayed"]

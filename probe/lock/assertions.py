@@ -63,7 +63,7 @@ def where_they_differ(
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
     number = one.dtype in floats.FORMATS
     if number:
-        arrays = [each.view(floats.container(one.dtype)) for each in arrays]
+        arrays = [each.view(floats.container_dtype(one.dtype)) for each in arrays]
     a, b = (each.reshape(one.shape) for each in arrays)  # a scalar has become a row
     # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
     size = a.dtype.itemsize
@@ -75,7 +75,7 @@ def where_they_differ(
         found = ulp.differences(a, b, one.dtype)
         if not len(found.index):
             return f"{told}, in the signs of zeros or the payloads of NaNs alone"
-        most = ulp.largest(found.ulps)
+        most = ulp.largest_ulp(found.ulps)
         told += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
     some = []
     for at in map(int, places[:shown]):

@@ -362,7 +362,7 @@ class OfCase(Adds):
         x = called.inputs[0].taken(given[called.inputs[0].number])
         arrays = x, operands["w"], operands.get("b")
         self.session: Any = session
-        self.run = comparison.run(session, called.case, arrays)
+        self.run = comparison.run_case(session, called.case, arrays)
         self.sum: Any = self.run.case
         self.output, self.filters = called.output, called.case.filters
         self.places = self.placed(one.index)

@@ -14,7 +14,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 Nested: TypeAlias = "int | str | dict[str, Any]"
 
@@ -65,12 +65,12 @@ def dot(summation: Summation) -> str:
     """
     tree, fused = summation.tree, summation.rounding.fused
     lines = ["digraph sum {", "  rankdir=BT;", "  node [fontname=Helvetica];"]
-    lines += [f'  "{product(leaf)}" [shape=box];' for leaf in tree.leaves]
+    lines += [f'  "{leaf_name(leaf)}" [shape=box];' for leaf in tree.leaves]
     for node, children in enumerate(tree.nodes):
         root = node == len(tree.nodes) - 1
         lines.append(f'  s{node} [label="{"y" if root else "+"}", shape=circle];')
         for child in children:
-            name = f"s{~child}" if child < 0 else f'"{product(child)}"'
+            name = f"s{~child}" if child < 0 else f'"{leaf_name(child)}"'
             style = " [style=dashed, label=fma]" if child in fused else ""
             lines.append(f"  {name} -> s{node}{style};")
     return "\n".join([*lines, "}", ""])

@@ -16,7 +16,7 @@ from probe import floats
 from probe.explaining.evidence import Added, Evidence
 from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of summations, after Okabe and Ito; they repeat where there are more."""
@@ -75,7 +75,7 @@ def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, si
     box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
     ink = "white" if shade == FUSED else "black"
     style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
-    axes.text(*place, product(leaf), color=ink, bbox=box, **style)
+    axes.text(*place, leaf_name(leaf), color=ink, bbox=box, **style)
 
 
 def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, parent: float) -> None:
@@ -239,7 +239,8 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
         assert side.summation is not None
         if leaves <= DRAWN:
             texts = {
-                one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
+                one.node: floats.bits_text(one.bits, one.format).partition(" ")[0]
+                for one in side.sums
             }
             draw(axes, side.summation, texts if leaves <= 12 else None, side.own, _kept(side))
         else:
@@ -280,4 +281,4 @@ def _kept(side: Added) -> str | None:
 
 
 def _result(side: Added) -> str:
-    return f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"
+    return f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}"

@@ -189,7 +189,7 @@ class _ArrayRun:
         return Seen(
             *(key, plain.shape, plain.dtype.name, lambda: plain),
             *(getattr(value, "role", INPUT), getattr(value, "name", "")),
-            layout.behind(value) if isinstance(value, np.ndarray) else None,
+            layout.bytes_behind_boundary(value) if isinstance(value, np.ndarray) else None,
         )
 
     def done(

@@ -219,7 +219,7 @@ def unequal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     """Returns which elements of two arrays of one shape have different bits, of integers different
     values: bool, of that shape."""
     if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(one, other, dtype))
+        return np.asarray(ulp.bits_apart(one, other, dtype))
     return np.asarray(one != other)
 
 
@@ -398,7 +398,7 @@ class Adds:
         assert one.again is not None
         self.sum, given = one.asked, one.reads
         self.session = SumSession(one.side.target, self.sum, given, one.again)
-        self.run = comparison.run(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
+        self.run = comparison.run_case(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
         self.places = self.sum.places(one.index)
         begin = tuple(map(address_in_16, one.addresses))
         self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)

@@ -114,7 +114,9 @@ class Laid:
 def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
     both = zip(names, addresses, strict=True)
-    every = (layout.shifted(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16)
+    every = (
+        layout.offset_copy_lines(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16
+    )
     return [line for lines in every for line in lines]
 
 

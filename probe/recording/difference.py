@@ -486,7 +486,7 @@ def _measured(
         found = ulp.differences(ours, theirs, dtype)
         index = found.index
         one.differing = len(index)
-        one.max_ulp = ulp.largest(found.ulps) if len(index) else 0
+        one.max_ulp = ulp.largest_ulp(found.ulps) if len(index) else 0
         one.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from probe import floats, window
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operands
-from probe.enclosure.operations import Interval, enclosed, product
+from probe.enclosure.operations import Interval, enclosed, enclosed_einsum
 from probe.errors import InputError
 from probe.recording.alone import Alone, unequal_bits
 from probe.recording.recording import Operation, Run
@@ -260,7 +260,7 @@ def _convolution_interval(
     for group in range(asked.groups):
         part = weights[:, group * width : (group + 1) * width]
         columns = Interval(low[group].T, high[group].T)
-        ends.append(product(columns, Interval(part, part), asked.summands, dtypes[-1]))
+        ends.append(enclosed_einsum(columns, Interval(part, part), asked.summands, dtypes[-1]))
     made = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
     if asked.b is not None:
         bias = reads[asked.b.number].map(asked.b.taken)

@@ -434,7 +434,9 @@ def _digest_labels(one: Value) -> Labels:
 def _is_row_of_zeros(one: Value) -> bool:
     """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
     known = one.dtype in floats.FORMATS and len(one.shape) == 1
-    return known and array_digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
+    return (
+        known and array_digest(np.zeros(one.shape, floats.container_dtype(one.dtype))) == one.digest
+    )
 
 
 def _labelled_as_one(one: Value) -> bool:

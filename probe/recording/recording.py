@@ -228,7 +228,7 @@ class Run:
 def container_dtype(dtype: str) -> np.dtype:
     """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
-        return floats.container(dtype)
+        return floats.container_dtype(dtype)
     found = np.dtype(dtype)
     if found.kind not in "biufc":
         raise ValueError(f"there is no dtype {dtype[:40]!r}")

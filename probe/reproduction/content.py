@@ -23,7 +23,7 @@ from probe.reproduction.failing import Effect
 from probe.reproduction.proof import ScriptRun
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
-from probe.summation.tree import BIAS, product
+from probe.summation.tree import BIAS, leaf_name
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -396,12 +396,12 @@ def _sums(side: Added) -> str:
     if fused:
         whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
         many = len(fused) > MOST_SUMS
-        some = f"{len(fused)} products" if many else ", ".join(map(product, fused))
+        some = f"{len(fused)} products" if many else ", ".join(map(leaf_name, fused))
         lines.append(f"fused: {'all' if whole else some}")
     if formats := side.summation.formats(side.dtype):
         lines.append(", ".join(formats))
     if not side.sums:
-        lines.append(f"= {floats.text(side.library, side.dtype)}")
+        lines.append(f"= {floats.bits_text(side.library, side.dtype)}")
     left_out = max(len(side.sums) - MOST_SUMS, 0)
     if left_out:
         lines.append(f"... {left_out} sums")
@@ -418,7 +418,7 @@ def _products(side: Added) -> str:
     if len(shown) > MOST_PRODUCTS:
         return ""
     lines = [
-        f"{product(one.leaf)} = {_plain(one.x, side.dtype)} * {_plain(one.w, side.dtype)}"
+        f"{leaf_name(one.leaf)} = {_plain(one.x, side.dtype)} * {_plain(one.w, side.dtype)}"
         for one in shown
     ]
     if BIAS in side.summation.tree.leaves and side.bias is not None:
@@ -427,4 +427,4 @@ def _products(side: Added) -> str:
 
 
 def _plain(bits: int, dtype: str) -> str:
-    return floats.text(bits, dtype).partition(" ")[0]
+    return floats.bits_text(bits, dtype).partition(" ")[0]

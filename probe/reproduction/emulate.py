@@ -22,11 +22,11 @@ import numpy as np
 from probe import floats
 from probe.comparison import CaseRun, Comparison, OutputPairs
 from probe.errors import InputError
-from probe.explaining.evidence import Added, Evidence, example, without_zeros
+from probe.explaining.evidence import Added, Evidence, differing_example, without_zeros
 from probe.reproduction.evaluator import NOTHING_READ
 from probe.summation.orders import Orders
 from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, product
+from probe.summation.tree import BIAS, leaf_name
 from probe.window import Geometry
 
 LARGEST = 1 << 28
@@ -225,7 +225,7 @@ def brief(found: Comparison) -> str:
     count = len(found.differing)
     if not 0 < count <= OUTPUTS or found.case.dtype not in ("float32", "float64"):
         return ""
-    shown = [example(found, number) for number in range(count)]
+    shown = [differing_example(found, number) for number in range(count)]
     pairs = [without_zeros(one, PRODUCTS // 2) for one in shown if one is not None]
     if not all(_plain(side) for one in pairs for side in (one.left, one.right)):
         return ""
@@ -260,7 +260,7 @@ def _products(side: Added) -> dict[str, str]:
     assert side.summation is not None
     leaves = set(side.summation.tree.leaves)
     found = {
-        product(one.leaf): f"{_exact(one.x, side.dtype)} * {_exact(one.w, side.dtype)}"
+        leaf_name(one.leaf): f"{_exact(one.x, side.dtype)} * {_exact(one.w, side.dtype)}"
         for one in side.products
         if one.leaf in leaves
     }
@@ -271,7 +271,7 @@ def _products(side: Added) -> dict[str, str]:
 
 def _exact(bits: int, dtype: str) -> str:
     """Returns a number as it is written, exact: its shortest decimal, read in its own format."""
-    shown = floats.text(bits, dtype).partition(" ")[0]
+    shown = floats.bits_text(bits, dtype).partition(" ")[0]
     return f'number("{shown}")'
 
 
@@ -289,7 +289,7 @@ def _term(child: int, rounding: Rounding) -> str:
     if child < 0:
         return f"s{~child}"
     whole = child == BIAS or child in rounding.fused
-    return product(child) if whole else f"once({product(child)})"
+    return leaf_name(child) if whole else f"once({leaf_name(child)})"
 
 
 def _last(side: Added) -> str:

@@ -21,7 +21,14 @@ import numpy as np
 from probe import backends, budget, floats, target, ulp
 from probe.arguments import choice
 from probe.case import Case
-from probe.comparison import Comparison, Finding, Revealer, classes_of, compared, outputs
+from probe.comparison import (
+    Comparison,
+    Finding,
+    Revealer,
+    classes_of,
+    compare_shapes,
+    outputs_of_call,
+)
 from probe.errors import InputError, ProbeError, TargetError
 from probe.kernels import Naming, computing
 from probe.launch import AnySession, open_session
@@ -108,8 +115,7 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """Returns what both sides' libraries say that they run, as ``explain.evidence.named`` gives
-        it."""
+        """Returns what both libraries say that they run, as ``evidence.named_kernels`` has it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
@@ -138,7 +144,7 @@ class Failing:
         return found.reveal(self.first, self.second, self._known, found.differing)
 
     def _compared(self, finding: Finding) -> Comparison:
-        return compared(finding, self.first, self.second, finding.operands)
+        return compare_shapes(finding, self.first, self.second, finding.operands)
 
     def revive(self) -> None:
         """Starts again what was lost, by Ctrl-C for example."""
@@ -147,7 +153,7 @@ class Failing:
 
     def _run(self, session: AnySession, finding: Finding, case: Case) -> np.ndarray:
         self.runs += 1
-        return outputs(session, case, finding.operands(case))
+        return outputs_of_call(session, case, finding.operands(case))
 
     def _again(self, error: TargetError) -> None:
         """Starts what was lost; raises the error where that is not why it failed."""

@@ -12,7 +12,7 @@ from typing import Any
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
-from probe.explaining.evidence import Evidence, example, without_zeros
+from probe.explaining.evidence import Evidence, differing_example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
 from probe.progress import Say, silent
@@ -28,7 +28,7 @@ from probe.reproduction.failing import (
     shown_by_products,
 )
 from probe.reproduction.shortest import shortest
-from probe.shrink import BUDGET, Shrunk, shrink
+from probe.shrink import BUDGET, Shrunk, smallest_finding
 from probe.target import Target
 
 FORMAT = 1
@@ -161,7 +161,7 @@ def shrunken(
     def also(predicate: Predicate) -> Predicate:
         return lambda one: predicate(one) and (kept is None or failed.survives(kept.keeps, one))
 
-    found = shrink(
+    found = smallest_finding(
         finding,
         also(fails),
         shows=None if by == "bits" else also(failed.by_bits),
@@ -205,7 +205,7 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
-    shown = example(found, None if cause is None else shown_by_products(found, cause))
+    shown = differing_example(found, None if cause is None else shown_by_products(found, cause))
     return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, outputs
+from probe.comparison import ComparedShapes, Comparison, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
-from probe.explaining.evidence import named
+from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
 from probe.recording.alone import Alone, Cause
@@ -178,7 +178,7 @@ def verified(made: Modelled, tell: Say = silent) -> Modelled:
         try:
             with failing(*made.targets) as failed:
                 found = [
-                    outputs(session, case, finding.operands(case))
+                    outputs_of_call(session, case, finding.operands(case))
                     for session, case in zip(
                         (failed.first, failed.second), (finding.left, finding.right), strict=True
                     )
@@ -200,7 +200,7 @@ def _ways(made: Modelled) -> Iterator[str]:
     if len(set(made.addresses)) == 1 and made.addresses[0]:
         words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
     for word in words:
-        if all(layout.kept(word, backends.get(one.name).layouts) for one in made.targets):
+        if all(layout.keeps_layout(word, backends.get(one.name).layouts) for one in made.targets):
             yield word
 
 
@@ -234,7 +234,7 @@ def write(
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
     found.model = model
-    found.explanation.kernels = named(found.explanation, kernels)
+    found.explanation.kernels = named_kernels(found.explanation, kernels)
     room.write(found, out)
     return found
 

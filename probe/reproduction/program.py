@@ -192,7 +192,7 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
         if targets[0] != targets[1]:
             words.append(target.text)
         if finding.paired:
-            words.append(f"{finding.vary} {window.shown(finding.vary, value)}")
+            words.append(f"{finding.vary} {window.shown_axis_value(finding.vary, value)}")
         if finding.padding is not None:
             words.append(f"padding {case.padding_text}")
     return [", ".join(words) for words in found]

@@ -20,7 +20,7 @@ import numpy as np
 
 from probe import floats, machine
 from probe.errors import InputError, NotReproduced
-from probe.explaining.evidence import example
+from probe.explaining.evidence import differing_example
 from probe.printing import plain
 from probe.recording.alone import Alone, Cause, unequal_bits
 from probe.recording.difference import Aligned
@@ -203,7 +203,7 @@ def _drawn(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: C
     told = cause.comparison
     if told is None or not cause.replayed or max(_summands(cause)) > DRAWN:
         return False
-    evidence = example(told)
+    evidence = differing_example(told)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
     words = tuple(" and ".join(scripts.shapes(one)) for one in sides)
@@ -270,7 +270,7 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
         f"{'yes, on both sides' if cause.alone else 'no'}."
     )
     if cause.comparison is not None and cause.replayed:
-        evidence = example(cause.comparison)
+        evidence = differing_example(cause.comparison)
         found += ["", content.told(cause.comparison, evidence, drawn)]
     if cause.rounding.beyond:
         proof = "" if cause.comparison is None else content.beyond(cause.comparison)

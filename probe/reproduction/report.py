@@ -243,7 +243,7 @@ def _example(made: Reproduction) -> str:
     if evidence is None:
         return ""
     values = [
-        f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"
+        f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}"
         for side in (evidence.left, evidence.right)
     ]
     sides = program.said(made.finding, made.targets)

@@ -20,7 +20,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explaining.evidence import Evidence, value_of
+from probe.explaining.evidence import Evidence, value_of_bits
 from probe.reproduction import code, proof
 from probe.reproduction.code import ScriptLibrary, of_case
 from probe.target import Target
@@ -78,7 +78,7 @@ def shortest(
         found = _written(finding, targets, versions, evidence)
     except InputError:
         return None
-    values = [value_of(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
     for text, runs in found:
         if text.count("\n") <= LINES and (short := _proved(text, runs, targets, values)):
             return short

@@ -44,7 +44,7 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
 
 def _layout_values(values: list[int]) -> tuple[list[int], int]:
     """Returns the numbers of layouts, and that of ``contiguous``."""
-    own = layout.number(layout.CONTIGUOUS)
+    own = layout.layout_number(layout.CONTIGUOUS)
     others = [value for value in values if value != own]
     if not others:
         why = "a sweep compares each layout with contiguous"
@@ -52,7 +52,7 @@ def _layout_values(values: list[int]) -> tuple[list[int], int]:
             "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
         )
     for value in others:
-        window.shown("layout", value)
+        window.shown_axis_value("layout", value)
     return others, own
 
 

@@ -106,19 +106,21 @@ class ReleaseQuestion:
         unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
-            return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
+            return _short_hash(said), f"lengths that differ from {max(self.lengths)}: {said}"
         session.revive()  # it may be that all of it was stored before
         return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
 
     def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
-        found = by_order.sweep(session, self.case, self.lengths, budget=0)
+        found = by_order.sweep_by_order(session, self.case, self.lengths, budget=0)
         rows = found.rows(run_id)
         for table, table_rows in rows.items():
             if self.store is not None:
                 self.store.append(table, table_rows)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
-        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
+        return _short_hash("\n".join(shown)), " and ".join(
+            tree.text for tree, _ in found.summations
+        )
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
         """Returns lengths that differ from the longest, and the run under which it is stored."""
@@ -151,11 +153,11 @@ class ReleaseQuestion:
         return digest.hexdigest()[:12], last
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def bisect(
+def bisect_releases(
     case: Case,
     left: Target,
     right: Target,

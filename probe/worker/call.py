@@ -42,7 +42,7 @@ class CaseCall:
         """
         axes = dict(axes or {})
         if "layout" in axes:
-            return self._laid(layout.named(axes.pop("layout"))).at(axes)
+            return self._laid(layout.layout_of_number(axes.pop("layout"))).at(axes)
         x, length = self.x, axes.pop("length", None)
         if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
             x = _cut_axis(x, -2, "length", length)
@@ -64,10 +64,10 @@ class CaseCall:
 
     def _laid(self, word):
         """The same call with another layout; kept, since both sides of a pair come again."""
-        if word == layout.of(self.spec):
+        if word == layout.layout_of_spec(self.spec):
             return self
         if word not in self._others:
-            spec = layout.laid(self.spec, word)
+            spec = layout.with_layout(self.spec, word)
             self._others[word] = CaseCall(self.operators, spec, self.x, self.w, self.b)
         return self._others[word]
 
@@ -190,7 +190,7 @@ class Network:
 
     def _lies(self, number, xs, word):
         """How the output of a step lies in the library's memory; other than windows keep it."""
-        if not operation.of(self.given.steps[number].layer).windows:
+        if not operation.operation_of_spec(self.given.steps[number].layer).windows:
             return word
         prepared = self._prepared(number, xs, word)
         return prepared.operator.lies(prepared.call(prepared.input))
@@ -198,14 +198,14 @@ class Network:
     def _layer(self, number, xs, control, word):
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
-        of_cases = operation.of(spec).of_cases
+        of_cases = operation.operation_of_spec(spec).of_cases
         settled = operation.rounds_once(spec) and not self.own
         if not of_cases and (settled or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
             y = elementwise.numpy_function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
-        word = word if operation.of(spec).windows else layout.CONTIGUOUS
+        word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
         prepared = self._prepared(number, [_rows(spec, x)] + xs[1:], word)
         y, spent = prepared.run()
         compared = control and of_cases
@@ -229,8 +229,8 @@ class Network:
             step = None if number is None else self.given.steps[number]
             if step is None:
                 made = rewritten.program_operator(self.backend, self.given._replace(layout=word))
-            elif operation.of(step.layer).of_cases:
-                made = self.operators(layout.laid(step.layer, word))
+            elif operation.operation_of_spec(step.layer).of_cases:
+                made = self.operators(layout.with_layout(step.layer, word))
             else:
                 made = rewritten.program_operator(self.backend, program.single_step(step))
             self.made[number, word] = made
@@ -241,7 +241,10 @@ class Network:
         bound, call = self.ready.get((number, word), (None, None))
         if bound is not operator:
             operands = self.operands
-            if number is not None and operation.of(self.given.steps[number].layer).of_cases:
+            if (
+                number is not None
+                and operation.operation_of_spec(self.given.steps[number].layer).of_cases
+            ):
                 arrays = self.given.steps[number].arrays
                 operands = {name: operands[at] for name, at in arrays.items()}
             call = operator.bind(operands)

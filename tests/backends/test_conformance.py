@@ -17,7 +17,7 @@ from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import ValueShapes
 from probe.backends.tensorflow import TensorFlow
 from probe.case import Case
-from probe.comparison import outputs
+from probe.comparison import outputs_of_call
 from probe.errors import InputError, TargetError
 from probe.target import Target
 
@@ -376,7 +376,7 @@ def test_what_onednn_has_no_primitive_for_is_unsupported(op, dtype):
     case = Case(op, 3, 4, 4, 12, dtype=dtype)
     with launch.open_session(limited) as session:
         try:
-            outputs(session, case)
+            outputs_of_call(session, case)
         except TargetError as error:
             refused = error
         else:

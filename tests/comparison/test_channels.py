@@ -9,7 +9,7 @@ import probe
 from probe import floats, window
 from probe.case import Case
 from probe.errors import InputError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.launch import InlineSession, open_session
 from probe.store import Store
 from probe.summation.orders import reveal
@@ -67,14 +67,14 @@ def test_both_halves_are_cut_to_16_bits_before_they_are_added(started):
 
 @pytest.mark.parametrize("at", [1, 3, 5])
 def test_every_difference_is_explained_by_the_order(at):
-    found = explain(CASE, REFERENCE, at, 6, vary="channels", inline=True)
+    found = explain_case(CASE, REFERENCE, at, 6, vary="channels", inline=True)
     assert found.compared == found.replayed == found.by_order == 18
     assert set(found.causes) == {"order"} and len(found.differing) > 0
     assert (found.left.case.split, found.right.case.split) == (at, None)
 
 
 def test_the_larger_value_says_how_many_channels_there_are():
-    found = explain(CASE.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
+    found = explain_case(CASE.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
     assert found.left.case.in_channels == found.right.case.in_channels == 8
     assert (found.left.case.split, found.right.case.split) == (None, 4)
 
@@ -87,9 +87,9 @@ def test_explicit_weights_are_those_of_the_first_channels():
 
 
 def test_an_axis_says_its_value_and_its_limits():
-    assert window.value_of(window.case_at(CASE, "channels", 2), "channels") == 2
-    assert window.value_of(CASE, "channels") == 6
-    assert window.value_of(CASE.with_(length=None), "length") is None
+    assert window.value_on_axis(window.case_at(CASE, "channels", 2), "channels") == 2
+    assert window.value_on_axis(CASE, "channels") == 6
+    assert window.value_on_axis(CASE.with_(length=None), "length") is None
     with pytest.raises(InputError, match="channels=7: the case has 6 channels to split"):
         window.case_at(CASE, "channels", 7)
     with pytest.raises(InputError, match="split=1: the channels of 2 groups"):
@@ -117,5 +117,5 @@ def test_a_sweep_over_channels_stores_what_differs(tmp_path):
 
 def test_a_sweep_by_order_finds_every_output():
     with inline(REFERENCE) as session:
-        found = by_order.sweep(session, CASE.with_(operands="ones"), [2, 4, 6], "channels")
+        found = by_order.sweep_by_order(session, CASE.with_(operands="ones"), [2, 4, 6], "channels")
     assert found.differing == found.compared == 36

@@ -13,10 +13,10 @@ import pytest
 import probe
 from probe import floats
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compared, revealed
+from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.sums import FEW, allowed
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.launch import open_session
 from probe.reproduction import content
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
@@ -171,7 +171,7 @@ def test_a_sum_that_may_overflow_is_not_refuted():
 def test_outputs_of_a_whole_call_are_enclosed_as_each_by_itself(dtype, groups):
     case = Case("conv1d", 3, 8, 6, 20, dtype=dtype, bias="normal", groups=groups, padding="same")
     with open_session(REFERENCE, inline=True) as session:
-        given = revealed(session, case).operands
+        given = run_and_reveal(session, case).operands
     places = np.argwhere(np.ones(given.y.shape, bool))
     together = of_operands(given, *places.T)
     for number in range(0, len(places), 7):
@@ -210,7 +210,7 @@ def wrong_on_the_right(change):
     """A comparison whose right side's outputs are changed."""
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, length=20)
     with open_session(REFERENCE, inline=True) as one, open_session(REFERENCE, inline=True) as two:
-        found = compared(ComparedShapes.named(case), one, two)
+        found = compare_shapes(ComparedShapes.named(case), one, two)
         change(found.right.operands.y)
         return found.reveal(one, two, Revealer())
 
@@ -260,7 +260,7 @@ def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
 def test_what_is_replayed_is_explained(algorithm, word):
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, operands="cancel", length=20)
     other = Target.parse(f"reference,algorithm={algorithm}")
-    found = explain(case, REFERENCE, against_target=other, inline=True)
+    found = explain_case(case, REFERENCE, against_target=other, inline=True)
     told = found.to_json()["rounding"]
     assert told[word] == len(found.differing) > 0
     assert sum(told[name] for name in ("explained", "within", "beyond", "unknown")) == told[word]

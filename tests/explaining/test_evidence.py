@@ -10,9 +10,9 @@ import pytest
 
 from probe import floats
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compared, run
+from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_case
 from probe.errors import InputError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
@@ -31,7 +31,7 @@ def conv(**changes):
 
 
 def explained(*args, **kwargs):
-    return explain(*args, inline=True, **kwargs)
+    return explain_case(*args, inline=True, **kwargs)
 
 
 def test_the_reference_is_stable_under_every_axis():
@@ -109,7 +109,7 @@ CLIPPED = {
 def test_the_cause_is_the_one_that_was_planted_or_none(functions, cause):
     case = conv(length=6, filters=2, operands="normal")
     sides = planted(), planted(**functions)
-    found = compared(ComparedShapes.named(case, at=6), *sides).reveal(*sides, Revealer())
+    found = compare_shapes(ComparedShapes.named(case, at=6), *sides).reveal(*sides, Revealer())
     assert set(found.causes) == {cause} and len(found.differing)
     assert found.pairs.same_window.all()
     if cause == "precision":
@@ -119,7 +119,7 @@ def test_the_cause_is_the_one_that_was_planted_or_none(functions, cause):
 def test_sums_that_are_not_replayed_by_luck_at_many_of_their_outputs():
     case = conv(length=30, filters=4)
     double = planted(output=lambda y: y / np.float32(7) * np.float32(7))
-    side = run(double, case).reveal(double)
+    side = run_case(double, case).reveal(double)
     assert side.orders is not None and not side.replays.any()
 
 

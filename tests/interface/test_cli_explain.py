@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from probe.cli import shell
-from probe.explaining import explain
-from probe.explaining.evidence import example
+from probe.explaining import explain_case
+from probe.explaining.evidence import differing_example
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 from probe.target import Target
@@ -191,14 +191,16 @@ def test_the_example_is_the_smallest_that_replays():
 
     case = Case(op="conv1d", kernel=5, in_channels=2, filters=2, padding="same", operands="cancel")
     target = Target.parse(SWITCHES)
-    found = explain(case, target, 6, 20, inline=True)
-    evidence = example(found)
+    found = explain_case(case, target, 6, 20, inline=True)
+    evidence = differing_example(found)
     assert evidence is not None and evidence.left.output == evidence.right.output
     fewest = min(len(example_leaves) for example_leaves in [evidence.left.products])
     assert fewest == 6  # the first output reads three of five places, two channels each
     assert evidence.left.result == evidence.left.library
     assert evidence.right.result == evidence.right.library
-    assert example(explain(case, Target.parse("reference"), 6, 20, inline=True)) is None
+    assert (
+        differing_example(explain_case(case, Target.parse("reference"), 6, 20, inline=True)) is None
+    )
 
 
 def test_sides_part_where_their_trees_do():

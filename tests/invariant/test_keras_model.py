@@ -36,7 +36,7 @@ def built(build, *shape, dtype="float32"):
 
 def differing(a, b):
     a, b = np.asarray(a), np.asarray(b)
-    return int(ulp.apart(a, b, "float32", zeros="differ").sum())
+    return int(ulp.bits_apart(a, b, "float32", zeros="differ").sum())
 
 
 def moved(model, x, counts):

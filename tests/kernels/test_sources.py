@@ -228,7 +228,7 @@ def test_a_library_that_can_be_asked_names_its_own_sources(monkeypatch):
 
 def test_rows_have_the_columns_of_the_table():
     place = {"run_id": "0", "case_id": "1", "target": "tensorflow", "vary": "length", "at": 5}
-    (row,) = kernels.rows(place, [Kernel("symbols", "jit")])
+    (row,) = kernels.kernel_rows(place, [Kernel("symbols", "jit")])
     assert list(row) == schema.column_names("kernels")
 
 

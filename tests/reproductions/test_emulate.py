@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from probe import floats
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, OutputPairs, revealed
+from probe.comparison import CaseRun, ComparedShapes, OutputPairs, run_and_reveal
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.reproduction import emulate, evaluator
@@ -100,7 +100,7 @@ def test_the_evaluator_is_python_3_8_and_numpy() -> None:
 
 def side(target: str, case: Case) -> CaseRun:
     with open_session(Target.parse(target), inline=True) as session:
-        return revealed(session, case)
+        return run_and_reveal(session, case)
 
 
 def ran(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

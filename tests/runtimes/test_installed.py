@@ -13,7 +13,7 @@ import pytest
 
 from probe import installation, target
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, OutputPairs, revealed, run
+from probe.comparison import ComparedShapes, Comparison, OutputPairs, run_and_reveal, run_case
 from probe.errors import TargetError
 from probe.launch import Session
 from probe.runtimes import environments, packages, runtime
@@ -58,7 +58,7 @@ def test_the_report_comes_out_of_tensorflow_1_2_1_bit_for_bit():
     if packages.find_python("3.6") is None:
         pytest.skip(packages.python_missing("3.6"))
     with Session(provided("tensorflow==1.2.1", 0.5)) as session:
-        left, right = (revealed(session, REPORT.with_(length=length)) for length in (7, 8))
+        left, right = (run_and_reveal(session, REPORT.with_(length=length)) for length in (7, 8))
     assert bits(left) == ["42737AFD", "4291F5D0", "42AA2E22"]
     assert bits(right) == ["42737AFD", "4291F5CF", "42AA2E20", "42C26673"]
     pairs = OutputPairs.must_agree(ComparedShapes(REPORT, "length", 7, 8, None))
@@ -74,7 +74,7 @@ def test_a_release_of_another_library_tells_its_orders():
     where = provided("onnxruntime==1.10.0", 0.3)
     case = Case(op="conv1d", kernel=5, in_channels=16, filters=8, operands="cancel")
     with Session(where) as session:
-        found = [revealed(session, case.with_(length=length)) for length in (6, 40)]
+        found = [run_and_reveal(session, case.with_(length=length)) for length in (6, 40)]
         assert session.facts["library_version"] == "1.10.0"
     assert all(side.replays.all() for side in found)
 
@@ -87,7 +87,7 @@ def test_a_haswell_gives_its_own_bits():
         pytest.skip("these bits are TensorFlow 2.21.0's")
     case = REPORT.with_(bias=None, length=5)
     with Session(where) as session:
-        side = run(session, case)
+        side = run_case(session, case)
     assert bits(side) == ["427351ED"]
 
 
@@ -99,5 +99,5 @@ def test_the_report_is_alive_on_arm64():
     where = provided("tensorflow==2.21.0@arm64,onednn=0", 4.0)
     with Session(where) as session:
         case = REPORT.with_(bias=None)
-        one, two = (run(session, case.with_(length=length)) for length in (7, 8))
+        one, two = (run_case(session, case.with_(length=length)) for length in (7, 8))
     assert bits(one)[2] == "42AA1999" and bits(two)[2] == "42AA1998"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.shrink import shapes, shrink
+from probe.shrink import shapes, smallest_finding
 from probe.shrink.search import Search, ShrinkStep, Spent, smaller
 from probe.shrink.smallest import _plain_values, complexity, number_steps
 
@@ -98,7 +98,7 @@ def test_padding_on_one_side_is_shrunk_and_ends(padding):
         pairs = [(0, 0)] if isinstance(one.case.padding, str) else one.case.padding
         return {(before > 0, after > 0) for before, after in pairs} == least
 
-    found = shrink(start, fails)
+    found = smallest_finding(start, fails)
     assert found.ended == "minimal" and found.calls < 100
     assert found.finding.case.padding == tuple((int(a), int(b)) for a, b in least)
 
@@ -110,14 +110,14 @@ def test_a_large_finding_becomes_minimal_within_the_budget():
         calls.append(one.key)
         return kept(one)
 
-    found = shrink(large(), fails)
+    found = smallest_finding(large(), fails)
     assert found is not None and found.ended == "minimal" and found.shown
     assert found.calls == len(calls) <= 300
     smallest = found.finding
     assert smallest.label == "conv1d 1, 3 -> 1, length 1 against 9"
     assert np.count_nonzero(smallest.x) == np.count_nonzero(smallest.w) == 2
     assert set(np.unique(smallest.x)) <= {0.0, 1.0, -1.0}
-    steps = shapes.steps(lambda one: one) + number_steps(True)
+    steps = shapes.shape_steps(lambda one: one) + number_steps(True)
     for step in steps:
         for one in step.candidates(smallest):
             assert one.key == smallest.key or not kept(one), (step.name, one.label)
@@ -125,7 +125,7 @@ def test_a_large_finding_becomes_minimal_within_the_budget():
 
 
 def test_what_does_not_fail_is_none_and_an_interrupt_gives_the_smallest_so_far():
-    assert shrink(large(), lambda one: False) is None
+    assert smallest_finding(large(), lambda one: False) is None
     calls = []
 
     def interrupted(one):
@@ -134,17 +134,19 @@ def test_what_does_not_fail_is_none_and_an_interrupt_gives_the_smallest_so_far()
             raise KeyboardInterrupt
         return kept(one)
 
-    found = shrink(large(), interrupted)
+    found = smallest_finding(large(), interrupted)
     assert found.ended == "interrupted" and found.finding.x.size < large().x.size
-    spent = shrink(large(), kept, most=5)
+    spent = smallest_finding(large(), kept, most=5)
     assert spent.ended == "budget" and spent.calls == 5 and kept(spent.finding)
 
 
 def test_operands_are_looked_for_where_the_shape_alone_fails():
     start = Finding.of(Case(op="conv1d", kernel=3, operands="ones"), "length", 5, 9)
-    found = shrink(start, lambda one: one.case.kernel[0] > 1, shows=lambda one: one.x.max() > 1)
+    found = smallest_finding(
+        start, lambda one: one.case.kernel[0] > 1, shows=lambda one: one.x.max() > 1
+    )
     assert found.shown and found.finding.case.kernel == (2,) and found.finding.x.max() > 1
-    hidden = shrink(start, lambda one: one.case.kernel[0] > 1, shows=lambda one: False)
+    hidden = smallest_finding(start, lambda one: one.case.kernel[0] > 1, shows=lambda one: False)
     assert not hidden.shown and hidden.finding.case.kernel == (2,)
 
 
@@ -171,7 +173,7 @@ def test_a_finding_has_the_operands_of_its_case_and_every_candidate_fits(case, v
     if case.weights is None:
         expected = own.operands()[0]
         assert (finding.operands(larger)[0] == expected).all()
-    for step in shapes.steps(lambda one: one) + number_steps(case.weighted):
+    for step in shapes.shape_steps(lambda one: one) + number_steps(case.weighted):
         for one in step.candidates(finding):
             for side in (one.left, one.right):
                 x, w, _ = one.operands(side)

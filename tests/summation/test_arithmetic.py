@@ -103,7 +103,7 @@ def test_float64_out_of_the_safe_range() -> None:
 
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_infinities_nan_and_zeros(name: str) -> None:
-    inf, nan, big = np.inf, np.nan, floats.largest(name)
+    inf, nan, big = np.inf, np.nan, floats.largest_finite(name)
     table = [
         (inf, 1, -inf, nan),
         (inf, 0, 1, nan),

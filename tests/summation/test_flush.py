@@ -9,9 +9,9 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compared
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.errors import TargetError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation.replay import replay
@@ -38,7 +38,7 @@ def explained(case, at, against, left, right=None):
     two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
     with one, two:
         shapes = ComparedShapes.named(case, at=at, against=against)
-        return compared(shapes, one, two).reveal(one, two, Revealer())
+        return compare_shapes(shapes, one, two).reveal(one, two, Revealer())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
@@ -85,9 +85,9 @@ def test_what_flushes_nothing_is_asked_two_questions_more():
     _, masks = revealed(operator)
     asked = masks.calls
     masks.flushing = None
-    from probe.summation.flush import flushing
+    from probe.summation.flush import flushing_outputs
 
-    assert not flushing(masks).any() and masks.calls == asked + 2
+    assert not flushing_outputs(masks).any() and masks.calls == asked + 2
 
 
 class Partly(Known):
@@ -107,11 +107,24 @@ class Partly(Known):
         return replay(Summation(tree, rounding), *given, self.dtype, bias)
 
 
-@pytest.mark.parametrize("flushed", [{3}, {18}, {5, 6, 7, 8}, set(range(19)) - {2}])
+@pytest.mark.parametrize(
+    "flushed", [{3}, {18}, {0, 9, 18}, {0, 9}, {5, 6, 7, 8}, set(range(19)) - {2}]
+)
 def test_nodes_that_flush_where_others_do_not_are_named(flushed):
+    """Nodes 0 and 9 are the sampled ones, 18 is the root: they say nothing of the others."""
     tree = Tree.lanes(20, 4)
     orders, _ = revealed(Partly(everywhere(tree, 2, 3), 20, flushed=flushed))
     assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
+
+
+@pytest.mark.parametrize(("flushed", "kept"), [(ALL, 0.0), (frozenset(), 2.0**-15)])
+def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
+    """1.5 and -1 times the smallest normal number, and that again: the first sum is subnormal."""
+    rounding = Rounding(intermediate_format="float32", flushed_sums=flushed)
+    w = np.array([[1.5], [-1.0], [1.0]]) * 2.0**-14
+    given = (floats.round_to(one, "float16") for one in (np.ones((3, 1)), w))
+    y = replay(Summation(Tree.sequential(3), rounding), *given, "float16")
+    assert floats.widen(y, "float16").tolist() == [kept + 2.0**-14]
 
 
 @pytest.mark.parametrize("positions", [1, 2])
@@ -225,7 +238,7 @@ CONV = Case("conv1d", 5, weights=[1e-40, 2e-40, 3e-40, 4e-40, 5e-40])
 def test_libraries_that_flush_are_explained(case, target, at, against, other):
     targets = [Target.parse(one) for one in (target, other or target)]
     try:
-        found = explain(case, targets[0], at, against, against_target=targets[1])
+        found = explain_case(case, targets[0], at, against, against_target=targets[1])
     except TargetError as error:
         pytest.skip(str(error))
     assert found.replayed == found.compared and "unexplained" not in found.causes

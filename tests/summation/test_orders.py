@@ -109,14 +109,14 @@ def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, paddin
     case = conv(in_channels=12, filters=3, padding=padding)
     true, wrong = Tree.sequential(36), Tree.sequential([1, 0, 3, 2, *range(4, 36)])
     known = [Summation(Tree.pairwise(36)), Summation(wrong)]
-    agree = orders_room.agree
+    agree = orders_room.replays_agree
 
     def lucky(sets, summation, positions, filters):
         if summation in known:
             return np.ones(len(positions), bool)
         return agree(sets, summation, positions, filters)
 
-    monkeypatch.setattr(orders_room, "agree", lucky)
+    monkeypatch.setattr(orders_room, "replays_agree", lucky)
     monkeypatch.setattr(Answers, "like", lambda self, tree, positions, filters: filters >= 0)
     monkeypatch.setattr(Answers, "edges_like", Answers.like)
     assert reveal(session(), case, known).summations == known[:1]
@@ -176,7 +176,7 @@ def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkey
 @pytest.mark.parametrize("filters", [1, 3])
 def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatch):
     """Filters of two orders that take turns in answering give nodes that none of them has."""
-    monkeypatch.setattr(orders_room, "agree", _lucky)
+    monkeypatch.setattr(orders_room, "replays_agree", _lucky)
     work = _OpenOutputs(SessionOperator(session(), conv(filters=filters)), None)
     mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
     assert set(mixed.leaves) == set(leaves(work.case))
@@ -188,7 +188,7 @@ def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatc
 
 def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
     """One block that is added otherwise rounds alike on nearly all operands."""
-    monkeypatch.setattr(orders_room, "agree", _lucky)
+    monkeypatch.setattr(orders_room, "replays_agree", _lucky)
     work = _OpenOutputs(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
     summands = list(leaves(work.case))
     nodes = [[40, 41], [0, 1], *([-n, n] for n in range(2, 40))]

@@ -14,7 +14,7 @@ from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explaining import explain
+from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.summation import pools
 from probe.summation.orders import reveal
@@ -196,7 +196,7 @@ def test_open_sizes_are_refused():
 
 def test_pooling_that_reads_other_inputs_differs_by_its_window():
     case = Case("max_pool2d", 3, height=6, length=6, stride=2, padding="same")
-    found = explain(case, Target("reference"), against_padding=1, inline=True)
+    found = explain_case(case, Target("reference"), against_padding=1, inline=True)
     assert found.causes == {"window": len(found.differing)} and len(found.differing)
     assert not found.pairs.same_window.any()
 
@@ -204,7 +204,7 @@ def test_pooling_that_reads_other_inputs_differs_by_its_window():
 def pools_apart(case, algorithm):
     """The reference against one of its algorithms, at one shape."""
     other = Target.parse(f"reference,algorithm={algorithm}")
-    return explain(case, Target("reference"), against_target=other, inline=True)
+    return explain_case(case, Target("reference"), against_target=other, inline=True)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def planted(case, way, operands):
     reads = (window.Geometry.of(case).reads() >= 0).sum(axis=1).astype(float)
 
     def ask(given):
-        met = pools.PoolAnswers(case, given, ones.astype(floats.container(case.dtype)), reads)
+        met = pools.PoolAnswers(case, given, ones.astype(floats.container_dtype(case.dtype)), reads)
         places = np.argwhere(np.ones(met.y.shape, bool))
         return met.outputs(way, places).reshape(case.output_shape())
 

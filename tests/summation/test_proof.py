@@ -10,7 +10,7 @@ from probe.summation import proof, reveal
 from probe.summation.fprev import fprev_calls
 from probe.summation.guess import Asker, Lost, guess
 from probe.summation.masks import Masks
-from probe.summation.proof import proved
+from probe.summation.proof import outputs_proved
 from probe.summation.tree import BIAS, Tree
 from tests.summation.test_reveal import Known, everywhere, revealed
 
@@ -91,7 +91,7 @@ def test_a_tree_is_proved_and_no_other_is(tree, scales):
     trees = [tree, *dict.fromkeys(other_trees(tree, 12, seed=len(tree.leaves)))]
     masks = Masks(Known([[(each, frozenset()) for each in trees]], len(tree.leaves)))
     for number in (0, len(trees) - 1):
-        fits = proved(masks, trees[number], everything(masks), scales)[0]
+        fits = outputs_proved(masks, trees[number], everything(masks), scales)[0]
         assert np.flatnonzero(fits).tolist() == [number]
 
 
@@ -100,7 +100,7 @@ def test_partial_sums_in_any_format_prove_a_tree_or_nothing():
     tree = REGULAR["eight lanes"]
     for how in ({"dtype": "float32", "wide": True}, {"dtype": "float16"}, {"dtype": "float64"}):
         masks = Masks(Known(everywhere(tree, 1, 1), len(tree.leaves), **how))
-        assert proved(masks, tree, everything(masks), scales=False).all()
+        assert outputs_proved(masks, tree, everything(masks), scales=False).all()
 
 
 class Wider(Known):
@@ -118,18 +118,18 @@ def test_scales_are_not_trusted_where_sums_are_kept_wider():
     """An M that is small for a wider format does not swallow: that must not pass for a proof."""
     tree, other = Tree.sequential(120), other_trees(Tree.sequential(120), 1, seed=3)[0]
     masks = Masks(Wider(tree))
-    assert not proved(masks, tree, everything(masks)).any()
-    assert not proved(masks, other, everything(masks)).any()
-    assert proved(masks, tree, everything(masks), scales=False).all()
-    assert not proved(masks, other, everything(masks), scales=False).any()
+    assert not outputs_proved(masks, tree, everything(masks)).any()
+    assert not outputs_proved(masks, other, everything(masks)).any()
+    assert outputs_proved(masks, tree, everything(masks), scales=False).all()
+    assert not outputs_proved(masks, other, everything(masks), scales=False).any()
 
 
 def test_nodes_of_three_summands_are_not_proved():
     tree = Tree.chain([[0, 1, 2], *[[k] for k in range(3, 90)]])
     masks = Masks(Known(everywhere(tree, 1, 1), 90))
-    assert not proved(masks, tree, everything(masks)).any()
+    assert not outputs_proved(masks, tree, everything(masks)).any()
     hidden = Tree.sequential(90)
-    assert not proved(masks, hidden, everything(masks)).any()
+    assert not outputs_proved(masks, hidden, everything(masks)).any()
 
 
 def test_the_bias_is_a_leaf_like_others():

@@ -14,9 +14,10 @@ from probe.answers.explain import predicted, window
 from probe.case import Case
 from probe.cli.show import orders
 from probe.errors import TargetError
-from probe.explaining import explain
-from probe.explaining.evidence import example
+from probe.explaining import explain_case
+from probe.explaining.evidence import differing_example
 from probe.launch import open_session
+from probe.summation import reach
 from probe.summation.reach import NAMED, Axis, reveal_reach
 from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
@@ -55,9 +56,9 @@ def one_by_one(session, case):
     return found
 
 
-def named(reach):
-    assert all(one.exact for one in reach.named)
-    return {(one.position, one.group): one.inputs.tolist() for one in reach.named}
+def named(found):
+    assert all(one.exact for one in found.named)
+    return {(one.position, one.group): one.inputs.tolist() for one in found.named}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -107,10 +108,10 @@ def own(axis):
 
 def test_a_nan_that_gets_in_from_elsewhere_has_the_cause_reach():
     case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 1]=nan")
-    found = explain(case, BEYOND, 4, 20, inline=True)
+    found = explain_case(case, BEYOND, 4, 20, inline=True)
     assert found.causes == {"reach": 3} and found.replayed == found.compared
     assert found.to_json()["reached"] == {"left": 0, "right": 3}
-    shown = example(found)
+    shown = differing_example(found)
     assert shown.cause == "reach" and shown.right.output == (0, 0, 0)
     assert "x[0, 1, 0]=nan" in shown.to_json()["right"]["reached"]
     assert "reached" not in shown.to_json()["left"]
@@ -118,7 +119,7 @@ def test_a_nan_that_gets_in_from_elsewhere_has_the_cause_reach():
 
 def test_an_infinity_in_the_window_is_no_reach():
     case = Case("matmul", in_channels=5, filters=3, operands="ones", put="x[0, 0]=inf")
-    found = explain(case, BEYOND, 4, 20, inline=True)
+    found = explain_case(case, BEYOND, 4, 20, inline=True)
     assert not found.causes and found.replayed == found.compared == 12
     assert "reached" not in found.to_json()
 
@@ -128,7 +129,7 @@ def test_an_infinity_in_the_window_is_no_reach():
 def test_infinities_and_nan_replay_in_every_format(kind, dtype, algorithm):
     target = Target.parse(f"reference,algorithm={algorithm},length_switch=9")
     case = Case("conv1d", 3, 2, 6, padding="same", operands=kind, dtype=dtype, seed=1)
-    found = explain(case, target, 7, 80, inline=True)
+    found = explain_case(case, target, 7, 80, inline=True)
     assert found.replayed == found.compared > 0 and "unexplained" not in found.causes
     assert not found.right.operands.finite
 
@@ -136,7 +137,7 @@ def test_infinities_and_nan_replay_in_every_format(kind, dtype, algorithm):
 def test_overflow_in_one_order_alone_is_order():
     largest = "x[0, 0, 0]=3e38; x[0, 0, 1]=3e38; x[0, 0, 2]=-3e38; x[0, 0, 3]=-3e38"
     case = Case("matmul", in_channels=4, filters=1, length=2, operands="ones", put=largest)
-    found = explain(case, PLAIN, against_target=Target.parse("reference,algorithm=pairwise"))
+    found = explain_case(case, PLAIN, against_target=Target.parse("reference,algorithm=pairwise"))
     left, right = found.values()
     assert np.isinf(left[0]) != np.isinf(right[0]) or np.isnan(left[0]) != np.isnan(right[0])
     assert found.causes == {"order": 1} and found.replayed == found.compared == 2
@@ -147,7 +148,7 @@ def test_a_product_that_overflows_before_it_is_added_replays():
     large = "x[0, 0, 0]=3e38; x[0, 0, 1]=-2.8e38; w[0]=1.5"
     case = Case("matmul", in_channels=3, filters=1, length=1, dtype="bfloat16", put=large)
     target = Target.parse("reference,algorithm=truncated")
-    found = explain(case, target, against_target=PLAIN, inline=True)
+    found = explain_case(case, target, against_target=PLAIN, inline=True)
     assert np.isinf(floats.widen(found.values()[0], "bfloat16")).all()
     assert found.replayed == found.compared == 1
     assert found.left.summation((0, 0)).rounding.fused < {0, 1, 2}
@@ -180,10 +181,22 @@ def test_window_says_it_in_words():
 def test_by_order_says_where_infinities_get_in():
     case = Case("matmul", in_channels=5, filters=3)
     with open_session(BEYOND, inline=True) as session:
-        found = by_order.sweep(session, case, [4, 12]).to_json()
+        found = by_order.sweep_by_order(session, case, [4, 12]).to_json()
     assert found["differing"] == 0 and found["reached"] == [{"length": 12, "outputs": 33}]
     with open_session(PLAIN, inline=True) as session:
-        assert "reached" not in by_order.sweep(session, case, [4, 12]).to_json()
+        assert "reached" not in by_order.sweep_by_order(session, case, [4, 12]).to_json()
+
+
+def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(monkeypatch):
+    monkeypatch.setattr(reach, "EDITS", 10)
+    parts = reach._parts_by_edits([0, 2, 3, 4], [4, 99, 6, 1, 30])
+    assert list(parts) == [[0, 2], [3], [4]]
+    with open_session(NEIGHBOUR, inline=True) as session:
+        parted = reveal_reach(session, SHAPES["groups"])
+        monkeypatch.undo()
+        whole = reveal_reach(session, SHAPES["groups"])
+    assert named(parted) == named(whole) and named(whole)
+    assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
 
 
 ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]

@@ -9,7 +9,7 @@ import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compared
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation.replay import replay
@@ -62,7 +62,9 @@ def explained(left, right, channels):
     targets = [Target.parse(f"reference,algorithm={name}") for name in (left, right)]
     one, two = map(InlineSession, targets)
     with one, two:
-        return compared(ComparedShapes.named(case, at=2), one, two).reveal(one, two, Revealer())
+        return compare_shapes(ComparedShapes.named(case, at=2), one, two).reveal(
+            one, two, Revealer()
+        )
 
 
 @pytest.mark.parametrize("channels", [5, 40])

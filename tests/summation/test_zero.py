@@ -10,7 +10,7 @@ import pytest
 from probe import floats, ulp
 from probe.case import Case
 from probe.cli import shell
-from probe.comparison import ComparedShapes, Revealer, compared
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
 from probe.summation import zero
 from probe.summation.replay import replay
@@ -34,7 +34,7 @@ def explained(left, right, dtype="float32", zeros="equal"):
         InlineSession(Target.parse(f"reference,algorithm={name}")) for name in (left, right)
     )
     with one, two:
-        found = compared(ComparedShapes.named(case, at=3), one, two, given, zeros)
+        found = compare_shapes(ComparedShapes.named(case, at=3), one, two, given, zeros)
         return found.reveal(one, two, Revealer())
 
 

@@ -17,7 +17,7 @@ from probe.switch_points import bisection
 from probe.switch_points.bisection import (
     ReleaseQuestion,
     ReleaseStep,
-    bisect,
+    bisect_releases,
     first_change,
     releases_between,
 )
@@ -125,7 +125,7 @@ def releases(monkeypatch):
 def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
     ends = Target("reference", "1"), Target("reference", "4")
     with Store(tmp_path) as store:
-        found = bisect(CASE, *ends, (5, 20), what, store, releases)
+        found = bisect_releases(CASE, *ends, (5, 20), what, store, releases)
     assert (found.last, found.first) == ("2", "3") and found.holds
     assert len(found.steps) <= 4
     stored = load(tmp_path)
@@ -146,7 +146,9 @@ def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
 
 def test_an_unknown_question():
     with pytest.raises(InputError, match="use bits or order or stability"):
-        bisect(CASE, Target("tensorflow", "1.2.1"), Target("tensorflow", "1.5.0"), (5, 6), "luck")
+        bisect_releases(
+            CASE, Target("tensorflow", "1.2.1"), Target("tensorflow", "1.5.0"), (5, 6), "luck"
+        )
 
 
 def test_a_question_can_be_made_for_any_target():

@@ -19,7 +19,7 @@ CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 def swept(target: str, case: Case, values, vary: str = "length", **how) -> by_order.ByOrder:
     with open_session(Target.parse(target), inline=True) as session:
-        return by_order.sweep(session, case, list(values), vary, **how)
+        return by_order.sweep_by_order(session, case, list(values), vary, **how)
 
 
 def test_every_output_of_the_other_order_is_found() -> None:

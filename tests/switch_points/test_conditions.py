@@ -12,7 +12,12 @@ from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
 from probe.switch_points.bisection import ReleaseStep
-from probe.switch_points.conditions import apart, bisect, only_releases, search
+from probe.switch_points.conditions import (
+    bisect_conditions,
+    conditions_apart,
+    only_releases,
+    search,
+)
 from probe.target import Target
 
 LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))
@@ -66,18 +71,22 @@ def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():
 
 def test_what_is_different():
     other = Target.parse("tensorflow==2.12.0,threads=2")
-    assert apart(other, LEFT) == [("version", "2.12.0"), ("threads", "2"), ("onednn", None)]
+    assert conditions_apart(other, LEFT) == [
+        ("version", "2.12.0"),
+        ("threads", "2"),
+        ("onednn", None),
+    ]
     assert not only_releases(other, LEFT)
     assert only_releases(*(Target.parse(f"tensorflow=={one}") for one in ("2.12.0", "2.13.0")))
     for one, why in ((Target.parse("torch"), "different library"), (LEFT, "the same target")):
         with pytest.raises(InputError, match=why):
-            apart(LEFT, one)
+            conditions_apart(LEFT, one)
 
 
 def test_conditions_of_a_library_are_found():
     """With a switch of lengths the reference adds in pairs from there on, whatever else is said."""
     left = Target.parse("reference,algorithm=pairwise,length_switch=3")
-    found = bisect(CASE, left, Target.parse("reference"), range(5, 12))
+    found = bisect_conditions(CASE, left, Target.parse("reference"), range(5, 12))
     assert found.sets == [["length_switch=3"]]
     assert [one.version for one in found.steps][2:] == [
         "reference,algorithm=pairwise",

@@ -27,7 +27,7 @@ DENSE = Case(op="dense", in_channels=33, filters=2)
 
 def found(target: str, case: Case = DENSE, upto: int = 10, **options):
     with open_session(Target.parse(target), inline=True) as session:
-        return search.find(session, case, upto, vary="batch", **options)
+        return search.find_switch_points(session, case, upto, vary="batch", **options)
 
 
 def texts(result) -> list[str]:
@@ -46,7 +46,7 @@ def held(one) -> list[int]:
 def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
     case = Case("conv1d", 5, 1, 2, padding=7)
     with open_session(Target.parse("reference,length_switch=17,algorithm=pairwise"), True) as one:
-        result = search.find(one, case, 12)
+        result = search.find_switch_points(one, case, 12)
     assert texts(result) == ["{5..6}", "{7..12}"] and not result.uncertified
     assert (told := floors.floor(result)).size == 7 and "not known" not in told.text
     # the shortest call has no window without padding: what most of its rows add is said of it
@@ -324,7 +324,7 @@ def test_the_command_and_the_answer_say_the_same(capsys) -> None:
 def test_lengths_have_classes_and_a_floor_too() -> None:
     case = Case(op="conv1d", kernel=5, in_channels=2)
     with open_session(Target.parse("reference,length_switch=20"), inline=True) as session:
-        result = search.find(session, case, 27)
+        result = search.find_switch_points(session, case, 27)
     assert texts(result) == ["{5..23}", "{24..27}"]
     assert floors.floor(result).text.startswith("floor: length 24; below, at 5..23, outputs are")
     with pytest.raises(InputError, match="length"):

@@ -21,7 +21,7 @@ CASE = Case(op="conv1d", kernel=5, in_channels=2)
 
 def found(target: str = "reference", case: Case = CASE, upto: int = 3000, **options):
     with open_session(Target.parse(target), inline=True) as session:
-        return search.find(session, case, upto, **options)
+        return search.find_switch_points(session, case, upto, **options)
 
 
 @pytest.fixture

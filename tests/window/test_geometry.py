@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from probe import window
 from probe.case import Case
 from probe.errors import InputError
-from probe.operation import OPERATIONS, names
+from probe.operation import OPERATIONS, operation_names
 
-MOVING = names("convolution")
+MOVING = operation_names("convolution")
 small = settings(max_examples=80, deadline=None)
 
 

@@ -19,7 +19,7 @@ from probe.printing import counted, differ, next_commands, table
 from probe.summation import certificate, notation
 from probe.summation.replay import PartialSum
 from probe.summation.summation import Summation
-from probe.summation.tree import product
+from probe.summation.tree import leaf_name
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
@@ -205,9 +205,9 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
     head = Text("the smallest sum in full: ", "bold")
     head.append(
-        f"{orders.name(left.output)}={floats.text(left.library, left.dtype)}, against "
+        f"{orders.name(left.output)}={floats.bits_text(left.library, left.dtype)}, against "
         f"{'' if left.output == right.output else orders.name(right.output) + '='}"
-        f"{floats.text(right.library, right.dtype)}{far}: "
+        f"{floats.bits_text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = any(one.summation is not None or one.pooled for one in (left, right))
@@ -227,10 +227,10 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
 def _products(side: Added) -> RenderableType:
     rows = table("product", "input", "weight")
     for one in side.products:
-        values = (floats.text(bits, side.dtype) for bits in (one.x, one.w))
-        rows.add_row(product(one.leaf), *values)
+        values = (floats.bits_text(bits, side.dtype) for bits in (one.x, one.w))
+        rows.add_row(leaf_name(one.leaf), *values)
     if side.bias is not None:
-        rows.add_row("b", "", floats.text(side.bias, side.dtype))
+        rows.add_row("b", "", floats.bits_text(side.bias, side.dtype))
     return rows
 
 
@@ -247,7 +247,7 @@ def _added(name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]) -
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short(tree)),
+            Text(notation.short_sum(tree)),
             Text(orders.rounded(side.summation, side.dtype), "dim"),
         ]
     return Group(*lines, *_sums(side), _result(side), *_notes(side))
@@ -297,14 +297,16 @@ def _notes(side: Added) -> Iterator[Text]:
 
 
 def _result(side: Added) -> Text:
-    library = floats.text(side.library, side.dtype)
+    library = floats.bits_text(side.library, side.dtype)
     if side.reached:
         return Text(f"+ {side.reached} = {library} = the library's bits", "green")
     if side.result is None:
         return Text(f"library: {library}")
     if side.result == side.library:
         return Text(f"{library} = the library's bits", "green")
-    return Text(f"replayed {floats.text(side.result, side.dtype)}, library {library}", "bold red")
+    return Text(
+        f"replayed {floats.bits_text(side.result, side.dtype)}, library {library}", "bold red"
+    )
 
 
 def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:

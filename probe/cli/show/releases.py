@@ -27,7 +27,7 @@ def conditioned(found: Conditions, what: str) -> RenderableType:
     for step in found.steps:
         told = step.says if step.seen else step.why
         rows.add_row(step.version, step.seen or "(could not be tested)", told)
-    return Group(*conditions.described(found, what), "", rows)
+    return Group(*conditions.conditions_lines(found, what), "", rows)
 
 
 def _answer(report: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
     shown = case.with_(length=None) if found.vary == "length" else case
     text = Text(f"{shown.label}", "bold")
     kind = "given weights" if case.weights else f"seed {case.seed}"
-    against = window.shown(found.vary, found.against)
+    against = window.shown_axis_value(found.vary, found.against)
     text.append(
         f"\n{found.vary} {values_of_axis(found.vary, values)} against {against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
@@ -46,7 +46,7 @@ def values_of_axis(vary: str, values: Iterable[int]) -> str:
     """Returns values of an axis: ranges of numbers, or layouts' words."""
     if vary != "layout":
         return ranges(values)
-    return ", ".join(window.shown(vary, value) for value in sorted(values))
+    return ", ".join(window.shown_axis_value(vary, value) for value in sorted(values))
 
 
 def _targets(found: Summary, values: Sequence[int]) -> RenderableType:
@@ -160,7 +160,7 @@ def _why(found: Summary, case: Case) -> Text:
     One line, however long, to be copied."""
     name, one = next((name, one) for name, one in found.targets.items() if one.differences)
     first = min(difference.at for difference in one.differences)
-    at, against = (window.shown(found.vary, value) for value in (first, found.against))
+    at, against = (window.shown_axis_value(found.vary, value) for value in (first, found.against))
     vary = "" if found.vary == "length" else f" --vary {found.vary}"
     hidden = (found.vary,)
     command = (

@@ -47,7 +47,10 @@ def _orders_title(found: Mapping[str, ByOrder], values: Sequence[int]) -> Text:
     vary, label = "length", ""
     for one in found.values():
         vary, label = one.vary, one.case.label
-    values_shown, against = values_of_axis(vary, values[:-1]), window.shown(vary, values[-1])
+    values_shown, against = (
+        values_of_axis(vary, values[:-1]),
+        window.shown_axis_value(vary, values[-1]),
+    )
     return Text(
         f"{label}\n{vary} {values_shown} against {against}, by order, for all finite operands"
     )
