@@ -375,7 +375,7 @@ def in_environment(
 
 
 NEEDED = {"click": "8.1.8", "jinja2": "3.1.6", "markupsafe": "3.0.2", "rich": "13.9.4"}
-NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1", "markdown_it": "3.0.0", "mdurl": "0.1.2"}
+NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1"}
 """Of probe's own requirements, what an environment of a release alone lacks."""
 
 
