@@ -167,27 +167,21 @@ class Change:
 
 MOVED = ("onnxruntime", "jax", "scipy_openblas64", "tensorflow")
 
+JAX = [{"jax": one, "jaxlib": one} for one in ("0.10.1", "0.10.2")]
+OPENBLAS = [{"scipy_openblas64": f"0.3.{one}"} for one in ("31.188.0", "33.201.0", "34.481.3")]
+PRODUCT = "functions:product --inputs xw.npz"
 CHANGES = (
     Change(
         *("Elu", "onnxruntime", "elu.onnx --inputs x.npz"),
         *({"onnxruntime": "1.20.0"}, {"onnxruntime": "1.21.1"}),
     ),
-    *(
-        Change(what, "jax", f"functions:jax_{what}", *({"jax": n, "jaxlib": n} for n in ends))
-        for what in ("sum", "softmax")
-        for ends in [("0.10.1", "0.10.2")]
-    ),
-    *(
-        Change(
-            *("product", "numpy", "functions:product --inputs xw.npz"),
-            *({"scipy_openblas64": one} for one in ends),
-            preload=True,
-        )
-        for ends in (("0.3.31.188.0", "0.3.33.201.0"), ("0.3.33.201.0", "0.3.34.481.3"))
-    ),
+    Change("sum", "jax", "functions:jax_sum", JAX[0], JAX[1]),
+    Change("softmax", "jax", "functions:jax_softmax", JAX[0], JAX[1]),
+    Change("product", "numpy", PRODUCT, OPENBLAS[0], OPENBLAS[1], preload=True),
+    Change("product", "numpy", PRODUCT, OPENBLAS[1], OPENBLAS[2], preload=True),
     Change(
         *("mean in bfloat16", "tensorflow", "functions:tensorflow_mean"),
-        *({"tensorflow": one} for one in ("2.15.0", "2.16.1")),
+        *({"tensorflow": "2.15.0"}, {"tensorflow": "2.16.1"}),
         apart=True,
     ),
     Change("GELU", "torch", "functions:torch_layers", {}, {}, edit=GELU),
@@ -264,7 +258,7 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
     path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
     asked: dict[Side, Command] = {}
     for level, count in itertools.product(*((LEVELS[:2], (1,)) if quick else (LEVELS, THREADS))):
-        variables = {**limiting_variables(level), **path, CORES_OF: count}
+        variables: dict[str, str | int] = {**limiting_variables(level), **path, CORES_OF: count}
         command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
         for repeat in range(1 if quick else REPEATS):
             asked[f"{level}, {count}", repeat] = command

@@ -207,7 +207,7 @@ def reading(store: Path, size: int) -> Iterator[Row]:
 def summed_up(store: Path) -> tuple[float, float]:
     """Seconds, and the most MiB that this process held, imports and all."""
     start = time.monotonic()
-    stored.stored(load(store))
+    stored.summary_of_stores(load(store))
     seconds = time.monotonic() - start
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 

@@ -132,6 +132,9 @@ def nearest(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if form.precision == 53:
         return values.copy()
+    if name == "float32":  # the processor's own conversion, several times faster
+        with np.errstate(all="ignore"):
+            return values.astype(np.float32).astype(np.float64)
     drop = np.uint64(53 - form.precision)
     one = np.uint64(1)
     with np.errstate(all="ignore"):

@@ -104,6 +104,15 @@ def test_more_parts_than_values_are_refused_by_the_command(tmp_path, capsys):
     assert found["comparisons"] == 1 and "shard-1-of-2" in found["store"]
 
 
+def test_a_part_is_stored_where_it_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "sweep --op sum --in-channels 4 --lengths 1..3 --target numpy --shard 1/2".split()
+    assert shell.run(words) == 2
+    assert "shard=1/2: its results come in parts" in capsys.readouterr().err
+    assert shell.run([*words, "--no-store"]) == 0
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     "name", ["prefix_stability", pytest.param("batch_invariance", marks=pytest.mark.slow)]
 )

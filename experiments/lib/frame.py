@@ -122,7 +122,7 @@ def explained(store: Path, what: str) -> bool:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(show.shown(stored.stored(load(store))))
+    out.results.print(show.stores(stored.summary_of_stores(load(store))))
     return found.interrupted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -92,6 +92,14 @@ class Walked(Answer):
         found, first = self.found, self.found.first
         ours = found.operations
         total = len(ours)
+        operations = []
+        for number, one in enumerate(ours):
+            told, cause = one.to_json(), found.causes.get(number)
+            told["rounding"] = None
+            if cause is not None:
+                told["explanation"] = cause.to_json()
+                told["rounding"] = told["explanation"].pop("rounding")
+            operations.append(told)
         return {
             "verdict": self.verdict,
             "examined": found.examined,
@@ -109,7 +117,7 @@ class Walked(Answer):
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
                 for why, some in grouped_reasons(found)
             ],
-            "operations": [self._operation(n) for n in range(total)],
+            "operations": operations,
             "outputs": [self.report_output(one) for one in found.outputs],
             "notes": found.notes,
             "sizes": self.sizes,
@@ -142,17 +150,17 @@ class Walked(Answer):
             text += f"; {why}: {', '.join(each)}" if each else ""
         return text
 
-    def _operation(self, number: int) -> dict[str, Any]:
-        told = self.found.operations[number].to_json()
-        cause = self.found.causes.get(number)
-        told["rounding"] = None
-        if cause is not None:
-            told["explanation"] = cause.to_json()
-            told["rounding"] = told["explanation"].pop("rounding")
-        return told
-
     def report_output(self, one: Pair) -> dict[str, Any]:
-        """Returns an entry of ``outputs``."""
+        """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
+        compares with the first source's."""
+        first, index = self.found.first, one.by_index
+        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
+        growth = one.scaled / start if start and one.compared else None
+        by_index = index and {
+            "compared": index.compared,
+            "differing": None if index.first is None else index.differing,  # digests alone are kept
+            "max_ulp": index.max_ulp,
+        }
         shapes = [
             list(side.values[number].shape)
             for side, number in ((self.found.left, one.left), (self.found.right, one.right))
@@ -166,21 +174,10 @@ class Walked(Answer):
             "scaled": one.scaled,
             "moved": one.moved,
             "window": one.window,
-            "by_index": None if one.by_index is None else self._by_index(one.by_index),
-            "growth": self._growth(one),
+            "by_index": by_index,
+            "growth": growth,
             "decisions": [asdict(each) for each in self.decisions(one)],
         }
-
-    @staticmethod
-    def _by_index(one: Pair) -> dict[str, Any]:
-        differing = None if one.first is None else one.differing  # digests alone were kept
-        return {"compared": one.compared, "differing": differing, "max_ulp": one.max_ulp}
-
-    def _growth(self, one: Pair) -> float | None:
-        """Returns how the difference over the largest value compares with the first source's."""
-        first = self.found.first
-        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
-        return one.scaled / start if start and one.compared else None
 
     def decisions(self, one: Pair) -> list[comparison.Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
@@ -189,10 +186,12 @@ class Walked(Answer):
         known: dict[tuple[int, int], list[comparison.Decision]]
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
-            both = None
+            known[key] = []
             if one.compared and dtype in floats.FORMATS:
                 both = _decision_sides(self.found, one)
-            known[key] = [] if both is None else list(_decided(*both, dtype))
+                if both is not None and both[0].size:
+                    left, right = map(np.atleast_1d, both)
+                    known[key] = list(comparison.decisions(left, right, dtype))
         return known[key]
 
     def decided(self) -> dict[str, int]:
@@ -260,7 +259,7 @@ class Walked(Answer):
             return ""
         modelled = import_module("probe.reproduction.modelled")
         layer = modelled.layer_of(self.found, first)
-        told = ": ".join(filter(None, (layer, modelled.placed(cause))))
+        told = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
         return f" ({told})" if told else ""
 
     def table(self) -> str:
@@ -274,12 +273,12 @@ class Walked(Answer):
     def _rows(self) -> list[tuple[str, ...]]:
         """Returns the cells of the table, its head first."""
         some = [one for one in self.found.operations if one.differing][:ROWS]
-        return [HEAD, *map(self._row, some)]
-
-    def _row(self, one: Aligned) -> tuple[str, ...]:
-        far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
-        differing = f"{one.differing:,} of {one.compared:,}"
-        return one.name, one.op, differing, far, one.verdict, one.why or one.note
+        rows: list[tuple[str, ...]] = [HEAD]
+        for one in some:
+            far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
+            differing = f"{one.differing:,} of {one.compared:,}"
+            rows.append((one.name, one.op, differing, far, one.verdict, one.why or one.note))
+        return rows
 
     def _repr_html_(self) -> str:
         """Returns the three lines, the table and the picture, for notebooks."""
@@ -458,7 +457,7 @@ class Walked(Answer):
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
-        found = recorded.write(Path(folder), *sides, one, cause, **self.script)
+        found = recorded.write_operation(Path(folder), *sides, one, cause, **self.script)
         found.no_case = why
         return found
 
@@ -470,10 +469,10 @@ class Walked(Answer):
         layer = modelled.layer_of(self.found, one)
         place += f", `{layer}`" * bool(layer)
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
-        said += f"; {where}." if (where := modelled.placed(cause)) else "."
+        said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
@@ -576,11 +575,6 @@ def _are_whole_lines(index: np.ndarray | None, size: int) -> bool:
     return bool((lines == lines[:, :1] + np.arange(size)).all() and not (lines[:, 0] % size).any())
 
 
-def _decided(left: np.ndarray, right: np.ndarray, dtype: str) -> Iterator[comparison.Decision]:
-    if left.size:
-        yield from comparison.decisions(np.atleast_1d(left), np.atleast_1d(right), dtype)
-
-
 def first_difference(
     left: Callable[..., Any],
     right: Callable[..., Any],
@@ -610,9 +604,14 @@ def first_difference(
     """
     if hasattr(inputs, "shape") or isinstance(inputs, Mapping):  # rather than a sequence of them
         inputs = [inputs]
-    functions = [_bound(one, inputs) for one in (left, right)]
-    names = [_side_name(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)
+    functions, names = [], []
+    for one, side in ((left, "left"), (right, "right")):
+        as_it_is = inputs is None or not callable(one)
+        functions.append(one if as_it_is else lambda function=one: function(*given))
+        # a recorder has a name of its own, the model's
+        name = str(getattr(one, "__name__", getattr(one, "name", type(one).__name__)))
+        names.append(side if name[:1] in ("", "<") else f"{side} ({name})")
     with within(time), heard("first_difference", progress) as tell:
         tell("running both sides once, unwatched")
         recorders = [
@@ -621,18 +620,6 @@ def first_difference(
         ]
         found = walk(recorders[0], recorders[1], explain, tell)
     return Walked(found, ComparisonQuestion("", *names))
-
-
-def _bound(function: Any, inputs: Sequence[Any] | None) -> Any:
-    if inputs is None or not callable(function):
-        return function
-    given = tuple(inputs)
-    return lambda: function(*given)
-
-
-def _side_name(function: Any, side: str) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
-    return side if name.startswith("<") else f"{side} ({name})"
 
 
 def diff(
@@ -652,32 +639,20 @@ def diff(
     their operations, each on its target in a process of its own. Give it for recordings that you
     made, or whose origin you trust. Without it nothing of a recording is run.
     """
-    with within(time), heard("diff", progress) as tell:
-        return _diff([_recording_path(one) for one in (left, right)], trust, explain, tell)
-
-
-def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Walked:
-    if not trust:
-        sides = [read_recording(one) for one in folders]
-        found = of_stored(sides[0], sides[1], explain, progress)
-        if found.found.first is not None and not found.found.first.cause:
+    folders = list[Path]()
+    for one in (left, right):  # a path, or an answer that has one
+        made = getattr(getattr(one, "found", None), "made", None)
+        folders.append(made.folder if isinstance(made, Provenance) else Path(one))  # type: ignore[arg-type]
+    with within(time), heard("diff", progress) as tell, ExitStack() as running:
+        if trust:
+            runs = [running.enter_context(RunnableRecording(one)) for one in folders]
+        else:
+            runs = [read_recording(one) for one in folders]
+        found = of_stored(runs[0], runs[1], explain, tell)
+        if not trust and found.found.first is not None and not found.found.first.cause:
             found.found.notes.append(UNTRUSTED)
-        return found
-    running = ExitStack()
-    try:
-        one, two = (running.enter_context(RunnableRecording(folder)) for folder in folders)
-        found = of_stored(one, two, explain, progress)
-    except BaseException:
-        running.close()
-        raise
-    weakref.finalize(found, running.close)
+        weakref.finalize(found, running.pop_all().close)
     return found
-
-
-def _recording_path(given: str | Path | Recorded) -> Path:
-    """Returns a recording's folder, from its path or its answer."""
-    found = getattr(getattr(given, "found", None), "made", None)
-    return found.folder if isinstance(found, Provenance) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (
@@ -694,7 +669,9 @@ def of_stored(
     asked: ComparisonQuestion | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
-    ours, theirs = _provenance(left), _provenance(right)
+    assert left.made is not None
+    assert right.made is not None
+    ours, theirs = left.made, right.made
     notes = [*ours.notes, *(one for one in theirs.notes if one not in ours.notes)]
     for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
@@ -706,48 +683,30 @@ def of_stored(
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         both = f"{ours.folder} and {theirs.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
-    told = asked or ComparisonQuestion(
-        _subject_text(left, right), *(_recording_text(one) for one in (left, right))
-    )
-    return Walked(found, told, {"before": _lines_of_switches(left, right)})
-
-
-def _lines_of_switches(left: Run, right: Run) -> tuple[Sequence[str], Sequence[str]]:
-    """Lines that set the switches of either recording's target; none where it has no target."""
+    if asked is None:
+        subjects = dict.fromkeys((ours.subject, theirs.subject))
+        names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
+        asked = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
     try:
-        where = [Target.parse(one.target) for one in (left, right)]
-    except InputError:
-        return (), ()
-    return switch_lines(where[0], where[1])
-
-
-def _subject_text(left: Run, right: Run) -> str:
-    subjects = dict.fromkeys((_provenance(left).subject, _provenance(right).subject))
-    return " and ".join(one for one in subjects if one)
-
-
-def _fact(made: Mapping[str, Any], name: str) -> str:
-    """Returns a fact of where a recording was made; libraries that a run did not load have none."""
-    return str(made[name]) if made.get(name) is not None else "not recorded"
-
-
-def _provenance(one: Run) -> Provenance:
-    assert one.made is not None
-    return one.made
-
-
-def _recording_text(one: Run) -> str:
-    return f"{_provenance(one).folder.name} ({one.target})"
+        lines = switch_lines(Target.parse(left.target), Target.parse(right.target))
+    except InputError:  # it was recorded on no target
+        lines = (), ()
+    return Walked(found, asked, {"before": lines})
 
 
 def _environment_notes(left: Run, right: Run) -> list[str]:
     """Returns where two recordings were made differently, as far as it decides bits."""
-    facts = (_provenance(one).made for one in (left, right))
+    facts = (one.made.made for one in (left, right) if one.made)
     ours, theirs = ({**one, **one.get("libraries", {})} for one in facts)
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+    def fact(made: Mapping[str, Any], name: str) -> str:
+        """Libraries that a run did not load have none."""
+        return str(made[name]) if made.get(name) is not None else "not recorded"
+
     return [
-        f"{name}: {_fact(ours, name)} on the left, {_fact(theirs, name)} on the right"
+        f"{name}: {fact(ours, name)} on the left, {fact(theirs, name)} on the right"
         for name in names
         if name not in skipped and ours.get(name) != theirs.get(name)
     ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget, memory
-from probe.answers.answer import Answer, target_of
+from probe.answers.answer import Answer, checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import whole_number
@@ -398,7 +398,7 @@ def _started(
         graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
         graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
-    where = target_of(target)
+    where = checked_target(target)
     if isinstance(model, str | Path) and is_own_library(where, str(model)):
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import Answer, target_of
+from probe.answers.answer import Answer, checked_target
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
@@ -105,7 +105,7 @@ def record(
     if progress:
         progress("running it")
     if target is not None:
-        where, text = target_of(target), text_of(model, "target")
+        where, text = checked_target(target), text_of(model, "target")
         if is_own_library(where, text):
             with Apart(text, where, {}) as process:
                 process.open(trust)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
@@ -64,17 +64,9 @@ class Switching(Answer):
 
     def drawn(self) -> Figure | None:
         """Draws the sizes of each class, a row a class, and the floor."""
-        from probe import plots
+        from probe.plots import views
 
-        every = self.classes
-        if not every:
-            return None
-        figure, (axes,) = plots.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
-        rows = [[each for span in one.spans for each in span.drawn] for one in every]
-        names = [floors.kind_words(self.found, one.kind) for one in every]
-        plots.class_spans(axes, rows, names, self.floor.size)
-        axes.set(xlabel=f"{self.found.vary}, {self.found.target}")
-        return figure
+        return views.draw_switching(self.found)
 
 
 def thresholds(
@@ -96,7 +88,7 @@ def thresholds(
     listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
     begun after that time. Errors: InputError; TargetError where the target fails at the first size.
     """
-    case, where = case_of(case), target_of(target)
+    case, where = checked_case(case), checked_target(target)
     if case.pool:
         why = "a pool has no weights that could show an order"
         raise InputError("op", case.op, why, "compare two sizes with probe explain")

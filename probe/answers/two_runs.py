@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from probe import budget
-from probe.answers.answer import target_of
+from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, whole_number
@@ -22,12 +22,12 @@ from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.alone import Known
-from probe.recording.apart import switch_lines
+from probe.recording.apart import recording_target, switch_lines
 from probe.recording.contract import Recorder
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import OR_SHAPE, is_function, library_of, model_name, open_model
+from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target
 
@@ -60,80 +60,69 @@ def two_runs(
 ) -> Walked:
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     with within(time), heard("network", progress) as tell:
-        options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes}
-        options |= {"inputs": inputs, "against_target": against_target, "sizes": sizes, "by": by}
-        return _compare_sides(
-            model, target, **options, trust=trust, seed=seed, explain=explain, tell=tell
+        if (at is not None or against is not None) and vary is None:
+            vary = "length"
+        at, against = (
+            None if n is None else whole_number(name, n)
+            for name, n in (("at", at), ("against", against))
         )
-
-
-def _compare_sides(
-    model: Any,
-    target: str | Target | None,
-    *,
-    vary: str | None,
-    at: int | None,
-    against: int | None,
-    inputs: Arrays | str | Path | None,
-    shapes: Mapping[str, tuple[int, ...]] | None,
-    against_target: str | Target | None,
-    sizes: Iterable[int],
-    by: str,
-    trust: bool,
-    seed: int,
-    explain: bool,
-    tell: Say,
-) -> Walked:
-    if (at is not None or against is not None) and vary is None:
-        vary = "length"
-    at, against = (
-        None if n is None else whole_number(name, n)
-        for name, n in (("at", at), ("against", against))
-    )
-    _checked(vary, at, against, against_target)
-    wanted = sorted({whole_number("sizes", one) for one in sizes} - {against})
-    if wanted and (vary is None or target is not None or against_target is not None):
-        why = "several sizes are compared in this process, along one axis"
-        raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
-    most = max(at or 0, against or 0)
-    options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
-    tell("opening the model")
-    if target is not None or against_target is not None:
-        where = _two_targets(model, target, against_target)
-        with ExitStack() as running:
-            folder = Path(tempfile.mkdtemp(prefix="probe-"))
-            running.callback(shutil.rmtree, folder, ignore_errors=True)
-            made = Sides(text_of(model, "target"), folder, running, trust)
-            made.open(where[0])  # the model is opened where it runs, and only there
-            arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
-            both = _cut_inputs(arrays, made.inputs, vary, at, against)
-            asked = ComparisonQuestion(
-                model_name(model), *_side_texts(vary, at, against, where), _todo(vary)
-            )
-            found = _run_on_targets(made, where, both, asked, explain, tell)
-            weakref.finalize(found, running.pop_all().close)
-        found.script = _report_lines(model, where, options, inputs, trust, seed)
+        if vary is not None and at is None:
+            raise InputError("at", "(none)", "the left run's size is required", "give --at A")
+        if vary is not None and at == against and against_target is None:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        if vary is None and against_target is None:
+            why = "there is nothing to compare with"
+            todo = "give --vary batch --at 1 --against 8, or --against-target U"
+            raise InputError("against", "(none)", why, todo)
+        wanted = sorted({whole_number("sizes", one) for one in sizes} - {against})
+        if wanted and (vary is None or target is not None or against_target is not None):
+            why = "several sizes are compared in this process, along one axis"
+            raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
+        most = max(at or 0, against or 0)
+        options: dict[str, Any] = {"vary": vary, "at": at, "against": against}
+        options["shapes"] = shapes or None
+        tell("opening the model")
+        if target is not None or against_target is not None:
+            other = None if against_target is None else checked_target(against_target)
+            if target is not None:
+                left = checked_target(target)
+            else:
+                assert other is not None
+                text = text_of(model, "against_target")
+                left = Target(other.name)
+                left = left if is_function(model) else recording_target(other, text)
+            where = left, other or left
+            with ExitStack() as running:
+                folder = Path(tempfile.mkdtemp(prefix="probe-"))
+                running.callback(shutil.rmtree, folder, ignore_errors=True)
+                made = Sides(text_of(model, "target"), folder, running, trust)
+                made.open(where[0])  # the model is opened where it runs, and only there
+                arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
+                both = _cut_inputs(arrays, made.inputs, vary, at, against)
+                asked = _question(model, vary, at, against, where)
+                found = _run_on_targets(made, where, both, asked, explain, tell)
+                weakref.finalize(found, running.pop_all().close)
+            found.script = _report_lines(model, where, options, inputs, trust, seed)
+            return found
+        subject = open_model(model, trust)
+        arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
+        both = _cut_inputs(arrays, subject.inputs, vary, at, against)
+        for size in wanted:  # refused before anything is run
+            _cut_inputs(arrays, subject.inputs, vary, size, against, "sizes")
+        asked = _question(model, vary, at, against, None)
+        runs = [subject.recorder(one) for one in both]
+        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
+        for size in VOICE.counting(wanted, "sizes"):
+            if why := budget.spent():
+                found.found.notes.append(f"sizes from {size} on were not compared: {why}")
+                break
+            tell(f"comparing {vary} {size}")
+            given = _cut_inputs(arrays, subject.inputs, vary, size, against)[0]
+            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
+        found.script = _report_lines(model, None, options, inputs, trust, seed)
         return found
-    subject = open_model(model, trust)
-    arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
-    both = _cut_inputs(arrays, subject.inputs, vary, at, against)
-    for size in wanted:  # refused before anything is run
-        _cut_inputs(arrays, subject.inputs, vary, size, against, "sizes")
-    asked = ComparisonQuestion(
-        model_name(model), *_side_texts(vary, at, against, None), _todo(vary)
-    )
-    runs = [subject.recorder(one) for one in both]
-    found = Walked(walk(runs[0], runs[1], explain, tell), asked)
-    known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-    for size in VOICE.counting(wanted, "sizes"):
-        if why := budget.spent():
-            found.found.notes.append(f"sizes from {size} on were not compared: {why}")
-            break
-        tell(f"comparing {vary} {size}")
-        given = _cut_inputs(arrays, subject.inputs, vary, size, against)[0]
-        found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
-    found.script = _report_lines(model, None, options, inputs, trust, seed)
-    return found
 
 
 def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> dict[str, Any]:
@@ -209,17 +198,6 @@ def _run_on_targets(
     return found
 
 
-def _checked(vary: str | None, at: int | None, against: int | None, other: object) -> None:
-    if vary is not None and at is None:
-        raise InputError("at", "(none)", "the left run's size is required", "give --at A")
-    if vary is not None and at == against and other is None:
-        raise InputError("against", against, "both sides are the same run", "give another value")
-    if vary is None and other is None:
-        why = "there is nothing to compare with"
-        todo = "give --vary batch --at 1 --against 8, or --against-target U"
-        raise InputError("against", "(none)", why, todo)
-
-
 def _cut_inputs(
     arrays: Arrays,
     declared: Any,
@@ -244,29 +222,18 @@ def _cut_inputs(
     return part, whole
 
 
-def _two_targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
-    if target is not None:
-        left = target_of(target)
-    elif is_function(model):
-        left = Target(target_of(against).name)
-    else:
-        library = library_of(Path(text_of(model, "against_target")))
-        other = target_of(against).name
-        left = Target("keras" if library == "tensorflow" and other == "keras" else library)
-    return left, target_of(against) if against is not None else left
-
-
-def _side_texts(
-    vary: str | None, at: int | None, against: int | None, where: tuple[Target, Target] | None
-) -> tuple[str, str]:
-    """Returns what each side is."""
-    found = []
+def _question(
+    model: Any,
+    vary: str | None,
+    at: int | None,
+    against: int | None,
+    where: tuple[Target, Target] | None,
+) -> ComparisonQuestion:
+    sides = []
     for side, size in enumerate((at, against)):
         told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
         on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
-        found.append(" ".join(filter(None, (told, on))))
-    return found[0], found[1]
-
-
-def _todo(vary: str | None) -> str:
-    return ADVICE.get(vary or "target", "")
+        sides.append(" ".join(filter(None, (told, on))))
+    return ComparisonQuestion(
+        model_name(model), sides[0], sides[1], ADVICE.get(vary or "target", "")
+    )

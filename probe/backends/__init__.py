@@ -30,6 +30,7 @@ BACKENDS = {
     "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",
     "scipy": "probe.backends.scipy:SciPy",
+    "openblas": "probe.backends.openblas:OpenBlas",
     "reference": "probe.backends.reference:Reference",
 }
 

@@ -125,7 +125,8 @@ def rows_of_marked(item: Any, mark: Any) -> list[str]:
     if len(sizes) < 2 or sizes[0] < 1:
         why = "two sizes or more are compared, from 1 on"
         raise InputError("batch", batch, why, "write batch=range(1, 33)")
-    return differing_rows(*values, sizes, int(given["axis"]))  # type: ignore[call-overload]
+    axis: Any = given["axis"]
+    return differing_rows(values[0], values[1], sizes, int(axis))
 
 
 def differing_rows(

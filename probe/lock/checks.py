@@ -88,8 +88,10 @@ class Checked:
         """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
         told = []
         for facts in self.apart.values():
-            both = [(n, *("unset" if v is None else v for v in pair)) for n, pair in facts.items()]
-            each = (f"{name.removeprefix('library.')} {old} -> {new}" for name, old, new in both)
+            each = (
+                f"{name.removeprefix('library.')} {_condition(old)} -> {_condition(new)}"
+                for name, (old, new) in facts.items()
+            )
             told.append(", ".join(each))
         return "; ".join(told) or "the same conditions"
 
@@ -111,6 +113,10 @@ class Checked:
             "line": line if path else None,
             "why": self.why or None,
         }
+
+
+def _condition(value: str | int | None) -> str:
+    return "unset" if value is None else str(value)
 
 
 def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts) -> Checked:

@@ -75,11 +75,11 @@ def conditions_key(facts: Mapping[str, str | int]) -> str:
 @cache
 def _release(name: str, file: str | None) -> str:
     """Returns the installed release of a library by its module's name; ``none`` without one."""
-    names = LIBRARIES.get(name, [name])
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
-    for where in [{"path": [str(Path(file).parents[1])]}] * bool(file) + [{}]:
-        for one in names:
-            for found in metadata.Distribution.discover(name=one, **where):
+    beside = [str(Path(file).parents[1])] if file else []
+    for path in ([beside] if beside else []) + [sys.path]:
+        for one in LIBRARIES.get(name, [name]):
+            for found in metadata.Distribution.discover(name=one, path=path):
                 return found.version
     version = getattr(sys.modules.get(name), "__version__", None)
     return version if isinstance(version, str) else "none"
@@ -141,7 +141,9 @@ def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
             # wheels give the names a prefix and a suffix, so that several fit in a process
             for before, behind in product(PREFIXES, SUFFIXES):
                 names = (f"{before}openblas_get_{one}{behind}" for one in BLAS_SAYS)
-                asked = [getattr(first, n, None) or getattr(library, n, None) for n in names]
+                asked: list[Any] = [
+                    getattr(first, n, None) or getattr(library, n, None) for n in names
+                ]
                 if all(asked):
                     asked[0].restype = asked[2].restype = ctypes.c_char_p
                     found[name] = asked

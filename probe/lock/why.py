@@ -89,8 +89,8 @@ class CauseSearch:
         for group in groups:
             if group.startswith("release "):
                 releases |= {n: str(old) for n, (old, _) in self.releases_of(group).items()}
-            elif found := restoring(group, self.one.apart[group]):
-                values |= found
+            elif restored := restoring(group, self.one.apart[group]):
+                values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
         found = self.with_releases(releases, self.install)

@@ -394,7 +394,9 @@ class Names:
 
         keras, found = sys.modules.get("keras"), ProcessState({}, [], set())
         # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
-        theirs = (keras.Variable, keras.Operation) if hasattr(keras, "Variable") else ()
+        theirs: tuple[type, ...] = ()
+        if keras is not None and hasattr(keras, "Variable"):
+            theirs = (keras.Variable, keras.Operation)
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
         for one in gc.get_objects():

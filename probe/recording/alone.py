@@ -35,14 +35,14 @@ from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 
+# Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats.
 FILLS = (0xFF, 0x3F)
-"""Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""
 
+# Runs with each kind of memory where any run gave different bits.
 AGAIN = 3
-"""Runs with each kind of memory where any run gave different bits."""
 
+# Bytes of freed memory that are filled at most for an array.
 MOST_BYTES = 1 << 26
-"""Bytes of freed memory that are filled at most for an array."""
 
 
 @dataclass
@@ -363,11 +363,11 @@ def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
 # How an operation adds: orders and roundings of its sums, revealed, and replayed on what it reads.
 
 
+# Differing outputs of a long sum that are revealed before these are replayed on the others.
 FEW = 64
-"""Differing outputs of a long sum that are revealed before these are replayed on the others."""
 
+# Products that are replayed for the differing outputs that were not revealed.
 PRODUCTS = 1 << 27
-"""Products that are replayed for the differing outputs that were not revealed."""
 
 Known = dict[Hashable, Revealer]
 """What was revealed of operations, by name and shapes."""

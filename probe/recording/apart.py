@@ -35,14 +35,14 @@ from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child
 
+# Seconds that one recording may take.
 TIME_LIMIT = 3600.0
-"""Seconds that one recording may take."""
 
+# Bytes of values that a process keeps for this one: all.
 ALL = 1 << 60
-"""Bytes of values that a process keeps for this one: all."""
 
+# Recordings of a process that can be run again: the last ones.
 MOST_SIDES = 12
-"""Recordings of a process that can be run again: the last ones."""
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 
@@ -324,15 +324,11 @@ def recording_target(where: Target, model: str) -> Target:
 
 def needs_other_interpreter(where: Target) -> bool:
     """Returns whether another release, processor or interpreter is asked for."""
-    return bool(where.version or target.emulated_processor(where)) or _elsewhere(where)
-
-
-def _elsewhere(where: Target) -> bool:
-    """Returns whether another interpreter runs it.
-    What is not installed at all is told by ``Session``."""
+    if where.version or target.emulated_processor(where):
+        return True
     try:
         return target.target_runtime(where).facts is not None
-    except Missing:
+    except Missing:  # what is not installed at all is told by ``Session``
         return False
 
 
@@ -345,12 +341,15 @@ def changes_process(where: Target, key: str) -> bool:
         return True
     if where.name in BY_MODEL or not hasattr(backend, "described"):
         return False
-    lines = []
-    for one in (switches, without):
-        made = backend()
-        made.described(one, where.device, target.installed_version(backend) or RELEASE)
-        lines.append(made.setup())
-    return bool(lines[0] != lines[1])
+    return _setup_lines(where, switches) != _setup_lines(where, without)
+
+
+def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the lines that set switches of a target's library."""
+    backend = backends.get(where.name)
+    made = backend()
+    made.described(switches, where.device, target.installed_version(backend) or RELEASE)
+    return tuple(made.setup())
 
 
 def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -361,18 +360,13 @@ def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[st
     backend = backends.get(left.name)
     if left.name != right.name or not hasattr(backend, "described"):
         return (), ()
-    found = []
     defaults = {
         key: backend.keys[key].default
         for key, _ in (*left.switches, *right.switches)
         if backend.keys[key].accepts(backend.keys[key].default)
     }
-    for one in (left, right):
-        made = backend()
-        release = target.installed_version(backend) or RELEASE
-        made.described({**defaults, **dict(one.switches)}, one.device, release)
-        found.append(tuple(made.setup()))
-    return found[0], found[1]
+    one, other = (_setup_lines(each, {**defaults, **dict(each.switches)}) for each in (left, right))
+    return one, other
 
 
 RELEASE = "2.16"

@@ -114,6 +114,7 @@ class Laid:
 def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
     both = zip(names, addresses, strict=True)
+    # NumPy itself allocates at any multiple of 16
     every = (
         layout.offset_copy_lines(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16
     )

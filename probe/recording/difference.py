@@ -50,9 +50,9 @@ OTHERWISE = (
 
 NAMES = ("left", "right")
 
+# Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+# the digits. What is computed from other elements differs in the first ones.
 NEAR = 0.5
-"""Of eps, the power up to which results of two formulas are taken for the same numbers: half of
-the digits. What is computed from other elements differs in the first ones."""
 
 
 @dataclass
@@ -263,6 +263,7 @@ def is_near(one: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
     if one.equal or dtype not in floats.FORMATS:
         return one.equal
+    # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
     eps = float(floats.eps(dtype))
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
@@ -507,6 +508,7 @@ def _measured(
         one.first = tuple(map(int, place))
 
 
+OTHER_NUMBERS = "it gives known numbers, which are different on the two sides"
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
 
 
@@ -581,6 +583,9 @@ def _why_not_compared(pair: Pair, found: Difference) -> str:
         return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
         return LEFT_OUT
+    known = all(value.content is not None for value in values)
+    if known and values[0].digest != values[1].digest:  # a size, say
+        return OTHER_NUMBERS
     return NO_FORMULA if pair.known else PARTLY
 
 

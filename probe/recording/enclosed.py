@@ -4,7 +4,7 @@ outputs stays the same whatever the orders of all its sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -21,12 +21,12 @@ from probe.recording.sums import sum_of
 from probe.semantics import Each, Meaning, Unknown
 from probe.summation.orders import ContainerOperands
 
+# Products, or elements times 8, that are worked on for a side; what is beyond that is unknown.
 MOST = 1 << 27
-"""Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
 
 
+# Smallest normal numbers by which results may be off where steps on the way become zero.
 FLUSHED = 16
-"""Smallest normal numbers by which results may be off where steps on the way become zero."""
 
 
 def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> RoundingVerdict:
@@ -62,10 +62,10 @@ def _is_opaque(one: Alone) -> bool:
     return isinstance(one.operation.meaning, Unknown)
 
 
+# How many times wider an enclosure is taken for what a compiler made of the steps before a result
+# is called beyond: it folds factors into weights and writes divisions as products, each of which
+# errs about as much as the steps do.
 MARGIN = 8.0
-"""How many times wider an enclosure is taken for what a compiler made of the steps before a result
-is called beyond: it folds factors into weights and writes divisions as products, each of which errs
-about as much as the steps do."""
 
 
 def _program_verdicts(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -191,8 +191,8 @@ def _sum_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return verdict, flush
 
 
+# Products of a run up to which all its values are enclosed: about a second.
 MOST_PRODUCTS = 1 << 28
-"""Products of a run up to which all its values are enclosed: about a second."""
 
 
 def output_intervals(run: Run) -> dict[int, Interval]:
@@ -202,10 +202,19 @@ def output_intervals(run: Run) -> dict[int, Interval]:
     what any library can give that runs these operations on these inputs and weights. Intervals grow
     from operation to operation, so that deep networks have wide ones.
     """
-    if sum(_product_count(run, one) for one in run.operations) > MOST_PRODUCTS:
+    products = 0.0
+    for one in run.operations:
+        reads, gives = (
+            [prod(run.values[n].shape) for n in some] for some in (one.reads, one.gives)
+        )
+        products += max((*reads, *gives), default=0)
+        if len(reads) > 1 and gives:  # (m, k) times (k, n) gives (m, n): m * k * n, if it is one
+            first, second = sorted(reads)[-2:]
+            products += max(0.0, (first * second * gives[0]) ** 0.5 - max(*reads, *gives))
+    if products > MOST_PRODUCTS:
         return {}
     found: dict[int, Interval] = {}
-    wanted = set(_needed(run))
+    wanted = run.needed
     given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
     for number, array in run.arrays(given).items():
         found[number] = Interval.of(array, run.values[number].dtype)
@@ -222,23 +231,6 @@ def output_intervals(run: Run) -> dict[int, Interval]:
         if made is not None:
             found[one.gives[0]] = made
     return {n: found[n] for n in run.outputs if n in found}
-
-
-def _needed(run: Run) -> Iterator[int]:
-    """Yields the values that outputs are computed from, themselves included."""
-    wanted = set(run.outputs)
-    for one in reversed(run.operations):
-        if wanted & set(one.gives):
-            wanted |= {*one.reads, *one.gives}
-    yield from wanted
-
-
-def _product_count(run: Run, one: Operation) -> float:
-    sizes = [prod(run.values[n].shape) for n in (*one.reads, *one.gives)]
-    if len(one.reads) < 2 or not one.gives:
-        return float(max(sizes, default=0))
-    first, second = sorted(prod(run.values[n].shape) for n in one.reads)[-2:]
-    return float(max(*sizes, (first * second * prod(run.values[one.gives[0]].shape)) ** 0.5))
 
 
 def _convolution_interval(
@@ -281,6 +273,7 @@ def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndar
     order = np.argsort(-found.low, axis=-1, kind="stable")
     least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
     rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+    # not where they touch: of equal numbers the index decides
     return np.asarray(least > rest)
 
 

@@ -80,12 +80,11 @@ class _Joined:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        needed = {*run.outputs}
-        for one in reversed(run.operations):
-            needed.update(one.reads if needed.intersection(one.gives) else ())
         for one in run.operations:
             self.op = one.name
-            if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
+            if all(self.ports.fixed[n] for n in one.reads) or not run.needed.intersection(
+                one.gives
+            ):
                 continue
             keys: list[Key] = list(one.reads)
             stages = self.ports.all_stages(one)
@@ -256,10 +255,12 @@ class _Joined:
             raise self.refused("what it reads besides is not one number a channel")
         line, channels = np.array(lines[0]), {"channels": form.shape[-1]}
         if meaning.word == "add" or (meaning.word == "subtract" and keys[1] == other):
-            line = -line if meaning.word == "subtract" else line  # the same to the bit
+            # IEEE 754: x - b is x + (-b) to the bit
+            line = -line if meaning.word == "subtract" else line
             self.add(key, dtype | channels | {"op": "bias"}, active, form, {"b": line})
         elif meaning.word == "multiply":
-            operands = {"scale": line, "shift": np.full_like(line, -0.0)}  # x + -0 is x
+            # -0 is the only number whose addition leaves every x as it is: +0 makes +0 of -0
+            operands = {"scale": line, "shift": np.full_like(line, -0.0)}
             self.add(key, dtype | channels | {"op": "normalisation"}, active, form, operands)
         else:
             raise self.refused(f"{meaning.word} is no step of a program")

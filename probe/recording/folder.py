@@ -38,14 +38,14 @@ from probe.semantics import Map, Mapped, Meaning, Moves, Step, Steps, Unknown
 
 FORMAT, READ = 2, (1, 2)
 FILE = "recording.json"
+# Bytes of values that a recording keeps unless it is told otherwise.
 MOST = 2 << 30
-"""Bytes of values that a recording keeps unless it is told otherwise."""
 
 ANEW = "record it again with this release"
 MOST_JSON = 1 << 29
 MOST_ELEMENTS = 1 << 36
+# Bytes that an element of a value takes while two recordings are compared.
 LABELLED = 32
-"""Bytes that an element of a value takes while two recordings are compared."""
 
 NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
 CHECKED = np.arange(7, dtype=np.uint8)
@@ -71,6 +71,25 @@ def write_recording(
     for number, value in enumerate(run.values):
         if not files.met(value.digest) and (array := run.array(number)) is not None:
             files.put(array, value.digest)
+    values = []
+    for number, value in enumerate(run.values):
+        entry: dict[str, Any] = {
+            "shape": list(value.shape),
+            "dtype": value.dtype,
+            "digest": value.digest,
+        }
+        if value.given >= 0:
+            entry["given"] = value.given
+        entry |= {name: text for name in ("role", "name") if (text := getattr(value, name))}
+        if value.address is not None:
+            entry["address"] = value.address
+        if value.content is not None:
+            entry["content"] = True
+        if value.zeros is not None:
+            entry["zeros"] = {"file": files.put(value.zeros), "shape": list(value.zeros.shape)}
+        if number in run.unsteady:
+            entry["unsteady"] = True
+        values.append(entry)
     told = {
         "format": FORMAT,
         "digest_of_0_to_6": array_digest(CHECKED),
@@ -79,7 +98,7 @@ def write_recording(
         "note": run.note,
         "notes": [machine.publishable(one) for one in notes],
         "made": environment_facts() if run.made is None else dict(run.made.made),
-        "values": [_value_json(one, n in run.unsteady, files) for n, one in enumerate(run.values)],
+        "values": values,
         "operations": [_operation_json(one, run, files) for one in run.operations],
         "outputs": list(run.outputs),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
@@ -162,20 +181,6 @@ def environment_facts() -> dict[str, Any]:
     known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
     told = {name: facts[name] for name in known}
     return {"python": platform.python_version(), "libraries": versions, **told}
-
-
-def _value_json(one: Value, unsteady: bool, files: _Files) -> dict[str, Any]:
-    found: dict[str, Any] = {"shape": list(one.shape), "dtype": one.dtype, "digest": one.digest}
-    if one.given >= 0:
-        found["given"] = one.given
-    found |= {name: text for name, text in (("role", one.role), ("name", one.name)) if text}
-    if one.address is not None:
-        found["address"] = one.address
-    if one.content is not None:
-        found["content"] = True
-    if one.zeros is not None:
-        found["zeros"] = {"file": files.put(one.zeros), "shape": list(one.zeros.shape)}
-    return found | ({"unsteady": True} if unsteady else {})
 
 
 def _operation_json(one: Operation, run: Run, files: _Files) -> dict[str, Any]:
@@ -312,7 +317,13 @@ class RecordingFolder:
             *(self, unsteady, UNTRIED, made),
             alone=alone,
         )
-        self._in_order(found)
+        for number, op in enumerate(operations):  # each value is given before it is read
+            early = all(values[n].given < number for n in op.reads)
+            if not early or any(values[n].given != number for n in op.gives):
+                raise self.broken(f"operation {op.name!r} reads a value that does not exist yet")
+        known = {n for op in operations for n in op.gives}
+        if any(v.given >= 0 and n not in known for n, v in enumerate(values)):
+            raise self.broken("a value is given by no operation")
         for number, one in enumerate(told["values"]):
             content = found.array(number) if one.get("content") else None
             noticed = one.get("zeros") and one["zeros"]["file"]
@@ -346,16 +357,6 @@ class RecordingFolder:
             raise self.broken(
                 f"a value of shape {shape} needs more memory than the {left:,} bytes free"
             )
-
-    def _in_order(self, run: Run) -> None:
-        """Every value is given by the operation that it names, before it is read."""
-        for number, one in enumerate(run.operations):
-            early = all(run.values[n].given < number for n in one.reads)
-            if not early or any(run.values[n].given != number for n in one.gives):
-                raise self.broken(f"operation {one.name!r} reads a value that does not exist yet")
-        known = {n for one in run.operations for n in one.gives}
-        if any(v.given >= 0 and n not in known for n, v in enumerate(run.values)):
-            raise self.broken("a value is given by no operation")
 
     def _value(self, one: Mapping[str, Any]) -> Value:
         shape = tuple(int(n) for n in one["shape"])
@@ -518,7 +519,12 @@ def plain_to_json(value: Any, files: Files) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):
-        return _array_json(value, files)
+        # one element if all are alike: masks, weights of ones
+        rows = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, value.itemsize)
+        alike = value.size > 1 and bool((rows == rows[:1]).all())
+        kept = files.put(value.reshape(-1)[:1] if alike else value) if value.size else ""
+        told = {"file": kept, "shape": list(value.shape), "dtype": value.dtype.str}
+        return told | ({"alike": True} if alike else {})
     if isinstance(value, np.generic) and KIND.fullmatch(value.dtype.str):
         return {"number": plain_to_json(value.item(), files), "dtype": value.dtype.str}
     name = type(value).__name__
@@ -547,16 +553,6 @@ def _fields(value: Any) -> dict[str, Any]:
     return {each.name: one for each, one in both if one is not each.default}
 
 
-def _array_json(array: np.ndarray, files: Files) -> dict[str, Any]:
-    """Returns an array by the name of its file, which has one element if all are alike."""
-    bits = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    rows = bits.reshape(-1, array.itemsize)
-    alike = array.size > 1 and bool((rows == rows[:1]).all())
-    name = files.put(array.reshape(-1)[:1] if alike else array) if array.size else ""
-    told = {"file": name, "shape": list(array.shape), "dtype": array.dtype.str}
-    return told | ({"alike": True} if alike else {})
-
-
 class _LeftOut(Exception):
     """There was no room for an array."""
 
@@ -570,7 +566,18 @@ def plain_from_json(told: Any, folder: ArrayFolder) -> Any:
     if "is" in told:
         return _vocabulary_object(told, folder)
     if "file" in told:
-        return _stored_array(told, folder)
+        kind, shape = (
+            np.dtype(_checked_dtype(told["dtype"], folder)),
+            tuple(map(int, told["shape"])),
+        )
+        if told["file"] is None:
+            raise _LeftOut
+        size = prod(shape) if all(n >= 0 for n in shape) else -1
+        bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
+        if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
+            raise folder.broken("an array of a meaning is not as large as it says")
+        found = bits.view(kind)
+        return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
     (word, value), *more = told.items()
     read = lambda some: [plain_from_json(one, folder) for one in some]  # noqa: E731
     if word == "number":
@@ -610,22 +617,6 @@ def _checked_dtype(dtype: Any, folder: ArrayFolder) -> str:
     if not KIND.fullmatch(str(dtype)):
         raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
     return str(dtype)
-
-
-def _stored_array(told: Mapping[str, Any], folder: ArrayFolder) -> np.ndarray:
-    """Returns an array of ``_array``."""
-    kind, shape = (
-        np.dtype(_checked_dtype(told["dtype"], folder)),
-        tuple(int(n) for n in told["shape"]),
-    )
-    if told["file"] is None:
-        raise _LeftOut
-    size = prod(shape) if all(n >= 0 for n in shape) else -1
-    bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
-    if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
-        raise folder.broken("an array of a meaning is not as large as it says")
-    found = bits.view(kind)
-    return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
 
 
 def meaning_from_json(told: Mapping[str, Any], folder: ArrayFolder) -> Meaning:

@@ -21,14 +21,14 @@ from probe.recording.contract import Input
 
 Arrays = dict[str, np.ndarray]
 HOW = "write batch, length, or NAME:AXIS such as audio:1"
+# From one generated input's seed to the next one's.
 STEP = 101
-"""From one generated input's seed to the next one's."""
 
+# Elements of a generated input.
 MOST = 1 << 40
-"""Elements of a generated input."""
 
+# Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary.
 VOCABULARY = 100
-"""Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary."""
 
 
 def read_inputs(path: Path) -> Arrays:

@@ -47,11 +47,11 @@ from probe.semantics import (
 from probe.semantics.labels import Labels, joined, tag, told_apart
 from probe.summation.certificate import BUDGET
 
+# Sets of operands on which operations are compared that have no order.
 SETS = 6
-"""Sets of operands on which operations are compared that have no order."""
 
+# How far numbers are moved along a function's places.
 SHIFTS = 0, 1, 3, 8, 16
-"""How far numbers are moved along a function's places."""
 
 SEED = 31_000
 
@@ -240,7 +240,13 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     left, right = sides
     found = unequal_bits(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
-        theirs = [_scaled_operand(right, n, seed) for n in range(len(right.reads))]
+        # every number times one between a half and one and a half: zeros, infinities and signs stay
+        theirs = list(right.reads)
+        for n, array in enumerate(theirs):
+            if _may_hold_others(right, n):
+                factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
+                kind = right.dtypes[n]
+                theirs[n] = floats.round_to(floats.widen(array, kind) * factor, kind)
         # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
@@ -250,17 +256,6 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
         found |= unequal_bits(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
     return found
-
-
-def _scaled_operand(side: Alone, number: int, seed: int) -> np.ndarray:
-    """Returns an operand with every number times one between a half and one and a half: it keeps
-    zeros, infinities and signs."""
-    array = side.reads[number]
-    if not _may_hold_others(side, number):
-        return array
-    dtype = side.dtypes[number]
-    factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
-    return floats.round_to(floats.widen(array, dtype) * factor, dtype)
 
 
 def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
@@ -415,7 +410,12 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:
-                found.left[pair.left] = _marked_unseen(found.left[pair.left], pair, apart, mine)
+                # what an operation was not seen to compute as its match
+                label = found.left[pair.left]
+                label = _masked(label, ~pair.selection.mask(label.shape, 0), mine)
+                if apart is not None and apart.any():
+                    label = marked(label, pair, apart, mine)
+                found.left[pair.left] = label
                 changed.add(pair.left)
             elif apart is not None and apart.any():
                 found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
@@ -450,13 +450,6 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
     mask = np.zeros(one.shape, bool)
     mask.reshape(-1)[index[apart]] = True
     return _masked(one, mask, number)
-
-
-def _marked_unseen(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
-    """Labels with a mark wherever an operation was not seen to compute as its match."""
-    mask = ~pair.selection.mask(one.shape, 0)
-    found = _masked(one, mask, number)
-    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
 
 
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:

@@ -36,7 +36,6 @@ from probe.semantics import (
     Each,
     Exact,
     Made,
-    Meaning,
     Pads,
     Unknown,
     functions,
@@ -47,11 +46,11 @@ from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest
 Numbers = tuple[int | None, int | None]
 Runs = tuple[Run, Run]
 
+# Elements of a value up to which all of its labels are written out, and of all such values.
 MOST, IN_ALL = 1 << 16, 1 << 22
-"""Elements of a value up to which all of its labels are written out, and of all such values."""
 
+# Labels of a value that are looked for on the other side.
 SAMPLED = 1 << 12
-"""Labels of a value that are looked for on the other side."""
 
 
 @dataclass
@@ -78,6 +77,8 @@ def align(left: Run, right: Run) -> list[Numbers]:
     if ours == theirs:
         return [(n, n) for n in range(len(ours))]
     found: list[Numbers] = []
+    # from 200 items on difflib takes what is more than 1 % of them for junk, as layers of one kind
+    # are
     for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if kind == "equal":
             found += [(i + n, k + n) for n in range(j - i)]
@@ -260,17 +261,18 @@ def read_alike(
     plain = list(zip(one.reads, two.reads, strict=False))
     if len(one.reads) != 2 or len(two.reads) != 2:
         return plain
+    if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
+        return plain
     turned = list(zip(one.reads, reversed(two.reads), strict=True))
-    meets = [all(meet(*numbers) for numbers in some) for some in (plain, turned)]
-    return turned if meets == [False, True] else plain
+    return turned if all(meet(*numbers) for numbers in turned) else plain
 
 
 # labels
 
 
+# Elements up to which an input is known element by element, where one side takes a part of it: a
+# batch of a hundred pictures. Their labels take eight bytes each.
 LARGE = 1 << 24
-"""Elements up to which an input is known element by element, where one side takes a part of it: a
-batch of a hundred pictures. Their labels take eight bytes each."""
 
 
 Known = Mapping[int, Labels]
@@ -303,11 +305,18 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
         missing = {n for n in given - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
-        made = {n: _digest_labels(values[n]) for n in given}
-        zeros = (n for n in shared if _is_row_of_zeros(values[n]))
-        made |= {
-            n: made[n]._replace(array=np.zeros_like(made[n].array), fixed=False) for n in zeros
-        }
+        made = {}
+        for n in given:
+            one, dtype = values[n], values[n].dtype
+            # by its bits; the same bits in another shape are other elements
+            label = of_digest(one.shape, f"{one.digest} {[size for size in one.shape if size > 1]}")
+            made[n] = label._replace(fixed=one.role == WEIGHT)
+            row = n in shared and dtype in floats.FORMATS and len(one.shape) == 1
+            # converters add biases of zeros, which add nothing
+            if row and one.digest == array_digest(
+                np.zeros(one.shape, floats.container_dtype(dtype))
+            ):
+                made[n] = made[n]._replace(array=np.zeros_like(label.array), fixed=False)
         for n in contents.keys() - shared - formulas:
             if n in given or is_exact_content(contents[n], values[n].dtype):
                 made[n] = of_content(contents[n])
@@ -425,20 +434,6 @@ def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> l
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
 
 
-def _digest_labels(one: Value) -> Labels:
-    """Labels of a value by its bits; the same bits in another shape are other elements."""
-    found = of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
-    return found._replace(fixed=one.role == WEIGHT)
-
-
-def _is_row_of_zeros(one: Value) -> bool:
-    """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
-    known = one.dtype in floats.FORMATS and len(one.shape) == 1
-    return (
-        known and array_digest(np.zeros(one.shape, floats.container_dtype(one.dtype))) == one.digest
-    )
-
-
 def _labelled_as_one(one: Value) -> bool:
     """Whether labels take a value as a whole, if both runs are given it."""
     large = one.role == WEIGHT or one.content is None or one.content.size > LARGE
@@ -472,8 +467,8 @@ def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
 # Arguments that differ: both runs call the same operation, and ask it for different things.
 
 
+# Characters of a value that are printed.
 TOLD = 40
-"""Characters of a value that are printed."""
 
 NAMES_ALONE = {
     *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
@@ -521,19 +516,43 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
     alike = [v.shape for v in ours] == [v.shape for v in theirs]
     alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
-    if not alike and not _same_but_for_numbers(meaning, two.meaning):
-        return None
+    if not alike and not isinstance(meaning, Each):
+        # one meaning is taken at the other's shapes: they may differ in numbers alone
+        fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
+        try:
+            if replace(two.meaning, **fields) != meaning:  # type: ignore[type-var]
+                return None
+        except (TypeError, ValueError):  # no dataclass, or of arrays
+            return None
     inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
-    body = _attributes(one, two) if inside is None else inside(two.meaning)
-    if body is None:
-        return None
-    told = list(body)
+    told: list[tuple[Any, ...]] = []
+    if inside is not None:
+        if (body := inside(two.meaning)) is None:
+            return None
+        told += body
+    else:
+        for name in dict.fromkeys((*one.attributes, *two.attributes)):
+            values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
+            texts = [repr(value) for value in values]
+            where = any(" at 0x" in text for text in texts)  # which differs from run to run
+            if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+                number = name.removeprefix("argument")  # of those without a name, from 1 on
+                plain = number != name and number.isdigit()
+                told.append((f"operand {int(number) + 1}" if plain else name, *values))
     for n, both in scalars.items():
         name = both[0].name if both[0].name == both[1].name else ""
-        numbers = (_in_own_digits(v.content.reshape(-1)[0].item(), v.dtype) for v in both)  # type: ignore[union-attr]
+        numbers = []
+        for v in both:  # with the digits of its format: 0.1 rather than 0.10000000149011612
+            assert v.content is not None
+            scalar = v.content.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":
+                numbers.append(float(str(scalar[0])))
+            else:  # bfloat16's bits, or integers
+                wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
+                numbers.append(wide.item())
         told.append((name or f"operand {n + 1}", *numbers))
     if not alike:
-        sizes = _axis_sizes(left), _axis_sizes(right)
+        sizes = left.axis_sizes, right.axis_sizes
         told = [each for each in told if not _follows_from_sizes(each[1:], sizes)]
     if not told or not any(v.floating and n not in scalars for n, v in enumerate(ours)):
         return None
@@ -560,6 +579,7 @@ def all_differing_arguments(
     kinds = [
         [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
     ]
+    # as in ``align``: layers of one kind are no junk
     matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
     for start, begin, count in matched:
         pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
@@ -612,19 +632,6 @@ def _is_known_scalar(value: Value) -> bool:
     return known and value.content is not None and value.content.size == 1
 
 
-def _attributes(one: Operation, two: Operation) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the arguments of two operations that differ; those without a name have their number,
-    from 1 on."""
-    for name in dict.fromkeys((*one.attributes, *two.attributes)):
-        values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
-        texts = [repr(value) for value in values]
-        where = any(" at 0x" in text for text in texts)  # which differs from run to run
-        if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
-            number = name.removeprefix("argument")
-            plain = number != name and number.isdigit()
-            yield (f"operand {int(number) + 1}" if plain else name), *values
-
-
 class _NotGiven:
     """Stands for an argument that one side leaves out."""
 
@@ -633,14 +640,6 @@ class _NotGiven:
 
 
 NOT_GIVEN = _NotGiven()
-
-
-def _in_own_digits(value: Any, dtype: str) -> Any:
-    """Returns a number with the digits of its format: float32 has 0.1 rather than
-    0.10000000149011612."""
-    if dtype == "bfloat16":
-        return float(np.array(value << 16, np.uint32).view(np.float32))
-    return float(str(np.dtype(dtype).type(value))) if "float" in dtype else value
 
 
 def _two_texts(a: Any, b: Any) -> str:
@@ -663,26 +662,6 @@ def _value_text(value: Any, short: bool = False) -> str:
             value = float(str(np.float32(value)))  # 1e-05, as it was written
     text = value if isinstance(value, str) else repr(value)
     return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
-
-
-def _same_but_for_numbers(one: Meaning, two: Meaning) -> bool:
-    """Returns whether one meaning may be taken at the other's shapes: they differ in numbers."""
-    if isinstance(one, Each):
-        return True
-    fields = {name: getattr(one, name) for name in ("numbers",) if hasattr(one, name)}
-    try:
-        return bool(replace(two, **fields) == one)  # type: ignore[type-var]
-    except (TypeError, ValueError):  # no dataclass, or of arrays
-        return False
-
-
-def _axis_sizes(run: Run) -> set[int]:
-    """Returns the sizes that values of a run have along axes, and their numbers of elements."""
-    found = set[int]()
-    for shape in {value.shape for value in run.values}:
-        for start in range(len(shape)):
-            found.update(np.cumprod(shape[start:], dtype=np.int64).tolist())
-    return found
 
 
 def _follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:

@@ -34,6 +34,7 @@ from probe.recording.sums import (
     sum_of,
 )
 from probe.semantics import (
+    MOVING,
     Broadcasts,
     Contracts,
     Convolution,
@@ -42,7 +43,6 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Pads,
-    Picks,
     Reduces,
     Reshapes,
     Same,
@@ -52,6 +52,7 @@ from probe.semantics import (
     Windows,
 )
 from probe.semantics.elementwise import SIXTH
+from probe.semantics.labels import Labels, tag
 
 Arrays = Sequence[np.ndarray]
 
@@ -272,7 +273,7 @@ def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
 
 
 def _addition_stage(reads: tuple[int, ...], shape: Shape) -> Stage:
-    return Stage(reads, _numpy_function(Each("add"), shape), Each("add"), shape)
+    return Stage(reads, _numpy_function(Each("add"), (), shape), Each("add"), shape)
 
 
 def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
@@ -296,7 +297,14 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
             stages = _stages_or_computed(one.meaning, inner)
         else:
             every = tuple(range(len(inner.shapes)))
-            stages = [Stage(every, _numpy_function(one.meaning, one.shape), one.meaning, one.shape)]
+            stages = [
+                Stage(
+                    every,
+                    _numpy_function(one.meaning, inner.shapes, one.shape),
+                    one.meaning,
+                    one.shape,
+                )
+            ]
         base = len(frame.shapes) + len(found)
         reads = [places[n] for n in one.reads]
         for stage in stages:
@@ -323,7 +331,9 @@ def _call_or_numpy(
 ) -> TargetCall | Callable[[Arrays], np.ndarray]:
     """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
-    return _numpy_function(meaning, frame.shape) if settled else _call_of(meaning, frame)
+    return (
+        _numpy_function(meaning, frame.shapes, frame.shape) if settled else _call_of(meaning, frame)
+    )
 
 
 # what NumPy computes of an operation that is several in one
@@ -346,34 +356,43 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 which comes to the same (:class:`probe.backends.reference.Arithmetic`)."""
 
 
-def _numpy_function(meaning: Meaning, to: Shape) -> Callable[[Arrays], np.ndarray]:
+def _numpy_function(
+    meaning: Meaning, shapes: Sequence[Shape], to: Shape
+) -> Callable[[Arrays], np.ndarray]:
     """Returns a step that moves elements or rounds once, as NumPy's function. InputError."""
     if isinstance(meaning, Each) and meaning.reads is None and meaning.along is None:
         known = FUNCTIONS.get(meaning.word)
         if meaning.word == "clip" and len(meaning.numbers) == 2:
             known = partial(_clipped, low=meaning.numbers[0], high=meaning.numbers[1])
         elif meaning.word == "leaky_relu":
-            known = partial(_leaky, alpha=dict(meaning.numbers)["alpha"])
+            alpha = dict(meaning.numbers)["alpha"]
+            known = lambda x: np.where(x > 0, x, x * x.dtype.type(alpha))  # noqa: E731
         elif meaning.numbers:
             known = None
         if known is not None:
             return partial(_numpy_each, function=known, beside=meaning.beside)
-    moves: dict[type, Callable[..., Any]] = {
-        Reshapes: lambda one, x: x,
-        Same: lambda one, x: x,
-        Turns: lambda one, x: x.transpose(one.axes),
-        Picks: lambda one, x: np.take(x, one.index, one.axis),
-        Broadcasts: lambda one, x: _broadcast(x, one.axes, to),
-    }
-    if (moved := moves.get(type(meaning))) is not None:
-        return lambda reads: np.asarray(moved(meaning, reads[0])).reshape(to)
-    if isinstance(meaning, Joins):
-        joined = np.stack if meaning.stacked else np.concatenate
-        return lambda reads: joined(list(reads), axis=meaning.axis)
-    if isinstance(meaning, Pads) and min(min(one) for one in meaning.widths) >= 0:
-        return lambda reads: _numpy_pad(reads[0], meaning)
-    name = getattr(meaning, "word", "") or type(meaning).__name__
-    raise _not_a_call(name, "NumPy does not compute this step")
+    if isinstance(meaning, Reshapes | Same):
+        return lambda reads: np.asarray(reads[0]).reshape(to)
+    if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
+        name = getattr(meaning, "word", "") or type(meaning).__name__
+        raise _not_a_call(name, "NumPy does not compute this step")
+    # elements go where their numbers go when these are taken for labels; what has none is filled in
+    ends = np.cumsum([1, *map(prod, shapes)])
+    numbered = [
+        Labels(shape, np.arange(start, start + prod(shape), dtype=np.uint64).reshape(shape))
+        for shape, start in zip(shapes, ends[:-1].tolist(), strict=True)
+    ]
+    index = meaning.labels(numbered, [to], tag(""))[0].full()
+    index = np.where(index < ends[-1], index, 0).astype(np.int64)
+    fill: Any = 0
+    if isinstance(meaning, Pads):
+        fill = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
+
+    def moved(reads: Arrays) -> np.ndarray:
+        first = np.full(1, fill, reads[0].dtype)
+        return np.concatenate([first, *(one.reshape(-1) for one in reads)])[index].reshape(to)
+
+    return moved
 
 
 def _numpy_each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
@@ -392,22 +411,6 @@ def _clipped(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray
     return found if high is None else np.minimum(found, x.dtype.type(high))
 
 
-def _leaky(x: np.ndarray, alpha: float) -> np.ndarray:
-    return np.where(x > 0, x, x * x.dtype.type(alpha))
-
-
-def _broadcast(x: np.ndarray, axes: Sequence[int], to: Shape) -> np.ndarray:
-    sizes = [1] * len(to)
-    for axis, size in zip(axes, x.shape, strict=True):
-        sizes[axis] = size
-    return np.ascontiguousarray(np.broadcast_to(x.reshape(sizes), to))
-
-
-def _numpy_pad(x: np.ndarray, meaning: Pads) -> np.ndarray:
-    value = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
-    return np.pad(x, meaning.widths, constant_values=value)
-
-
 # what is a call
 
 
@@ -422,14 +425,21 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         return _product_call(meaning, frame)
     if isinstance(meaning, Reduces):
         return _sum_call(meaning, frame)
-    if isinstance(meaning, Normalises):
-        return _softmax_call(meaning, frame)
+    if isinstance(meaning, Normalises) and meaning.word == "softmax":
+        if meaning.numbers or len(meaning.axes) != 1:
+            raise _not_a_call(meaning.word, "no target's call says it")
+        part = _channel_rows(frame.shape, meaning.axes[0] % len(frame.shape))
+        spec = _step_spec("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
+        return TargetCall(spec, (part,), part)
+    if isinstance(meaning, Each) and meaning.word == "batch_norm":  # a scale and a shift a channel
+        used = list(meaning.reads or range(len(frame.shapes)))
+        axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
+        part = replace(_channel_rows(frame.shape, axis), number=used[0])
+        spec = _step_spec("normalisation", frame.dtype, part.shape[-1])
+        folded = partial(_scale_and_shift, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+        return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
     if isinstance(meaning, Each):
-        return (
-            _batch_norm_call(meaning, frame)
-            if meaning.word == "batch_norm"
-            else _activation_call(meaning, frame)
-        )
+        return _activation_call(meaning, frame)
     name = meaning.word or type(meaning).__name__
     raise _not_a_call(name, getattr(meaning, "why", "") or "no target's call says it")
 
@@ -460,14 +470,21 @@ def _window_call(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCa
     else:
         words |= {"filters": asked.filters, "bias": None if asked.b is None else "normal"}
         words |= {} if depthwise else {"groups": inner.groups}
-    sizes = inner.kernel, inner.stride, inner.dilation
+    same = Framed(inner.kernel, inner.stride, inner.dilation, "same").pads(asked.sizes)
+    padding: Any = inner.padding
+    if not any(map(any, inner.padding)):
+        padding = "valid"
+    elif inner.padding == same and not inner.counts_padding:
+        # what TensorFlow's SAME adds goes by that name, since its users, and those of Keras and
+        # JAX, write that: explicit zeros are another call there
+        padding = "same"
     case = Case(
         *(op, inner.kernel),
         length=asked.sizes[-1],
         height=asked.sizes[:-1] or None,
         stride=inner.stride,
         dilation=inner.dilation,
-        padding=_case_padding(inner, Framed(*sizes, "same").pads(asked.sizes)),
+        padding=padding,
         batch=asked.batch,
         **words,
     )
@@ -475,16 +492,6 @@ def _window_call(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCa
         raise _not_a_call(word, "its last windows reach beyond the input as no case's do")
     parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
     return TargetCall(case.spec(), (asked.x,), asked.y, parts, case=case)
-
-
-def _case_padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
-    """Returns the padding as a case's; by name where it is what TensorFlow's ``SAME`` adds, since
-    its users, and those of Keras and JAX, write that: explicit zeros are another call there."""
-    if not any(map(any, inner.padding)):
-        return "valid"
-    if inner.padding == same and not inner.counts_padding:
-        return "same"
-    return inner.padding
 
 
 def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
@@ -550,18 +557,10 @@ def _channel_rows(shape: Shape, axis: int | None) -> OperandPart:
     return OperandPart.of(0, shape, order, *(shape[n] for n in order))
 
 
-def _softmax_call(meaning: Normalises, frame: PortFrame) -> TargetCall:
-    """Returns a softmax over one axis."""
-    if meaning.word != "softmax" or meaning.numbers or len(meaning.axes) != 1:
-        raise _not_a_call(meaning.word, "no target's call says it")
-    part = _channel_rows(frame.shape, meaning.axes[0] % len(frame.shape))
-    spec = _step_spec("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
-    return TargetCall(spec, (part,), part)
-
-
 def _activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     """Returns an activation."""
-    word, numbers = meaning.word, dict(meaning.numbers) if _named(meaning.numbers) else None
+    named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
+    word, numbers = meaning.word, dict(meaning.numbers) if named else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
     exact = word == "hard_sigmoid" and meaning.numbers == SIXTH
     if word not in ACTIVATIONS or meaning.beside or len(meaning.reads or (0,)) != 1:
@@ -580,20 +579,6 @@ def _activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
 def activation_call(meaning: Each, shape: Shape, dtype: str) -> TargetCall:
     """Returns a function of one array as an activation. InputError: it is none."""
     return _activation_call(meaning, PortFrame((shape,), shape, (dtype,), dtype, (False,)))
-
-
-def _named(numbers: tuple[Any, ...]) -> bool:
-    return all(isinstance(one, tuple) and len(one) == 2 for one in numbers)
-
-
-def _batch_norm_call(meaning: Each, frame: PortFrame) -> TargetCall:
-    """Returns a batch norm with given means and variances as a scale and a shift a channel."""
-    used = list(meaning.reads or range(len(frame.shapes)))
-    axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
-    part = replace(_channel_rows(frame.shape, axis), number=used[0])
-    spec = _step_spec("normalisation", frame.dtype, part.shape[-1])
-    folded = partial(_scale_and_shift, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
-    return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
 
 
 def _scale_and_shift(

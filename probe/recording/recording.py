@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 from math import prod
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +44,17 @@ OTHER_OPERATIONS = (
 
 COMPLEX = {"complex32", "complex64", "complex128"}
 
+# Elements up to which integers, and what is computed from nothing else, are kept.
 SMALL = 1 << 20
-"""Elements up to which integers, and what is computed from nothing else, are kept."""
 
+# Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
+# and the bytes that all of these may have together on a side.
 LARGE, LARGE_BYTES = 1 << 24, 1 << 29
-"""Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
-and the bytes that all of these may have together on a side."""
 
+# Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
+# system has some 65,000 maps for a process, and a loop that is run step by step has as many
+# numbers.
 MAPPED = 1 << 20
-"""Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
-system has some 65,000 maps for a process, and a loop that is run step by step has as many numbers.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,24 @@ class Run:
         folder = self.made.folder if self.made else "(none)"
         return InputError("recording", folder, why, "record it again with probe record")
 
+    @cached_property
+    def needed(self) -> set[int]:
+        """Returns the values that its outputs are computed from, themselves included."""
+        found = set(self.outputs)
+        for one in reversed(self.operations):
+            if found.intersection(one.gives):
+                found.update(one.reads, one.gives)
+        return found
+
+    @cached_property
+    def axis_sizes(self) -> set[int]:
+        """Returns the sizes that values have along axes, and their numbers of elements."""
+        found = set[int]()
+        for shape in {value.shape for value in self.values}:
+            for start in range(len(shape)):
+                found.update(accumulate(shape[start:], mul))
+        return found
+
     @property
     def results(self) -> list[np.ndarray | None]:
         """Returns its outputs as container arrays."""
@@ -314,7 +334,13 @@ class _Recorded(Watch):
             made = Value(*ends, name, -1, seen.role, seen.name, content, None, seen.address)
             self.values.append(made)
             return
-        name = self._digest(seen, one, reads)
+        if one.view is None or len(one.gives) != 1:
+            name = self._kept(seen, seen.array())
+        else:  # what a view shows follows from what it shows and how: its bits need not be read
+            same = (one.view, *(self.values[n].digest for n in reads))
+            if same not in self.views or (self.keep and not self.store.has(self.views[same])):
+                self.views[same] = self._kept(seen, seen.array())
+            name = self.views[same]
         if self.plain and (self.meaning.exact or not floating(seen.dtype)):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
@@ -331,16 +357,6 @@ class _Recorded(Watch):
         name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
         given = one.attributes, one.again, one.lines, one.imports, None, name, self.ran
         self.operations.append(Operation(one.op, one.path, reads, gives, self.meaning, *given))
-
-    def _digest(self, seen: Seen, one: Operation, reads: tuple[int, ...]) -> str:
-        """Returns the digest of a result. A view's is known where those of what it shows are."""
-        if one.view is None or len(one.gives) != 1:
-            return self._kept(seen, seen.array())
-        # what a view shows follows from what it shows and how: its bits need not be read again
-        same = (one.view, *(self.values[n].digest for n in reads))
-        if same not in self.views or (self.keep and not self.store.has(self.views[same])):
-            self.views[same] = self._kept(seen, seen.array())
-        return self.views[same]
 
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
@@ -368,6 +384,7 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     watch = _Recorded(getattr(recorder, "views", {}), store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    # the recorder has learned on the way how to run what it runs
     except Again:
         return record_run(recorder, keep, store)
     # its target and note are known by now
@@ -376,11 +393,7 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
         keys=watch.numbers,
         kinds=watch.kinds,
     )
-    return _inlined(recorder, found)
-
-
-def _inlined(recorder: Recorder, found: Run) -> Run:
-    """Finds out what compiled operations compute, where the recorder can do without them."""
+    # what compiled operations compute, where the recorder can do without them
     some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
     other = getattr(recorder, "uncompiled", None)
     if not some or other is None or (uncompiled := other()) is None:
@@ -426,8 +439,8 @@ def record_again(recorder: Recorder, run: Run) -> Repeat:
     return found
 
 
+# Operations of a region that are named one by one.
 NAMED = 4
-"""Operations of a region that are named one by one."""
 
 
 def computes(one: Operation) -> bool:
@@ -442,8 +455,8 @@ def region_text(side: Run, numbers: Sequence[int]) -> str:
     return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
 
 
+# Into how many parts a number that came without rounding may be divided.
 PARTS = 16
-"""Into how many parts a number that came without rounding may be divided."""
 
 
 def is_exact_content(content: np.ndarray, dtype: str) -> bool:
@@ -464,7 +477,14 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
 
     ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
     """
-    group = _without_moved_inputs(run, group)
+    moved: set[int] = set()  # by operations that only bring what the group reads into place
+    for number in group:
+        one = run.operations[number]
+        from_outside = all(run.values[n].given not in group or n in moved for n in one.reads)
+        if from_outside and not computes(one):
+            moved.update(one.gives)
+    end = group[-1]
+    group = [n for n in group if n == end or not moved.issuperset(run.operations[n].gives)]
     inside = [run.operations[n] for n in group]
     given = {n for one in inside for n in one.gives}
     read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
@@ -516,18 +536,6 @@ def _chain_lines(
         found += one.lines([known[v] for v in one.reads], made)
     given = known[gives[0]]
     return found if given == out else [*found, f"{out} = {given}"]
-
-
-def _without_moved_inputs(run: Run, group: Sequence[int]) -> list[int]:
-    """The operations of a group, but for those that only bring what it reads into place."""
-    settled: set[int] = set()
-    for number in group:
-        one = run.operations[number]
-        from_outside = all(run.values[n].given not in group or n in settled for n in one.reads)
-        if from_outside and not computes(one):
-            settled.update(one.gives)
-    last = group[-1]
-    return [n for n in group if n == last or not settled.issuperset(run.operations[n].gives)]
 
 
 def _joint_meaning(

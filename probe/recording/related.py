@@ -242,15 +242,15 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
 # assumed as it is close
 
 
+# Of the standard deviation: what two results may be apart at most. Nearly constant values say
+# nothing.
 SPREAD = 1 / 8
-"""Of the standard deviation: what two results may be apart at most. Nearly constant values say
-nothing."""
 
+# Times the least distance that a pair may be apart where another is closer.
 ALIKE = 4
-"""Times the least distance that a pair may be apart where another is closer."""
 
+# Elements that a value has at least; those that are looked at; values of a shape on a side.
 LEAST, SAMPLED, MOST = 32, 1024, 512
-"""Elements that a value has at least; those that are looked at; values of a shape on a side."""
 
 NOT_CLOSE = (
     "the two sides compute their outputs differently from the same inputs, and the results are "
@@ -443,8 +443,8 @@ def _sample_distances(
 # Outputs by index: those that labels pair only with elements elsewhere, or not at all.
 
 
+# Rows of a batch up to which those of both sides are compared with each other.
 MOST_ROWS = 1 << 12
-"""Rows of a batch up to which those of both sides are compared with each other."""
 
 REORDERED = (
     "the rows of the inputs stand in another order in the two runs, and each output is compared "
@@ -498,7 +498,11 @@ def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[s
             for side in (0, 1)
         )
         elsewhere = at != to
-        if elsewhere.any() and _by_rows(rows, size, at[elsewhere], to[elsewhere]):
+        if elsewhere.any() and any(
+            (at % (inner := size // len(ours)) == to % inner)[elsewhere].all()
+            and (ours[at // inner] == others[to // inner])[elsewhere].all()
+            for ours, others in rows
+        ):
             said[REORDERED] = None
             continue
         if not placed:  # what reads padding alone is the same at many places
@@ -689,8 +693,18 @@ def _has_no_gaps(mask: np.ndarray) -> bool:
 def _rows_in_common(found: Difference, count: int) -> list[list[np.ndarray]]:
     """Returns numbers for the rows of inputs that are not the same in place on both sides, though
     they have some rows in common: (left's, right's), equal where the rows' bits are."""
+    # pairs of values that are inputs, or inputs whose elements were moved
+    sides = found.left, found.right
+    pairs = dict.fromkeys(zip(*map(input_values, sides), strict=False))
+    moved = [set(input_values(run)) for run in sides]
+    for run, some in zip(sides, moved, strict=True):
+        for op in run.operations:
+            some.update(op.gives if _moves_or_repeats(run, op, some) else ())
+    for region in found.operations:
+        both = ((pair.left, pair.right) for pair in region.reads)
+        pairs.update({(n, m): None for n, m in both if n in moved[0] and m in moved[1]})
     every = []
-    for n, m in dict.fromkeys(_input_pairs(found)):
+    for n, m in pairs:
         mine, other = found.left.values[n], found.right.values[m]
         same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
         if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
@@ -703,28 +717,3 @@ def _rows_in_common(found: Difference, count: int) -> list[list[np.ndarray]]:
         if {*rows[0]} & {*rows[1]}:
             every.append([np.array([numbers[row] for row in some]) for some in rows])
     return every
-
-
-def _by_rows(rows: list[list[np.ndarray]], size: int, at: np.ndarray, to: np.ndarray) -> bool:
-    """Returns whether elements stand where the same row of some input stands; ``at``, ``to``: flat
-    indices on the left and on the right, of values of so many elements."""
-    for ours, theirs in rows:
-        inner = size // len(ours)
-        stay = at % inner == to % inner
-        if stay.all() and (ours[at // inner] == theirs[to // inner]).all():
-            return True
-    return False
-
-
-def _input_pairs(found: Difference) -> Iterator[tuple[int, int]]:
-    """Yields pairs of values that are inputs, or inputs whose elements were moved."""
-    sides = found.left, found.right
-    yield from zip(*map(input_values, sides), strict=False)
-    moved = [set(input_values(run)) for run in sides]
-    for run, some in zip(sides, moved, strict=True):
-        for op in run.operations:
-            some.update(op.gives if _moves_or_repeats(run, op, some) else ())
-    for one in found.operations:
-        for pair in one.reads:
-            if pair.left in moved[0] and pair.right in moved[1]:
-                yield pair.left, pair.right

@@ -40,12 +40,13 @@ from probe.recording.apart import (
 from probe.recording.contract import Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Provenance, Repeat, Run, record_run
+from probe.recording.recording import Repeat, Run, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
 from probe.target import Target, why_unavailable
 
+# a session keeps weights by key, and several ports may put theirs to one
 KEYS = itertools.count()
 
 
@@ -243,9 +244,22 @@ def replay_run(run: Run, port: Port | AnySession) -> Replayed:
         if found is None and same:  # it gives what it gave
             continue
         if found is None:
-            found = _by_itself(run, one, changed)
+            if one.again is None:
+                why = "it can't be run alone, and its operands have different bits on the target"
+                todo = "give the model's own library as the target"
+                raise InputError("operation", one.name, why, todo)
+            with np.errstate(all="ignore"):
+                found = one.again([np.array(a, order="C") for a in _reads(run, one, changed)])
         for number, array in zip(one.gives, found, strict=False):
-            _take_result(run, number, array, store, values, changed)
+            value = values[number]
+            array = np.asarray(array).reshape(value.shape)
+            name = array_digest(array)
+            if name == value.digest:
+                continue
+            changed[number] = array
+            content = None if value.content is None else array
+            store.put(array, name)
+            values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
@@ -263,34 +277,6 @@ def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[
         why = f"{one.name} reads what was left out of the recording"
         raise InputError("recording", one.name, why, "record it again with more --most bytes")
     return found  # type: ignore[return-value]
-
-
-def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    if one.again is None:
-        why = "it can't be run alone, and its operands have different bits on the target"
-        raise InputError("operation", one.name, why, "give the model's own library as the target")
-    with np.errstate(all="ignore"):
-        return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
-
-
-def _take_result(
-    run: Run,
-    number: int,
-    array: np.ndarray,
-    store: ProcessStore,
-    values: list[Any],
-    changed: dict[int, np.ndarray],
-) -> None:
-    """Takes a result in the place of the recorded value, if its bits are different."""
-    value = values[number]
-    array = np.asarray(array).reshape(value.shape)
-    name = array_digest(array)
-    if name == value.digest:
-        return
-    changed[number] = array
-    content = None if value.content is None else array
-    store.put(array, name)
-    values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
 
 
 def _noticed(
@@ -318,17 +304,13 @@ def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
-    return replace(found, unsteady=apart, made=_replay_provenance(run.made, port.session.facts))
-
-
-def _replay_provenance(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
-    """Returns where a replay was made: with the releases of the target's process."""
-    if made is None:
-        return None
-    libraries = {"numpy": facts.get("numpy_version")}
-    libraries[str(facts.get("library"))] = facts.get("library_version")
-    told = {"python": facts.get("python_version"), "libraries": libraries}
-    return replace(made, made={**made.made, **told})
+    made, facts = run.made, port.session.facts
+    if made is not None:  # with the releases of the target's process
+        libraries = {"numpy": facts.get("numpy_version")}
+        libraries[str(facts.get("library"))] = facts.get("library_version")
+        there = {"python": facts.get("python_version"), "libraries": libraries}
+        made = replace(made, made={**made.made, **there})
+    return replace(found, unsteady=apart, made=made)
 
 
 class OnTarget:
@@ -483,9 +465,15 @@ class Scripted:
         lines = [*self.setup, *(f"{name} = np.asarray({name})" for name in names)]
         lines += [f"x = {_as_taken(x, names)}"]
         lines += [f"{name} = {_as_taken(part, names)}" for name, part in self.called.parts.items()]
-        source = self.source
+        source, part = self.source, self.called.output
+        turned = tuple(part.pieces[axis] for axis in part.axes)
+        text = _reshaped(part.shape, turned)
+        back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
+        if back != list(range(len(back))):
+            text += f".transpose{_tuple(back)}"
+        put = f"np.ascontiguousarray({source.leave}){text}{_reshaped(part.pieces, part.whole)}"
         lines += [*source.make, *source.enter, *source.load, *source.run]
-        return [*lines, f"{out} = {_as_put(self.called.output, source.leave)}"]
+        return [*lines, f"{out} = {put}"]
 
 
 def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None:
@@ -520,16 +508,6 @@ def _as_taken(part: OperandPart, names: Sequence[str]) -> str:
         text += f".transpose{_tuple(part.axes)}"
     turned = tuple(part.pieces[axis] for axis in part.axes)
     return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
-
-
-def _as_put(part: OperandPart, name: str) -> str:
-    """Returns ``OperandPart.put`` as an expression."""
-    turned = tuple(part.pieces[axis] for axis in part.axes)
-    text = _reshaped(part.shape, turned)
-    back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
-    if back != list(range(len(back))):
-        text += f".transpose{_tuple(back)}"
-    return f"np.ascontiguousarray({name}){text}{_reshaped(part.pieces, part.whole)}"
 
 
 def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:

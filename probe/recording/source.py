@@ -18,7 +18,6 @@ from functools import cached_property
 import numpy as np
 
 from probe import floats
-from probe.comparison import Comparison
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
 from probe.recording import place
@@ -61,8 +60,8 @@ from probe.semantics import (
 from probe.summation.summation import Summation
 from probe.summation.tree import Tree
 
+# Differing outputs that are revealed; of more, that many evenly among them.
 ALL = 2048
-"""Differing outputs that are revealed; of more, that many evenly among them."""
 
 NO_SOURCE = ": this is not a source"
 
@@ -232,15 +231,12 @@ def _region_cause(region: Region, aligned: Aligned, most: int, known: Known) -> 
         kind = "" if kind == "other" else kind
         causes = {kind: region.left.pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
-    if aligned.assumed and aligned.joint:
-        made = _formulas_cause(region, most, known) or Cause(why=CLOSE)
-        made.alone = True
-        return made
-    made = _kind_cause(region, most, known)
-    if not made.kind and aligned.joint:
+    close = aligned.assumed and aligned.joint
+    made = Cause(why=CLOSE) if close else _kind_cause(region, most, known)
+    if aligned.joint and not made.kind:
         made = _formulas_cause(region, most, known) or made
     made.alone = True
-    return _with_addresses(made, region)
+    return made if close else _with_addresses(made, region)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
@@ -349,37 +345,31 @@ def _sums_cause(region: Region, most: int, known: Known) -> Cause:
     try:
         adds = [Adds(one) for one in region.sides]
         told = as_comparison(adds)
-        if len(told.differing):
-            examined = reveal_sums(adds, told.differing, known, most)
-            told.left, told.right = (one.run for one in adds)
-            _fill_from_sums(made, told, examined)
+        if not len(told.differing):
+            return made
+        examined = reveal_sums(adds, told.differing, known, most)
+        told.left, told.right = (one.run for one in adds)
+        where = np.isin(told.differing, examined)
+        counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
+        made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
+        made.causes, made.comparison = dict(counted.most_common()), told
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:
-        made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
-    return made
-
-
-def _fill_from_sums(made: Cause, told: Comparison, examined: np.ndarray) -> None:
-    """Fills in the class of two sums, and what was counted."""
-    where = np.isin(told.differing, examined)
-    counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
-    made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
-    made.causes, made.comparison = dict(counted.most_common()), told
+        made.why = f"not explained yet: {getattr(error, 'why', error)}"
+        return made
     refused = [side.refusal for side in (told.left, told.right)]
     evidence = told.left.evidence or told.right.evidence
     explained = [name for name in made.causes if name not in ("unexplained", "not-a-sum")]
+    products = "the products (Winograd or FFT, for example)"
     if "nondeterministic" in refused:
         made.kind, made.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
         made.kind, made.causes = "algorithm", {"algorithm": made.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        made.why = (
-            f"the {side} side does not add the products (Winograd or FFT, for example), the other "
-            f"side does: {evidence}"
-        )
+        made.why = f"the {side} side does not add {products}, the other side does: {evidence}"
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds the products (Winograd or FFT, for example): {evidence}"
+        made.why = f"neither side adds {products}: {evidence}"
     elif not explained:
         made.why = "no revealed summation gives the bits of both sides"
         made.why += f": {evidence}" if evidence else ""
@@ -387,6 +377,7 @@ def _fill_from_sums(made: Cause, told: Comparison, examined: np.ndarray) -> None
         made.kind, summands = explained[0], told.left.case.summands
         of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
         made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
+    return made
 
 
 SAID = {
@@ -411,12 +402,12 @@ LETTERS = "abcdefgh"
 
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
+# Products that are listed one by one, to find those of one side on the other.
 LISTED = 1 << 22
-"""Products that are listed one by one, to find those of one side on the other."""
 
+# An element that did not come out again, was not asked about, came out: the least of all that
+# something is computed from is its own.
 BAD, OPEN, GOOD = 0, 1, 2
-"""An element that did not come out again, was not asked about, came out: the least of all that
-something is computed from is its own."""
 
 
 @dataclass

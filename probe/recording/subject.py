@@ -80,7 +80,18 @@ def open_model(
     if name:
         model = _imported(name)
     if isinstance(model, str | Path):
-        return _open_file(Path(model), trust, dict(switches or {}), library)
+        path = Path(model)
+        library = library if library and runs(library, path) else library_of(path)
+        open_file = getattr(recorders(library), "opened", None)
+        if open_file is None:
+            why = f"no recorder of {library} reads model files"
+            raise InputError("model", path, why, "write module:function, a function that runs it")
+        if not switches:
+            return ModelFile(open_file(path, trust), path.name)
+        if "switches" not in inspect.signature(open_file).parameters:
+            why = f"models of {library} are run with its defaults"
+            raise InputError("target", library, why, "leave the switches out")
+        return ModelFile(open_file(path, trust, switches=dict(switches)), path.name)
     if is_net(model):
         net: Opened = recorders("opencv").of_net(model)
         return net
@@ -140,20 +151,6 @@ def recorders(library: str) -> Any:
         package = error.name if error.name in OTHERS else backend.installs
         todo = f"run pip install {package or backend.distributions[0]}"
         raise InputError("library", library, why, todo) from None
-
-
-def _open_file(path: Path, trust: bool, switches: dict[str, str], given: str | None) -> Opened:
-    library = given if given and runs(given, path) else library_of(path)
-    open_file = getattr(recorders(library), "opened", None)
-    if open_file is None:
-        why = f"no recorder of {library} reads model files"
-        raise InputError("model", path, why, "write module:function, a function that runs it")
-    if not switches:
-        return ModelFile(open_file(path, trust), path.name)
-    if "switches" not in inspect.signature(open_file).parameters:
-        why = f"models of {library} are run with its defaults"
-        raise InputError("target", library, why, "leave the switches out")
-    return ModelFile(open_file(path, trust, switches=switches), path.name)
 
 
 def _imported(text: str) -> Any:

@@ -45,11 +45,11 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
 
+# Questions behind a function with an upper bound are asked in units of 2 to the minus this.
 FAINT = 30
-"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
 
+# Significant bits of an answer that is told from its quotient by a divisor.
 KEPT_BITS = 20
-"""Significant bits of an answer that is told from its quotient by a divisor."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,20 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     InputError: what is behind is not of this kind.
     """
     count, functions = len(shapes), list[Function]()
-    steps = _without_shapes(_on_operands(getattr(meaning, "steps", ()), shapes), count)
+
+    def shapes_an_operand(_: int, one: Step, read: int) -> bool:
+        # the bias of a depthwise convolution, which Keras reshapes and TensorFlow squeezes again
+        same = read < count and prod(one.shape) == prod(shapes[read])
+        return same and _keeps_order(one.meaning)
+
+    def shapes_the_sums(number: int, one: Step, read: int) -> bool:
+        # the last axis has to stay: what is added behind a product lies along it
+        last = one.shape[-1:] == steps[0].shape[-1:]
+        return number > 0 and read >= count and last and isinstance(one.meaning, Reshapes | Same)
+
+    steps = _left_out(getattr(meaning, "steps", ()), count, shapes_an_operand)
+    if steps and isinstance(steps[0].meaning, Contracts):
+        steps = _left_out(steps, count, shapes_the_sums)
     first = steps[0].meaning if steps else meaning
     if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
         raise InputError("operation", type(first).__name__, "several operations in one", "")
@@ -273,21 +286,21 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     return first, tuple(functions)
 
 
-def _on_operands(steps: Sequence[Step], shapes: Sequence[Shape]) -> Sequence[Step]:
-    """Leaves out steps that give an operand another shape and keep the order of its elements: the
-    bias of a depthwise convolution, which Keras reshapes and TensorFlow's graphs squeeze again."""
-    count, kept = len(shapes), list[Step]()
-    numbers = {n: n for n in range(count)}
+def _left_out(
+    steps: Sequence[Step], count: int, only: Callable[[int, Step, int], bool]
+) -> Sequence[Step]:
+    """Leaves out steps that ``only`` give another shape to the one value that they read: asked with
+    a step's number, itself, and what it reads. ``count``: of what all steps read."""
     if any(one.more for one in steps):
         return steps
-    for number, one in enumerate(steps, count):
+    kept, numbers = list[Step](), {n: n for n in range(count)}
+    for number, one in enumerate(steps):
         reads = tuple(numbers[n] for n in one.reads)
-        alone = len(reads) == 1 and reads[0] < count
-        if alone and _keeps_order(one.meaning) and prod(one.shape) == prod(shapes[reads[0]]):
-            numbers[number] = reads[0]
-            continue
-        numbers[number] = count + len(kept)
-        kept.append(replace(one, reads=reads))
+        if len(reads) == 1 and only(number, one, reads[0]):
+            numbers[count + number] = reads[0]
+        else:
+            numbers[count + number] = count + len(kept)
+            kept.append(replace(one, reads=reads))
     return kept
 
 
@@ -298,26 +311,6 @@ def _keeps_order(meaning: Meaning) -> bool:
     if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
         return np.ndim(meaning.index) == 0
     return isinstance(meaning, Reshapes | Same)
-
-
-def _without_shapes(steps: Sequence[Step], count: int) -> Sequence[Step]:
-    """Leaves out steps behind a product that give its sums another shape and move none.
-
-    The last axis has to stay: what is added behind lies along it. ``count``: of what is read.
-    """
-    if not steps or not isinstance(steps[0].meaning, Contracts):
-        return steps
-    kept: list[Step] = []
-    numbers, last = {n: n for n in range(count)}, steps[0].shape[-1:]
-    for number, one in enumerate(steps):
-        reads = tuple(numbers[n] for n in one.reads if n in numbers)
-        shaped = isinstance(one.meaning, Reshapes | Same) and one.shape[-1:] == last
-        if number and shaped and len(reads) == 1 and reads[0] >= count:
-            numbers[count + number] = reads[0]
-            continue
-        numbers[count + number] = count + len(kept)
-        kept.append(replace(one, reads=reads))
-    return kept
 
 
 def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meaning | None:
@@ -529,6 +522,8 @@ class SumSession(OwnSession):
         elif asked.functions:
             added = {n: asked.filled(reads[n], n) for n in asked.added}
             self.behind = _functions_behind(asked.functions, asked.dtype, added)
+            # a bound would cut the counts that answers are: faint ones stay below it, and a power
+            # of two is exact; float16 has nothing as small as 2 to the minus 30
             bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
             self.faint = FAINT * (bounded and asked.dtype != "float16")
 
@@ -583,6 +578,7 @@ class SumSession(OwnSession):
         ones, w = (floats.round_to(np.ones(s), dtype) for s in (asked.input_shape(), shape))
         counts = self._read(ones, None)
         given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, asked.filters)
+        # a sum of ones over what was given for it is the divisor, but for the roundings of both
         self.divisors = np.rint(counts[:, 0] / given[:, 0])
         x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
         leaf = asked.summands // 2
@@ -637,7 +633,18 @@ def _functions_behind(
 
     ``added``: arrays (positions, filters) by the numbers of what is read.
     """
-    steps = [numbers if word == "add" else _bounds(word, numbers) for word, numbers in functions]
+    steps: list[tuple[Any, ...]] = []  # of an addition its operand, else between which numbers
+    for word, numbers in functions:
+        if word in ("add", "relu", "relu6"):
+            steps.append({"relu": (0.0, None), "relu6": (0.0, 6.0)}.get(word, numbers))
+            continue
+        cuts = word == "clip" and len(numbers) == 2
+        ends = tuple(None if one is None else float(one) for one in numbers) if cuts else ()
+        # an answer of zero has to stay what it is, and answers above it have to get through
+        if not cuts or (ends[0] or 0) > 0 or (ends[1] is not None and ends[1] <= 0):
+            why = "it is computed behind the sum in the same operation"
+            raise InputError("operation", word, why, "")
+        steps.append(ends)
 
     def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)
@@ -650,17 +657,6 @@ def _functions_behind(
         return floats.round_to(values, dtype)
 
     return Behind(apply)
-
-
-def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
-    """Between which numbers a function keeps what it is given. InputError: it does differently."""
-    if word in ("relu", "relu6"):
-        return 0.0, 6.0 if word == "relu6" else None
-    if word == "clip" and len(numbers) == 2:
-        low, high = (None if one is None else float(one) for one in numbers)
-        if (low is None or low <= 0) and (high is None or high > 0):
-            return low, high
-    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
 
 
 class _Operation(Operator):

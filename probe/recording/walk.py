@@ -35,16 +35,16 @@ from probe.recording.related import compare_by_index, part_taken
 from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
 
+# Seconds that explaining may take before the next source is left unexplained.
 SECONDS = 120.0
-"""Seconds that explaining may take before the next source is left unexplained."""
 
 CHANGED = "recording changes its outputs"
 
+# What freed memory is filled with before a first and a second run: NaN, and small numbers.
 FILLS = (0x7F, 0x3C)
-"""What freed memory is filled with before a first and a second run: NaN, and small numbers."""
 
+# Sizes of blocks that are filled, and the bytes of the largest.
 MOST_SIZES, MOST_BYTES = 64, 1 << 26
-"""Sizes of blocks that are filled, and the bytes of the largest."""
 
 
 def walk(
@@ -124,6 +124,7 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
         for v in side.values
         if v.dtype in floats.FORMATS
     )
+    # allocators hand out what was freed last of a size, so several blocks of each are filled
     sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
     for size in sizes:
         held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]

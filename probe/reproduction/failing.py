@@ -96,6 +96,7 @@ class Failing:
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
         if all(ulp.equal(one[ours], two[theirs], dtype) for ours, theirs in blocks):
             return False
+        # a side that does not agree with itself differs without any cause
         again = self._run(self.first, finding, finding.left)
         return bool(ulp.equal(one, again, dtype))
 
@@ -257,9 +258,9 @@ class KeepsCause:
             return False
         if self._bare and after.differing and not self._shown_by_products(found):
             return False
-        if not named(self.before.kernels):
+        if not names_a_kernel(self.before.kernels):
             return True
-        return alike(self.before.kernels, self.failed.kernels(finding))
+        return same_kernels(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, found: Comparison, finding: Finding) -> Effect:
         """Returns the effect of the smallest finding."""
@@ -268,10 +269,10 @@ class KeepsCause:
     def told(self, after: Effect) -> dict[str, bool | None]:
         """Returns whether the cause was kept and the kernels; None for kernels that no source
         names."""
-        known = named(self.before.kernels)
+        known = names_a_kernel(self.before.kernels)
         return {
             "cause": same_cause(self.before, after),
-            "kernels": alike(self.before.kernels, after.kernels) if known else None,
+            "kernels": same_kernels(self.before.kernels, after.kernels) if known else None,
         }
 
     def _shown_by_products(self, found: Comparison) -> bool:
@@ -293,12 +294,12 @@ def same_cause(before: Effect, after: Effect) -> bool:
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 
-def named(kernels: Kernels | None) -> bool:
+def names_a_kernel(kernels: Kernels | None) -> bool:
     """Returns whether a library names a kernel on a side."""
     return any(_computing(side) for side in (kernels or {}).values())
 
 
-def alike(one: Kernels | None, other: Kernels | None) -> bool:
+def same_kernels(one: Kernels | None, other: Kernels | None) -> bool:
     """Returns whether the same kernels compute both sides; what only moves operands doesn't
     count."""
     sides = set(one or {}) | set(other or {})
@@ -329,6 +330,7 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
         pair = int(found.differing[number])
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
+        # products of 0 add nothing, and nobody sees where they stand
         kept = _not_zero(found, position, filter_, read)
         left = found.left.summation(found.pairs.left[pair])
         right = found.right.summation(found.pairs.right[pair])

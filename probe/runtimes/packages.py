@@ -59,6 +59,7 @@ RELEASES: dict[str, tuple[Pins, ...]] = {
         Pins("1.19", "3.11", ("onnx",)),
     ),
     "litert": (Pins("1.0", "3.11"),),
+    "openblas": (Pins("0.3.23", "3.11", ("numpy",)),),
 }
 """By the name of a target, oldest first."""
 
@@ -66,6 +67,7 @@ DISTRIBUTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "tensorflow": (("tensorflow-cpu", "1.15.0"), ("tensorflow-cpu", "2.1"), ("tensorflow", "0")),
     "jax": (("jax[cpu]", "0"),),
     "litert": (("ai-edge-litert", "0"),),
+    "openblas": (("scipy-openblas64", "0"),),
 }
 """Distributions to try, each with the version from which it exists (a patch level: that one only).
 
@@ -89,6 +91,10 @@ RELEASED: dict[str, tuple[str, ...]] = {
             "1.2.0 1.3.0 1.4.0 1.5.1 1.6.0 1.7.0 1.8.0 1.9.0 1.10.0 1.11.0 1.12.0 1.13.1 1.14.0 "
             "1.15.0 1.16.0 1.17.0 1.18.0 1.19.0 1.20.0 1.21.0 1.22.0 1.23.0 1.24.1 1.25.0 1.26.0 "
             "1.27.0 1.28.0 1.29.0 1.30.0 1.31.0"
+        ),
+        "openblas": (
+            "0.3.29.0.0 0.3.30.0.8 0.3.31.188.0 0.3.33.0.0 0.3.33.201.0 0.3.34.0.0 0.3.34.237.2 "
+            "0.3.34.481.3"
         ),
     }.items()
 }

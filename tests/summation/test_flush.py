@@ -19,7 +19,7 @@ from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.exact import rounded
-from tests.reproductions.test_emulate import evaluated
+from tests.reproduction.test_emulate import evaluated
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 ALL = frozenset([EVERY])

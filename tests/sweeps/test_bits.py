@@ -266,7 +266,7 @@ def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
     with Store(tmp_path / "m") as store:
         found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert not found.differing and found.failures
-    Output().results.print(shown.summary(found, CASE, range(6, 11)))
+    Output().results.print(shown.sweep_by_bits(found, CASE, range(6, 11)))
     assert "what failed is not known" in (out := capsys.readouterr().out)
     assert "with these operands" not in out and "--by order" not in out
 

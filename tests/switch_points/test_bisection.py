@@ -144,6 +144,16 @@ def test_the_command_says_what_it_assumed(releases, tmp_path, capsys):
     assert "order changed in 3; 2 is as the first end" in capsys.readouterr().out
 
 
+def test_nothing_is_stored_unasked(releases, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    case = ["--op", "conv1d", "--kernel", "5", "--operands", "cancel", "--lengths", "5,20"]
+    ends = ["--between", "reference==1", "--and", "reference==4", "--releases", ",".join(releases)]
+    assert shell.run(["bisect", *case, *ends, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["first"] == "3" and report["store"] is None
+    assert not [*tmp_path.iterdir()]
+
+
 def test_an_unknown_question():
     with pytest.raises(InputError, match="use bits or order or stability"):
         bisect_releases(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from probe.answers.conditions import bisect as of_model
+from probe.answers.bisect import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import probe
 from probe import launch
 from probe.cli import shell
-from tests.interface.commands import Within, kept_to, lines, restore, text
+from tests.cli.commands import Within, kept_to, lines, restore, text
 
 SOME = settings(
     deadline=None,

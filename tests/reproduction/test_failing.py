@@ -17,10 +17,10 @@ from probe.reproduction.failing import (
     Effect,
     Failing,
     KeepsCause,
-    alike,
     failing,
-    named,
+    names_a_kernel,
     same_cause,
+    same_kernels,
     shown_by_products,
 )
 from probe.target import Target
@@ -96,9 +96,9 @@ def test_a_cause_that_comes_new_is_not_the_same():
 )
 def test_what_moves_operands_is_no_other_kernel(one, other, same):
     sides = [{"left": {"log": names}, "right": {}} for names in (one, other)]
-    assert alike(*sides) is same
+    assert same_kernels(*sides) is same
     assert computing(["reorder x", "dot", "PAD built in"]) == ["dot"]
-    assert named(sides[0]) and not named({"left": {"log": ["(nothing)"]}})
+    assert names_a_kernel(sides[0]) and not names_a_kernel({"left": {"log": ["(nothing)"]}})
 
 
 def test_zeros_do_not_hide_that_two_products_are_left():
@@ -126,21 +126,21 @@ def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path)
     assert made.to_json()["short"]["ways"] and made.to_json()["kept"]["cause"] is True
     assert made.avoids == [] or "tried" in made.avoids[0]
     folder.fresh(tmp_path)
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
     with pytest.raises(InputError, match="force=True"):
         folder.fresh(tmp_path)
     folder.fresh(tmp_path, force=True)
     made.ran = replace(made.ran, printed="x" * 100_000)
     made.short, made.script = None, "y" * 100_000
-    whole = report.report(made, "tensorflow")
+    whole = report.report_text(made, "tensorflow")
     assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
 
 
 def test_two_releases_are_told_as_a_change():
     targets = Target.parse("torch==1.0.0"), Target.parse("torch==2.0.0")
     finding = Finding.of(CASE)
-    title = program.title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
+    title = program.finding_title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
     assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
     told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
     told.versions, told.explanation = ("1.0.0", "2.0.0"), SimpleNamespace(causes={"order": 1})

@@ -195,7 +195,7 @@ def test_other_models_are_refused(capsys):
 
 @pytest.mark.parametrize(("text", "count"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5k", 1536)])
 def test_bytes_are_read(text, count):
-    assert commands.size(text) == count
+    assert commands.bytes_of(text) == count
 
 
 def test_a_target_runs_in_a_process_of_its_own(capsys, planted):

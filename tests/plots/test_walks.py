@@ -75,8 +75,8 @@ def test_equal_runs_have_a_picture_too():
 
 
 def test_long_names_are_cut_in_the_middle():
-    assert walks._cut("a" * 30 + "b" * 30).startswith("a" * 20)
-    assert len(walks._cut("a" * 100)) <= 44
+    assert walks._without_middle("a" * 30 + "b" * 30).startswith("a" * 20)
+    assert len(walks._without_middle("a" * 100)) <= 44
 
 
 def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):
@@ -86,7 +86,7 @@ def test_the_two_sides_stand_beside_when_their_sums_are_known(monkeypatch):
     trees = [Summation(Tree.parse(text)) for text in ("(((0+1)+2)+3)", "((0+1)+(2+3))")]
     one = walk.walk(*apart(X), explain=False)
     sums = [("left", trees[0]), ("right", trees[1])]
-    monkeypatch.setattr(walks, "_summations", lambda _: sums)
+    monkeypatch.setattr(walks, "_sums_of_source", lambda _: sums)
     figure = walks.walked(one, ("a", "b", "c"))
     assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == [
         "how the first source adds, left side",

@@ -43,15 +43,17 @@ SPELLED = {
 @pytest.mark.parametrize("text", SPELLED)
 def test_a_case_in_the_words_of_pytorch(text):
     case = probe.Case(**SPELLED[text])
-    assert modelled.spelled(case, "torch") == text
+    assert modelled.as_users_write(case, "torch") == text
 
 
 def test_in_the_words_of_keras():
     case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
-    assert modelled.spelled(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    assert (
+        modelled.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    )
     dense = probe.Case("dense", in_channels=12, filters=5)
-    assert modelled.spelled(dense, "keras") == "Dense(5) of 12 numbers"
-    assert modelled.spelled(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+    assert modelled.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert modelled.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
 
 
 def compared(rows):
@@ -76,21 +78,21 @@ def compared(rows):
 def test_the_case_gives_the_recorded_bits_of_both_runs():
     found, first = compared(lambda count: slice(0, count))
     region = Region.of(found.left, found.right, first)
-    made = modelled.verified(modelled.of(region))
+    made = modelled.verified_alone(modelled.case_of_region(region))
     assert made.finding.vary == "batch" and made.finding.against == 40
     np.testing.assert_array_equal(made.bits[0].reshape(-1), region.left.gives[0].reshape(-1))
     cause = find_cause(found.left, found.right, first)
-    assert modelled.placed(cause) and "sums of" in modelled.placed(cause)
+    assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
 
 
 def test_other_bits_than_the_models_are_no_case():
     found, first = compared(lambda count: slice(0, count))
-    made = modelled.of(Region.of(found.left, found.right, first))
+    made = modelled.case_of_region(Region.of(found.left, found.right, first))
     changed = made.bits[0].copy()
     changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(np.inf))
     strange = modelled.replace(made, bits=(changed, made.bits[1]))
     with pytest.raises(InputError, match="gives different bits than in the model"):
-        modelled.verified(strange)
+        modelled.verified_alone(strange)
 
 
 def test_what_is_no_product_or_convolution_is_no_case():

@@ -43,7 +43,7 @@ class Columns:
 
 
 def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np.ndarray:
-    told, own = emulate._told(Summation(tree, rounding))
+    told, own = emulate._data_of_summation(Summation(tree, rounding))
     nodes = evaluator.split(own["children"].tolist(), own["counts"].tolist())
     sets = {name: set(own[name].tolist()) for name in told["sets"]}
     summation = evaluator.Summation(nodes, told["leaf"], told["formats"], sets)
@@ -178,7 +178,7 @@ def test_what_has_no_order_is_refused(tmp_path) -> None:
 
 def test_a_path_that_cannot_be_written_is_the_users_error(tmp_path) -> None:
     with pytest.raises(InputError, match=r"out=.*No such file"):
-        emulate.write("", tmp_path / "nowhere" / "run.py")
+        emulate.write_text("", tmp_path / "nowhere" / "run.py")
 
 
 def test_windows_of_padding_alone_are_zero(tmp_path) -> None:

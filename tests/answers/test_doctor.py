@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -25,7 +27,7 @@ def by_part(found):
 
 
 def test_what_is_here_is_asked_and_replayed(few):
-    found = by_part(doctor.examine())
+    found = by_part(doctor.examine_machine())
     for name in ("numpy", "reference"):
         assert found[name].state == "ok" and "15 of 15 outputs replayed" in found[name].said
 
@@ -33,7 +35,7 @@ def test_what_is_here_is_asked_and_replayed(few):
 def test_a_library_that_is_not_installed_is_missing_with_its_command(few, monkeypatch):
     why = "torch is not installed here; pip install torch"
     monkeypatch.setattr(doctor, "why_unavailable", lambda target: why)
-    found = by_part(doctor.examine())["numpy"]
+    found = by_part(doctor.examine_machine())["numpy"]
     assert (found.state, found.said) == ("missing", "torch is not installed here")
     assert found.command == "pip install torch"
 
@@ -62,20 +64,20 @@ def test_only_libraries_that_are_here_count_for_the_time_left(monkeypatch):
     monkeypatch.setattr(backends, "known_backends", lambda: ["torch", "numpy", "jax", "reference"])
     lacks = lambda target: "not here" if target.name in ("torch", "jax") else None  # noqa: E731
     monkeypatch.setattr(doctor, "why_unavailable", lacks)
-    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
     told = []
-    doctor.examine(tell=lambda *given: told.append(given))
+    doctor.examine_machine(tell=lambda *given: told.append(given))
     assert told == [(0, 2, "numpy"), (1, 2, "reference")]
 
 
 def test_packages_that_were_left_out_are_named_with_what_they_add(few, monkeypatch):
-    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
     real = doctor.util.find_spec
     lacking = ("xxhash", "duckdb")
     monkeypatch.setattr(
         doctor.util, "find_spec", lambda name: None if name in lacking else real(name)
     )
-    found = by_part(doctor.examine())
+    found = by_part(doctor.examine_machine())
     assert found["xxhash"].command == "pip install xxhash" and "models" in found["xxhash"].adds
     assert found["duckdb"].state == "missing" and "jinja2" not in found
 
@@ -96,8 +98,8 @@ def test_a_pip_of_another_python_is_said(few, monkeypatch, tmp_path, capsys, sam
 
 @pytest.mark.parametrize("replayed", [0, 14])
 def test_an_answer_that_does_not_replay_is_wrong(few, monkeypatch, replayed):
-    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": replayed})
-    found = doctor.examine()
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": replayed})
+    found = doctor.examine_machine()
     assert by_part(found)["numpy"].state == "wrong" and not found.healthy
 
 
@@ -107,13 +109,13 @@ def test_a_library_that_fails_is_wrong_and_the_others_are_examined(few, monkeypa
             raise TargetError(name, "crash", "signal 11")
         return {"outputs": 15, "replayed": 15}
 
-    monkeypatch.setattr(doctor, "_asked", asked)
-    found = by_part(doctor.examine())
+    monkeypatch.setattr(doctor, "self_test", asked)
+    found = by_part(doctor.examine_machine())
     assert "signal 11" in found["numpy"].said and found["reference"].state == "ok"
 
 
 def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 15})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert shell.run(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -123,6 +125,22 @@ def test_variables_that_change_bits_are_named(few, monkeypatch, capsys):
 
 
 def test_what_does_not_work_ends_with_3(few, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "_asked", lambda name: {"outputs": 15, "replayed": 3})
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 3})
     assert shell.run(["doctor"]) == 3
     assert "wrong" in (said := capsys.readouterr().out) and "3 of 15" in said
+
+
+def test_two_distributions_with_the_same_files_are_wrong(few, monkeypatch, tmp_path):
+    """Real metadata of both, as pip leaves it: either alone is fine."""
+    monkeypatch.setattr(doctor, "self_test", lambda name: {"outputs": 15, "replayed": 15})
+    others = [path for path in sys.path if not list(Path(path or ".").glob("probe_numerics*"))]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
+    for name in doctor.DISTRIBUTIONS:
+        assert "probe" not in by_part(doctor.examine_machine())
+        info = tmp_path / f"{name.replace('-', '_')}-0.1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
+    found = doctor.examine_machine()
+    check = by_part(found)["probe"]
+    assert check.state == "wrong" and not found.healthy
+    assert check.command == "pip uninstall probe-numerics probe-numerics-core"

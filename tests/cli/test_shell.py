@@ -140,7 +140,7 @@ def test_what_a_failing_target_printed_is_shown_when_asked_for(capsys, monkeypat
 
 
 def test_a_mistake_of_ours_is_one_line_too(capsys, monkeypatch):
-    monkeypatch.setattr(options, "case_of", lambda _: 1 / 0)
+    monkeypatch.setattr(options, "case_of_words", lambda _: 1 / 0)
     status, out, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert (status, out) == (shell.BROKEN, "") and err.count("\n") == 1
     assert "ZeroDivisionError" in err
@@ -202,12 +202,12 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 def test_numbers_are_read_as_people_write_them():
-    assert options.numbers("lengths", "5..8") == [5, 6, 7, 8]
-    assert options.numbers("lengths", "5..12:3") == [5, 8, 11]
-    assert options.numbers("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
+    assert options.numbers_of_option("lengths", "5..8") == [5, 6, 7, 8]
+    assert options.numbers_of_option("lengths", "5..12:3") == [5, 8, 11]
+    assert options.numbers_of_option("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
     for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
         with pytest.raises(InputError, match=r"lengths="):
-            options.numbers("lengths", wrong)
+            options.numbers_of_option("lengths", wrong)
 
 
 def test_numbers_are_written_as_ranges():
@@ -239,7 +239,7 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     ],
 )
 def test_a_case_is_written_as_the_words_that_make_it(words):
-    case = options.case_of(words)
+    case = options.case_of_words(words)
     line = options.command_line(case)
     flags = [f"--{word.replace(' ', '=', 1)}" for word in line.removeprefix("--").split(" --")]
     given = {}
@@ -250,14 +250,14 @@ def test_a_case_is_written_as_the_words_that_make_it(words):
     import click
 
     click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
-    assert options.case_of(given) == case
+    assert options.case_of_words(given) == case
 
 
 def test_ctrl_c_ends_with_130(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("probe.cli.options.case_of", interrupted)
+    monkeypatch.setattr("probe.cli.options.case_of_words", interrupted)
     status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert status == 130 and err.strip() == "probe: interrupted"
 

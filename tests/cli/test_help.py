@@ -126,7 +126,7 @@ def test_ctrl_c_and_mistakes_of_ours_are_objects_too(capsys, monkeypatch):
         def fails(*_, raised=raised):
             raise raised
 
-        monkeypatch.setattr("probe.cli.options.case_of", fails)
+        monkeypatch.setattr("probe.cli.options.case_of_words", fails)
         status, out, _ = ran(capsys, "order --op sum --length 9 --json")
         told = json.loads(out)
         assert (status, told["exit"], told["error"]["kind"]) == (expected, expected, kind)

@@ -87,11 +87,11 @@ def test_regions_are_the_mask_again(number):
 def test_outputs_are_named_by_their_axes():
     mask = np.zeros((1, 9, 4), bool)
     mask[0, 2:7] = True
-    assert orders.outputs(mask) == "out[2..6, *]"
+    assert orders.where_true(mask) == "out[2..6, *]"
     mask[0, 8] = True
-    assert orders.outputs(mask) == "out[(2..6, 8), *]"
-    assert orders.outputs(np.ones((1, 1, 1), bool)) == "the output"
-    assert orders.outputs(np.ones((1, 5, 1), bool)) == "out[*]"
+    assert orders.where_true(mask) == "out[(2..6, 8), *]"
+    assert orders.where_true(np.ones((1, 1, 1), bool)) == "the output"
+    assert orders.where_true(np.ones((1, 5, 1), bool)) == "out[*]"
     odd = np.zeros((1, 12, 2), bool)
     odd[0, np.arange(12), np.arange(12) % 2] = True
-    assert orders.outputs(odd).count("out[") == 2
+    assert orders.where_true(odd).count("out[") == 2

@@ -12,7 +12,7 @@ from probe.cli import shell
 from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.target import Target
-from tests.interface.commands import in_this_process
+from tests.cli.commands import in_this_process
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from probe.reproduction import folder, proof
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.target import Target
-from tests.reproductions.test_reproduction import clean
+from tests.reproduction.test_folder import clean
 from tests.runtimes.test_installed import provided
 
 REPORT = {"weights": "-0.7313,-1.1043,1.8492,1.3007,-0.1033", "bias": 0.0401, "operands": "ramp"}
@@ -108,7 +108,7 @@ def test_a_library_s_finding_is_confirmed_by_its_script(text, case, vary, at, ag
             raise
         pytest.skip(f"{text}: this machine has no such difference")
     assert made.ran.status == 1 and made.shrunk.calls <= 300
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert clean(tmp_path / "reproduce.py") == ""
 
 
@@ -141,7 +141,7 @@ def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, t
         if "bit for bit" not in error.why:
             raise
         pytest.skip(f"this machine: {error}")
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
 
 
@@ -149,7 +149,7 @@ def test_a_case_that_two_targets_compute_apart_is_confirmed(left, right, case, t
 def test_caffe_rounds_a_pool_up_and_a_script_shows_it(tmp_path):
     case = Case(op="max_pool2d", kernel=3, stride=2, length=8, height=8, padding="caffe")
     made = folder.reproduce(Finding.of(case, padding="valid"), started("opencv"), times=1)
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert set(made.explanation.causes) == {"window"} and verify(tmp_path, 1).same_bits
 
 
@@ -159,7 +159,7 @@ def test_an_old_release_and_todays_each_run_in_their_own_interpreter(old, tmp_pa
     sides = started(old), started("tensorflow,onednn=0")
     finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9, **REPORT))
     made = folder.reproduce(finding, *sides, times=1)
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert verify(tmp_path, 1).same_bits and clean(tmp_path / "reproduce.py") == ""
     script = tmp_path / "reproduce.py"
     alone = proof.own_interpreter(script)

@@ -54,7 +54,7 @@ def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("reproduction") / "out"
     finding = Finding.of(CANCEL, "length", 6, 20)
     found = folder.reproduce(finding, SWITCHES, times=2, also=[Target.parse("reference")])
-    folder.write(found, out)
+    folder.write_folder(found, out)
     return found, out
 
 
@@ -71,7 +71,7 @@ def test_the_folder_has_what_a_maintainer_needs(made):
 
 def test_both_programs_run_alone_and_agree(made):
     found, out = made
-    ran = proof.run(out / "reproduce.py", found.targets)
+    ran = proof.run_script(out / "reproduce.py", found.targets)
     assert ran.status == 1 and ran.said.endswith("up to 6 ulp")
     command = [sys.executable, "-I", "-W", "error", "emulated.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=out, check=False)
@@ -111,29 +111,29 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
         text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
     )
     for name, form in forms.FORMS.items():
-        whole = report.report(found, name)
+        whole = report.report_text(found, name)
         assert form.tracker in whole and len(whole) <= report.LIMIT
         told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
         places = [whole.index(f"{form.level} {heading}\n") for heading in told]
         assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
         assert found.short.text.strip() in whole and found.script.strip() not in whole
         assert "none" not in whole and "not told" not in whole, name
-    assert "numerical_accuracy" in report.report(found, "torch")
+    assert "numerical_accuracy" in report.report_text(found, "torch")
     with pytest.raises(InputError, match="form=bugzilla"):
-        folder.write(found, out, "bugzilla")
+        folder.write_folder(found, out, "bugzilla")
 
 
 def test_the_report_names_kernels_that_are_known_of_a_side(made):
     found, _ = made
 
-    assert "Kernels" not in report.report(found, "torch")
+    assert "Kernels" not in report.report_text(found, "torch")
     found.explanation.kernels = {
         "left": {"backend-choice": ["Slow2d"], "symbols": ["(perf is not installed)"]},
         "right": {"backend-choice": ["(not told)"], "symbols": ["(perf is not installed)"]},
     }
     try:
         for form in ("torch", "onednn"):
-            text = report.report(found, form)
+            text = report.report_text(found, form)
             assert "| backend-choice | `Slow2d` | not told |" in text and "perf" not in text
             assert text.index("products are added") < text.index("backend-choice")
         assert found.to_json()["kernels"]["left"]["backend-choice"] == ["Slow2d"]
@@ -282,7 +282,7 @@ def test_scripts_of_all_kinds_run_and_are_clean(left, right, case, padding, pair
         if left == "numpy":
             pytest.skip(f"this machine's BLAS: {error}")
         raise
-    folder.write(made, tmp_path)
+    folder.write_folder(made, tmp_path)
     assert made.ran.status == 1
     assert clean(tmp_path / "reproduce.py") == ""
     if "window" in made.explanation.causes:
@@ -342,7 +342,7 @@ def test_every_librarys_script_is_clean_and_as_it_was(target, version, case, tmp
     """Golden: the scripts beside this file; after a change that is meant, PROBE_GOLDEN=write."""
     finding = Finding.of(case, "length", 10, 12)
     where = Target.parse(target)
-    text = program.program(finding, (where, where), (version, version), False)
+    text = program.script_of_finding(finding, (where, where), (version, version), False)
     name = re.sub(r"\W+", "_", f"{target} {version} {case.op} {case.padding_text}") + ".py"
     path = tmp_path / name
     path.write_text(text)
@@ -369,7 +369,7 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
     finding = Finding.of(Case(op="conv2d", kernel="1x5", length=9))
     targets = Target.parse(left), Target.parse(right)
     path = tmp_path / "reproduce.py"
-    path.write_text(text := program.program(finding, targets, versions, True))
+    path.write_text(text := program.script_of_finding(finding, targets, versions, True))
     assert clean(path) == ""
     apart = targets[0].version is not None or targets[0].device != "cpu"
     assert ('require("1.2.1", tf.__version__)' in text) == (targets[0].version is not None)
@@ -383,7 +383,7 @@ def test_scripts_of_two_targets_are_clean_and_say_what_each_side_needs(
 def test_a_side_with_another_release_than_its_own_cannot_run(tmp_path):
     finding = Finding.of(Case(op="matmul", in_channels=3, length=2))
     targets = Target.parse("numpy"), Target.parse("numpy,threads=1")
-    text = program.program(finding, targets, (np.__version__,) * 2, True)
+    text = program.script_of_finding(finding, targets, (np.__version__,) * 2, True)
     path = tmp_path / "reproduce.py"
     path.write_text(text)
     ran = proof.own_interpreter(path)
@@ -417,9 +417,9 @@ def test_operands_are_exact_however_they_are_written():
 
 def test_long_lines_are_broken_at_their_brackets():
     line = f"y = f({', '.join(f'argument_number_{n}' for n in range(9))})"
-    for broken in (code.wrapped(line), code.wrapped(line, 8)):
+    for broken in (code.wrapped_statement(line), code.wrapped_statement(line, 8)):
         assert all(len(one) <= 100 for one in broken) and len(broken) > 1
-    assert code.wrapped("y = 1") == ["y = 1"]
+    assert code.wrapped_statement("y = 1") == ["y = 1"]
     assert code.literal(["a", 1]) == '["a", 1]'
 
 

@@ -13,7 +13,7 @@ from probe import machine
 from probe.cli import experiment, shell
 from probe.errors import ProbeError
 from probe.store import Store
-from tests.interface.commands import in_this_process
+from tests.cli.commands import in_this_process
 
 pytestmark = pytest.mark.long
 
@@ -219,7 +219,7 @@ def test_a_cell_that_fails_is_one_line(checkout):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        experiment.execute(path)
+        experiment.execute_notebook(path)
     assert path.read_bytes() == before
 
 

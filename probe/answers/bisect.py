@@ -66,16 +66,19 @@ def bisect(
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
             run = Sides(text, folder, running, trust).base(left, arrays, "the run")
-            return search(left, right, partial(_replayed, run=run, tell=tell))
+            return search(left, right, partial(_replayed_step, run=run, tell=tell))
 
     def ask(where: Target) -> ReleaseStep:
         tell(f"running {where.text}")
         try:
             with Apart(text, where, arrays) as process:
-                seen = [_digest(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)]
+                seen = [
+                    _digest_of_outputs(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)
+                ]
                 if len(set(seen)) > 1:
+                    # how many results there are says whether it is two states or noise
                     more = COUNTED - len(seen)
-                    seen += [_digest(process.plain(arrays, trust)) for _ in range(more)]
+                    seen += [_digest_of_outputs(process.plain(arrays, trust)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
                     return ReleaseStep(where.text, None, why=why)
         except TargetError as error:
@@ -89,7 +92,7 @@ def bisect(
     return search(left, right, ask)
 
 
-def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
+def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
     tell(f"running {where.text}")
     try:
         if where.version is not None:
@@ -99,11 +102,13 @@ def _replayed(where: Target, run: Run, tell: Say) -> ReleaseStep:
     except (TargetError, Nondeterministic) as error:
         return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
     return ReleaseStep(
-        where.text, _digest([one for one in found.results if one is not None]), found.said
+        where.text,
+        _digest_of_outputs([one for one in found.results if one is not None]),
+        found.said,
     )
 
 
-def _digest(outputs: list[Any]) -> str:
+def _digest_of_outputs(outputs: list[Any]) -> str:
     """Returns a short name of the bits of all outputs."""
     found = hashlib.sha256()
     for one in outputs:

@@ -15,7 +15,7 @@ from probe.explaining.evidence import differing_example
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 from probe.target import Target
-from tests.interface.commands import in_this_process
+from tests.cli.commands import in_this_process
 
 pytestmark = pytest.mark.long
 
