@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -202,10 +202,14 @@ def main(store: Path, quick: bool) -> bool:
 
         try:
             # a shard (--shard 1/3) has the alarms or the costs, or some of the changes
-            mine = current_shard().part(["alarms", "costs", *([] if quick else CHANGES)])
+            mine = current_shard().part(
+                ["alarms", "costs", *([] if quick else ["processor", *CHANGES])]
+            )
             if "alarms" in mine:
                 alarms(kept, row["run_id"], quick, say)
             known = {key[2] for key in kept.done_keys("verdicts")}
+            if "processor" in mine and PROCESSOR not in known and (found := processor_as_cause()):
+                kept.append("verdicts", {"run_id": row["run_id"]} | found)
             some = [one for one in mine if isinstance(one, Change) and one.name not in known]
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 for change, found in zip(some, pool.map(named_cause, some), strict=True):
@@ -246,26 +250,19 @@ def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> No
                         row |= {"repeat": repeat, "value": exit_status([told])}
                         rows.append(row | {"unit": "exit status"})
         kept.append("measurements", rows)
-        if other := found.get((f"{OTHER}, 1", 0)):
-            say("the processor as a cause")
-            kept.append("verdicts", {"run_id": run} | processor_as_cause(other, folder))
 
 
 def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side, Rerun]:
     """Returns the bits and conditions of all checks, under each limit and number of processors."""
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"]
-    words += PLUGIN
-    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
+    words, path = pytest_in(folder)
     asked: dict[Side, Command] = {}
     for level, count in itertools.product(*((LEVELS[:2], (1,)) if quick else (LEVELS, THREADS))):
         variables: dict[str, str | int] = {**limiting_variables(level), **path, CORES_OF: count}
         command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
         for repeat in range(1 if quick else REPEATS):
             asked[f"{level}, {count}", repeat] = command
-    emulator = runtime.emulator_path("qemu-x86_64")
-    if emulator is not None and not quick:
-        emulated = [str(emulator), "-cpu", OTHER, *words, "-k", " or ".join(EMULATED)]
-        asked[f"{OTHER}, 1", 0] = Command(emulated, folder, {**path, CORES_OF: 1})
+    if not quick and (emulated := emulated_command(folder, EMULATED)):
+        asked[f"{OTHER}, 1", 0] = emulated
 
     def run(number: int) -> tuple[Side, Rerun]:
         side, command = list(asked.items())[number]
@@ -282,8 +279,7 @@ def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side
         if one.why and OTHER not in label:
             raise TargetError(label, "error", one.why)
         if OTHER in label:
-            # /proc/cpuinfo has the host's processor, whatever the emulated program is given
-            one.facts |= {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+            one.facts |= OTHERS_FACTS
     return {side: one for side, one in sorted(found.items()) if not one.why}
 
 
@@ -291,22 +287,50 @@ ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
 PLUGIN = [] if INSTALLED else ["-p", "probe.lock.plugin"]
 
+PROCESSOR = f"{OTHER} (emulated) -> this one"
+OTHERS_FACTS = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+"""/proc/cpuinfo has the host's processor, whatever the emulated program is given."""
 
-def processor_as_cause(other: Rerun, folder: Path) -> dict[str, Any]:
-    """Returns what is said of NumPy's checks against the lock of the emulated processor."""
-    begun, lock = time.monotonic(), LockFile()
-    for check, bits in other.checks.items():
-        lock.accept(check, other.facts, bits)
-    (folder / "bits.lock").write_text(lock.text())
-    words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", f"--rootdir={folder}", "-k", "numpy"]
-    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
-    words += ["--bits-why=all", "--bits-report=json"]
-    subprocess.run(words, cwd=folder, env=os.environ | path, capture_output=True, check=False)
-    checks = json.loads((folder / "bits-report.json").read_text())["checks"]
+
+def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Returns the words that run the checks, and the variables that find them."""
+    words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider"]
+    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT)])
+    return [*words, f"--rootdir={folder}"], {"PYTHONPATH": path}
+
+
+def emulated_command(folder: Path, libraries: Sequence[str]) -> Command | None:
+    """Returns what runs the checks of libraries on the emulated processor; None without one."""
+    words, path = pytest_in(folder)
+    if (emulator := runtime.emulator_path("qemu-x86_64")) is None:
+        return None
+    emulated = [emulator, "-cpu", OTHER, *words, "-k", " or ".join(libraries)]
+    return Command(emulated, folder, {**path, CORES_OF: 1})
+
+
+def processor_as_cause() -> dict[str, Any] | None:
+    """Returns what is said of NumPy's checks against a lock of the emulated processor."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        (folder / "test_bits.py").write_text(TEST)
+        (folder / "out").mkdir()
+        emulated = emulated_command(folder, ("numpy",))
+        other = Rerun(folder) if emulated is None else run_again(emulated, folder / "out")
+        if not other.checks:
+            return None
+        lock = LockFile()
+        for check, bits in other.checks.items():
+            lock.accept(check, other.facts | OTHERS_FACTS, bits)
+        (folder / "bits.lock").write_text(lock.text())
+        words, path = pytest_in(folder)
+        words += ["-k", "numpy", "--bits-why=all", "--bits-report=json"]
+        environment = os.environ | path
+        subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
+        checks = json.loads((folder / "bits-report.json").read_text())["checks"]
     moved = [one for one in checks if one["verdict"] != "same"]
     told = "; ".join(f"{one['check'].partition('[')[2][:-1]}: {in_words(one)}" for one in moved)
-    name = f"{OTHER} (emulated) -> this one"
-    row = {"part": "lock", "name": name, "target": "numpy", "dtype": "", "summands": 0}
+    row = {"part": "lock", "name": PROCESSOR, "target": "numpy", "dtype": "", "summands": 0}
     return row | {"outputs": len(moved), "conditions": told, "seconds": time.monotonic() - begun}
 
 

@@ -47,3 +47,9 @@ def test_an_openblas_has_a_release_of_its_own():
     # the core that it took follows from the release, where both are known to differ
     assert [*facts_apart(older, newer | {"blas.numpy": "Zen"})] == ["release numpy"]
     assert [*facts_apart(HERE, newer | {"blas.numpy": "Zen"})] == ["processor"]
+
+
+def test_a_library_of_the_lock_that_is_not_loaded_has_its_release_too():
+    found = conditions.here(["xgboost", "numpy"])
+    assert found["library.numpy"] == np.__version__
+    assert found["library.xgboost"]  # none, or what is installed
