@@ -187,6 +187,8 @@ class BitsSession:
         if self.out:
             self.handed[check] = bits, value
             return Checked(check, test, bits, {}, SAME)
+        # a library that an entry names is asked for even if nothing has loaded it here: an entry of
+        # a whole suite has to hold for one of its tests alone
         known = (self.lock.conditions[one] for one in self.lock.checks.get(check, {}))
         libraries = {n[8:] for facts in known for n in facts if n.startswith("library.")}
         found = judged_check(self.lock, check, test, bits, conditions.here(libraries))

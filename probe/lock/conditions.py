@@ -182,6 +182,7 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
         if theirs == own or (not chosen and (theirs is None or own is None)):
             continue
         library = rest.partition(".")[0]
+        # a flag that is unset is a condition too: without it the library chooses by itself
         if kind == "flag" and library in LIBRARIES and f"library.{library}" not in ours:
             continue  # not loaded (yet): it can't say how it is set
         if kind == "blas":
@@ -224,6 +225,7 @@ def limits(isa: str) -> Facts:
     level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
     found: Facts = dict(onednn.isa_variables({"isa": isa}))
     found["OPENBLAS_CORETYPE"] = CORES[level if level != "avx512" else "avx512_core"]
+    # XLA's oldest name is SSE4.2's, oneDNN's SSE4.1's
     xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
     found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
     found["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"

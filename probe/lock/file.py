@@ -207,7 +207,7 @@ def changing(path: Path) -> Iterator[LockFile]:
             beside = path.with_name(f".{path.name}.{os.getpid()}")
             try:
                 beside.write_text(text, encoding="utf-8")
-                beside.replace(path)
+                beside.replace(path)  # a rename: a reader sees the old file or the new one
             finally:
                 beside.unlink(missing_ok=True)
         finally:

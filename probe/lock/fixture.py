@@ -108,6 +108,7 @@ def take_over(session: BitsSession, told: bytes) -> list[str] | None:
 
 def close_session(config: Any, session: BitsSession, tests: list[str] | None) -> None:
     """Writes the lock; ``config`` keeps for the summary what is unused, or went wrong."""
+    # with these pytest leaves tests out and does not call them deselected
     some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
     try:

@@ -123,6 +123,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[TESTS] = [item.nodeid for item in session.items]
 
 
+# last: pytest-xdist's own hook ends its workers, whose results come meanwhile
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hands the results to the process that reports them, or writes the lock."""

@@ -171,6 +171,7 @@ def distribution_of(name: str) -> str:
     return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
 
 
+# "pip index" is marked experimental: what it prints is read so that anything else gives no releases
 def releases_known(name: str) -> list[str]:
     """Returns the releases of a module's distribution that pip's index has for this interpreter,
     ascending, without previews; [] where it can't be asked."""

@@ -57,6 +57,7 @@ def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) ->
     """Returns what runs a check. A model on another release has that release before everything
     else on the path, as the model itself has to run on it. InputError: it can't be had."""
     words, before = {"check": test, **spec}, list[Path]()
+    # a case runs in a session of its own, which finds its release; a model runs in this interpreter
     where = Target.parse(spec["target"]) if spec.get("target") else None
     if where is not None and "model" in spec and where.version and where.device in (None, "cpu"):
         module = MODULES.get(where.name, where.name)

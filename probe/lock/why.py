@@ -264,7 +264,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     same = [one for one, pair in facts.items() if pair == facts[name]]
 
     def ask(version: str) -> ReleaseStep:
-        if version in (old, new):
+        if version in (old, new):  # both ends have run already
             ran = search.run([group] if version == old else ())
         else:
             command = search.with_releases(dict.fromkeys(same, version), True)
