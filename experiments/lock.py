@@ -40,7 +40,7 @@ from probe.campaign import run_row
 from probe.errors import TargetError
 from probe.launch import open_session
 from probe.lock.checks import BitsSession, judged_check
-from probe.lock.conditions import CORES_OF
+from probe.lock.conditions import CORES_OF, Facts
 from probe.lock.file import LockFile
 from probe.lock.rerun import Command, Rerun, overlay, run_again
 from probe.lock.runs import exit_status
@@ -245,7 +245,8 @@ def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> No
                 for check, bits in here.checks.items():
                     if check in lock.checks:
                         told = judged_check(lock, check, check, bits, here.facts)
-                        row = {"run_id": run, "subject": check.partition("[")[2].rstrip("]")}
+                        row: dict[str, Any] = {"run_id": run}
+                        row |= {"subject": check.partition("[")[2].rstrip("]")}
                         row |= {"variant": f"{name} | {label}", "size": int(np.prod(bits.shape))}
                         row |= {"repeat": repeat, "value": exit_status([told])}
                         rows.append(row | {"unit": "exit status"})
@@ -288,7 +289,7 @@ INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytes
 PLUGIN = [] if INSTALLED else ["-p", "probe.lock.plugin"]
 
 PROCESSOR = f"{OTHER} (emulated) -> this one"
-OTHERS_FACTS = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+OTHERS_FACTS: Facts = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
 """/proc/cpuinfo has the host's processor, whatever the emulated program is given."""
 
 
