@@ -35,7 +35,7 @@ from lib import frame
 from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
 from probe import Case, Store, Target, floats, installation
-from probe.backends.onnxruntime import configured
+from probe.backends.onnxruntime import session_entries
 from probe.campaign import Sessions, run_row
 from probe.comparison import (
     CaseRun,
@@ -506,7 +506,7 @@ def releases(left: str, right: str, count: int) -> dict[str, Any]:
     targets = [Target.parse(text) for text in (left, right)]
     SESSIONS.close(*targets)
     for where in targets:
-        installation.install(where)
+        installation.install_target(where)
     first, second = map(SESSIONS.of, targets)
     found = compare_shapes(ComparedShapes.named(case, None, None, None, None), first, second)
     if not len(found.differing):
@@ -555,7 +555,7 @@ def in_8_bits(target: str) -> dict[str, Any]:
     opset = [helper.make_opsetid("", 13)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=8)
     options = onnxruntime.SessionOptions()
-    for name, value in configured(dict(Target.parse(target).switches)):
+    for name, value in session_entries(dict(Target.parse(target).switches)):
         options.add_session_config_entry(name, value)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     y = session.run(None, {"x": x})[0].astype(np.float64).reshape(-1)

@@ -7,7 +7,6 @@ fails on the way is taken away, and what a killed process left is taken away by 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,11 +123,17 @@ def _make_environment(
     try:
         tell(0, STEPS, "an arm64 root folder" if arm64 else f"Python {recipe.python}")
         if arm64:
-            python = sysroot.make_environment(sysroot.provide(root), folder)
+            release = sysroot.make_environment(sysroot.provide(root), folder)
             tell(1, STEPS, f"{named} for arm64")
-            sysroot.install_wheels(folder, python, [recipe.choices[-1], *recipe.beside])
+            sysroot.install_wheels(folder, release, [recipe.choices[-1], *recipe.beside])
         else:
-            _native(folder, recipe, lambda: tell(1, STEPS, named))
+            python = packages.find_python(recipe.python)
+            if python is None:
+                raise Failed(packages.python_missing(recipe.python))
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            packages.create(folder, python)
+            tell(1, STEPS, named)
+            packages.install_release(folder, recipe)
         tell(2, STEPS, f"asking {named}")
         ran = runtime.in_folder(folder, arm64)
         facts = _answers(Target(recipe.library, recipe.version), ran)
@@ -136,6 +141,7 @@ def _make_environment(
             why = f"{facts.get('library_version')} answers in its place"
             raise Failed(f"{named} was installed, but {why}")
         environments.complete(folder, recipe.library, recipe.version, arm64, facts)
+    # Ctrl-C too leaves nothing half made
     except BaseException:
         environments.remove_environment(folder)
         raise
@@ -143,16 +149,6 @@ def _make_environment(
     found = environments.read_environment(folder)
     assert found is not None
     return found, facts
-
-
-def _native(folder: Path, recipe: packages.Recipe, then: Callable[[], None]) -> None:
-    python = packages.find_python(recipe.python)
-    if python is None:
-        raise Failed(packages.python_missing(recipe.python))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    packages.create(folder, python)
-    then()
-    packages.install_release(folder, recipe)
 
 
 def _answers(where: Target, ran: Runtime) -> dict[str, Any]:

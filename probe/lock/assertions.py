@@ -63,7 +63,7 @@ def where_they_differ(
     arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
     number = one.dtype in floats.FORMATS
     if number:
-        arrays = [each.view(floats.container_dtype(one.dtype)) for each in arrays]
+        arrays = [each.view(floats.container_of_format(one.dtype)) for each in arrays]
     a, b = (each.reshape(one.shape) for each in arrays)  # a scalar has become a row
     # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
     size = a.dtype.itemsize

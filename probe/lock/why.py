@@ -306,7 +306,7 @@ def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
         return {"kind": "answers"}
     found["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
-        kind = floats.container_dtype(dtype)
+        kind = floats.container_of_format(dtype)
         every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
         changed = sum(each.crossed for each in every)
         found["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
