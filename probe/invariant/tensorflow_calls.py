@@ -306,17 +306,17 @@ class TensorFlowRunner:
             if count == size:
                 return call(samples, parameters)
             y = call(tuple(self._part(one, 0, count, size) for one in samples), parameters)
-            return _cut(y, 0, count)
+            return _samples_from(y, 0, count)
         found = []
         for start, count, size in plan:
             y = call(tuple(self._part(one, start, count, size) for one in samples), parameters)
-            found.append(y if count == size else _cut(y, 0, count))
+            found.append(y if count == size else _samples_from(y, 0, count))
         return tf.concat(found, 0)
 
     def _part(self, x: Any, start: int, count: int, size: int) -> Any:
         """Samples from ``start`` on, and copies of the first behind them: no sample is odd."""
         if count == size:
-            return _cut(x, start, count)
+            return _samples_from(x, start, count)
         key = start, count, size
         if key not in self._places:
             at = [*range(start, start + count), *[start] * (size - count)]
@@ -327,5 +327,5 @@ class TensorFlowRunner:
 runner = TensorFlowRunner
 
 
-def _cut(x: Any, start: int, count: int) -> Any:
+def _samples_from(x: Any, start: int, count: int) -> Any:
     return tf.strided_slice(x, [start], [start + count], [1])

@@ -513,8 +513,8 @@ class Kinds:
         not known."""
         key = (
             func,
-            *(_deciding(one) for one in args),
-            *((n, _deciding(kwargs[n])) for n in kwargs),
+            *(_what_decides(one) for one in args),
+            *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
         if func in self.by_value:
             key = (*key, repr([one for one in args if isinstance(one, float)]))
@@ -613,7 +613,7 @@ def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple
     return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found
 
 
-def _deciding(one: Any) -> Any:
+def _what_decides(one: Any) -> Any:
     """Returns what of an argument decides what an operation is."""
     if isinstance(one, torch.Tensor):
         return one.dtype
