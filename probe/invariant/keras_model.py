@@ -211,6 +211,5 @@ def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Ke
 
 
 def refuse_training() -> None:
-    """InputError."""
     why = "training is not covered: it has dropout, and statistics of the batch"
     raise InputError("training", True, why, "call it for inference: model(x), model.predict(x)")

@@ -485,7 +485,6 @@ class MitigatedGraph(Work):
         return None if self.true is None else (self.true, float(np.abs(self.true).max()))
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """Returns the first output of the full run."""
         graph = self.of(remedy)
         return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
 

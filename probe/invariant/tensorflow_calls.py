@@ -77,7 +77,6 @@ def reshaped(x: Any, shape: Iterable[int]) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """Returns the same sample at every place."""
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
