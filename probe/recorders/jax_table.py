@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from probe import semantics as s
 from probe.recorders.jax_programs import (
     LOOPS,
     Equation,
@@ -21,31 +22,22 @@ from probe.recorders.jax_programs import (
     flat,
     inner,
 )
-from probe.semantics import (
-    Accumulates,
-    Broadcasts,
-    Chooses,
-    Contracts,
-    Convolution,
-    Each,
-    Made,
-    Meaning,
-    Passes,
-    Reduces,
-    Same,
-    Shapes,
-    Step,
-    Steps,
-    Turns,
-    Unknown,
-    Whole,
-    Windows,
-    of_complex,
-)
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, moved
-from probe.semantics.contract import Call, Row, named, reading, rows, worded
-from probe.semantics.contract import meaning as by_table
+from probe.semantics.contract import (
+    Call,
+    OperationTable,
+    Row,
+    StepBuilder,
+    by_table,
+    named,
+    reading,
+    rows,
+    worded,
+)
+
+TABLE = OperationTable()
+"""What each primitive computes."""
 
 FUNCTIONS = named(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
@@ -80,7 +72,8 @@ def _known(c: Call, slot: int) -> np.ndarray | None:
 # element by element
 
 
-def _function(c: Call, word: str) -> Meaning:
+@TABLE.row(FUNCTIONS)
+def _function(c: Call, word: str) -> s.Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
     # how accurate it is, or the format of its result, where a call says that
@@ -89,21 +82,18 @@ def _function(c: Call, word: str) -> Meaning:
     return o.function(word, **numbers)
 
 
-def _rounded(c: Call) -> Meaning:
-    even = c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN
-    return o.function("round" if even else "round_away")
-
-
-def _clamp(c: Call) -> Meaning:
+@TABLE.row("clamp")
+def _clamp(c: Call) -> s.Meaning:
     """The bounds come first and last; numbers, as a rule."""
     bounds = [_known(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
     if any(one is None for one in bounds):
-        return Each("clamp", reads=(1, 0, 2))
+        return s.Each("clamp", reads=(1, 0, 2))
     low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
     return o.clip(low, high, (1,))
 
 
-def _maximum(c: Call) -> Meaning:
+@TABLE.row("max")
+def _maximum(c: Call) -> s.Meaning:
     """``relu`` where the other input is zero; nothing where it is minus infinity, with which maxima
     begin."""
     for slot in (0, 1):
@@ -115,24 +105,20 @@ def _maximum(c: Call) -> Meaning:
     return o.function("maximum")
 
 
-def _divided(c: Call) -> Meaning:
-    """XLA multiplies by the reciprocal where it knows the divisor."""
-    found = o.arithmetic("divide", c.dtype())
-    return o.approximate("divide") if found.word == "divide" else found
-
-
-def _select(c: Call) -> Meaning:
+@TABLE.row("select_n")
+def _select(c: Call) -> s.Meaning:
     if c.count != 3 or c.dtype() != "bool":
-        return Each("select_n")
+        return s.Each("select_n")
     if c.shape(0) not in ((), c.shape(1)):
-        return Unknown("one condition for whole arrays")
-    return Chooses((0, 2, 1))
+        return s.Unknown("one condition for whole arrays")
+    return s.Chooses((0, 2, 1))
 
 
 # sums and windows
 
 
-def _product(c: Call) -> Meaning:
+@TABLE.row("dot_general")
+def _product(c: Call) -> s.Meaning:
     sums, batch = c["dimension_numbers"]
     letters = iter(ascii_lowercase)
     texts: tuple[dict[int, str], dict[int, str]] = {}, {}
@@ -147,23 +133,27 @@ def _product(c: Call) -> Meaning:
     one, two = ("".join(text[axis] for axis in sorted(text)) for text in texts)
     wider = c.dtype() != c.dtypes[0]
     word = f"product in {c.dtypes[0]}" if wider else "product"
-    return Contracts(f"{one},{two}->{''.join(out)}", word=word)
+    return s.Contracts(f"{one},{two}->{''.join(out)}", word=word)
 
 
-def _ragged(c: Call) -> Meaning:
+@TABLE.row("ragged_dot_general")
+def _ragged(c: Call) -> s.Meaning:
     """Rows one behind the other in groups, each with a matrix of its own, as of experts."""
     ends, (rows_, inner), out = np.cumsum(c.value(2)), c.shape(), c.gives[0]
     numbers = c["ragged_dot_dimension_numbers"]
     axes = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
     plain = str(axes).replace("[", "(").replace("]", ")") == "((((1,), (1,)), ((), ())), (0,))"
     if not plain or ends[-1] < rows_:
-        return Unknown("its groups are no rows, or not all of them")
+        return s.Unknown("its groups are no rows, or not all of them")
     own = np.searchsorted(ends, np.arange(rows_), side="right")
-    taken = Step(o.take(0, own), (1,), (rows_, inner, out[1]))
-    return Steps((taken, Step(Contracts("ab,abc->ac"), (0, c.count), out)))
+    build = StepBuilder(c.count)
+    matrices = build.add(o.take(0, own), (1,), (rows_, inner, out[1]))
+    build.add(s.Contracts("ab,abc->ac"), (0, matrices), out)
+    return build.done()
 
 
-def _convolution(c: Call) -> Meaning:
+@TABLE.row("conv_general_dilated")
+def _convolution(c: Call) -> s.Meaning:
     lhs, weights, out = (tuple(axes) for axes in c["dimension_numbers"])
     apart, stride, dilation = (
         tuple(c[name]) for name in ("lhs_dilation", "window_strides", "rhs_dilation")
@@ -176,7 +166,7 @@ def _convolution(c: Call) -> Meaning:
         ends = zip(kernel, dilation, padding, strict=True)
         padding = tuple(((size - 1) * step - low,) * 2 for size, step, (low, _) in ends)
         stride = apart
-    windows = Windows(
+    windows = s.Windows(
         *(out[2:], out[1], kernel, stride, dilation, padding),
         kind="transposed" if transposed and plain else "convolution",
         groups=c["feature_group_count"],
@@ -187,7 +177,7 @@ def _convolution(c: Call) -> Meaning:
     if plain and (transposed or set(apart) <= {1}):
         return windows
     turned = tuple(lhs[out.index(axis)] for axis in range(len(out)))
-    return Convolution(windows, turned, apart, batches)
+    return s.Convolution(windows, turned, apart, batches)
 
 
 def _slid(c: Call) -> list[int]:
@@ -199,7 +189,7 @@ def _slid(c: Call) -> list[int]:
 
 
 def _pool(kind: str) -> Row:
-    def row(c: Call) -> Meaning:
+    def row(c: Call) -> s.Meaning:
         slid = _slid(c)
         rest = [axis for axis in range(c.rank()) if axis not in slid]
         if set(c["base_dilation"]) - {1} or not rest:
@@ -210,19 +200,21 @@ def _pool(kind: str) -> Row:
         )
         padding = tuple((int(low), int(high)) for low, high in padding)
         frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
-        return Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
+        return s.Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
 
     return row
 
 
-def _minimum_pool(c: Call) -> Meaning:
+@TABLE.row("reduce_window_min")
+def _minimum_pool(c: Call) -> s.Meaning:
     """The smallest is the largest of the negative numbers, bit for bit."""
     negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
     steps = zip((negative, _pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
-    return Steps(tuple(Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
+    return s.Steps(tuple(s.Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
 
 
-def _windowed(c: Call) -> Meaning:
+@TABLE.row("reduce_window select_and_scatter_add select_and_gather_add")
+def _windowed(c: Call) -> s.Meaning:
     """Every output reads all along the axes on which a window slides: in a manner that isn't
     described, as of a function of the user's, or the gradient of a pool."""
     slid, beside = _slid(c), tuple(n for n in range(1, c.count) if c.shape(n))
@@ -231,21 +223,24 @@ def _windowed(c: Call) -> Meaning:
         kept = [axis for axis in kept if axis == 0]
     rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in kept)
     numbers = (*c.numbers(), rest)
-    return Whole(tuple((k, k) for k in kept), c.op, numbers, beside if kept else ())
+    return o.rows_of(c.op, kept, numbers, beside if kept else ())
 
 
-def _sort(c: Call) -> Meaning:
+@TABLE.row("sort")
+def _sort(c: Call) -> s.Meaning:
     count, shape = c.count, c.shape()
     if count == 1:
         return o.along("sort", c.rank(), (c["dimension"],))
     # several arrays by the first ones, as argsort does
-    together = Step(Each("sorted together"), tuple(range(count)), shape)
+    build = StepBuilder(count)
+    together = build.add(s.Each("sorted together"), range(count), shape)
     whole = o.along("sort", c.rank(), (c["dimension"],), (c["num_keys"],))
-    every = Step(whole, (count,), shape, (shape,) * (count - 1))
-    return Steps((together, every), tuple(range(count + 1, 2 * count + 1)))
+    build.add(whole, (together,), *[shape] * count)
+    return build.done(*range(count + 1, 2 * count + 1))
 
 
-def _fourier(c: Call) -> Meaning:
+@TABLE.row("fft")
+def _fourier(c: Call) -> s.Meaning:
     name = c["fft_type"].name
     axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
     return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
@@ -258,7 +253,8 @@ FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "invers
 # stacks of matrices
 
 
-def _stacked(c: Call) -> Meaning:
+@TABLE.row([*SOLVES])
+def _stacked(c: Call) -> s.Meaning:
     """A stack of systems, or one system beside stacks of others' parts."""
     own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
     leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
@@ -266,13 +262,15 @@ def _stacked(c: Call) -> Meaning:
     return o.solved(c.op, c.count, range(c.count), shapes, own, lead, c.gives, c.numbers())
 
 
-def _triangular(c: Call) -> Meaning:
+@TABLE.row("triangular_solve")
+def _triangular(c: Call) -> s.Meaning:
     shapes, how = [c.shape(0), c.shape(1)], (c["left_side"], c["lower"], c["transpose_a"])
     last = c["unit_diagonal"], c["conjugate_a"]
     return o.triangular_solve(2, (0, 1), shapes, c.gives[0], *how, *last)
 
 
-def _solved(c: Call) -> Meaning:
+@TABLE.row("custom_linear_solve")
+def _solved(c: Call) -> s.Meaning:
     """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
     works on a stack of systems, if all that it reads is such a stack; every other one takes all
     that it reads as one system."""
@@ -284,7 +282,7 @@ def _solved(c: Call) -> Meaning:
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
     shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
     if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
-        return Unknown("a solver whose operands are stacked differently")
+        return s.Unknown("a solver whose operands are stacked differently")
     said = tuple(repr(sorted(one.params.items())) for one in solves)
     own = [len(shape) - axes for shape in shapes]
     said = said or tuple(sorted({name for name, _ in every}))
@@ -298,7 +296,7 @@ def _moved(*slots: int) -> Row:
     """The primitive is asked where it moves what; of formats that count no positions, with integers
     in their place."""
 
-    def row(c: Call) -> Meaning:
+    def row(c: Call) -> s.Meaning:
         every = [
             one if one.dtype in BITS else one._replace(dtype="int32")
             for one in c.reads
@@ -309,25 +307,22 @@ def _moved(*slots: int) -> Row:
     return row
 
 
-def _slice(c: Call) -> Meaning:
+@TABLE.row("slice")
+def _lax_slice(c: Call) -> s.Meaning:
     steps = c["strides"] or (1,) * c.rank()
     ends = zip(c["start_indices"], c["limit_indices"], steps, strict=True)
-    return _along(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
+    return _at_places(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
 
 
-def _along(c: Call, index: Mapping[int, np.ndarray]) -> Meaning:
+def _at_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
-    shape, steps = list(c.shape()), list[Step]()
-    for axis, places in index.items():
-        if not np.array_equal(places, np.arange(shape[axis])):
-            shape[axis] = len(places)
-            steps.append(Step(o.take(axis, places), (len(steps),), tuple(shape)))
-    if len(steps) == 1:
-        return steps[0].meaning
-    return Steps(tuple(steps)) if steps else Same()
+    each = index.items()
+    moved_axes = [one for one in each if not np.array_equal(one[1], np.arange(c.shape()[one[0]]))]
+    return o.in_turn(moved_axes, c.shape())
 
 
-def _pad(c: Call) -> Meaning:
+@TABLE.row("pad")
+def _pad(c: Call) -> s.Meaning:
     value = _known(c, 1)
     if value is None or any(inside for _, _, inside in c["padding_config"]):
         return _moved(0, 1)(c)
@@ -335,7 +330,8 @@ def _pad(c: Call) -> Meaning:
     return o.pad([both[:2] for both in c["padding_config"]], number, c.dtype())
 
 
-def _gather(c: Call) -> Meaning:
+@TABLE.row("gather")
+def _gather(c: Call) -> s.Meaning:
     """Rows of a table, of any size, where that is all; else it is asked."""
     numbers, index, shape = c["dimension_numbers"], _known(c, 1), c.shape()
     rest = range(len(c.gives[0]) - len(shape) + 1, len(c.gives[0]))
@@ -350,7 +346,8 @@ def _gather(c: Call) -> Meaning:
     return _moved(0)(c)
 
 
-def _accumulated(c: Call) -> Meaning:
+@TABLE.row("scatter-add scatter-sub scatter-mul scatter-min scatter-max")
+def _accumulated(c: Call) -> s.Meaning:
     """Every element of the updates goes to a place of the first input: a gather tells which."""
     numbers, shape, updates = c["dimension_numbers"], c.shape(0), c.shape(2)
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
@@ -367,86 +364,71 @@ def _accumulated(c: Call) -> Meaning:
         mode=c["mode"],
         fill_value=-1,
     )
+    build = StepBuilder(c.count)
     word = "accumulate" if c.op == "scatter-add" else c.op
-    added = Accumulates(np.asarray(places).reshape(-1), word)
-    return Steps((Step(added, (0, 2), shape),))
+    build.add(s.Accumulates(np.asarray(places).reshape(-1), word), (0, 2), shape)
+    return build.done()
 
 
-TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, _function),
-    **rows(SAME, lambda c: Same() if len(c.gives) == 1 else Passes(tuple(range(c.count)))),
+TABLE |= {
+    **rows(SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))),
+    # XLA multiplies by the reciprocal where it knows the divisor
     "div": lambda c: (
         o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
     ),
-    "max": _maximum,
-    "clamp": _clamp,
-    "round": _rounded,
+    "round": lambda c: o.function(
+        "round" if c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN else "round_away"
+    ),
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
     "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
-    "select_n": _select,
-    "dot_general": _product,
-    "ragged_dot_general": _ragged,
-    "conv_general_dilated": _convolution,
     **worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
     "reduce": lambda c: o.along(
         *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
     ),
     "reduce_window_sum": _pool("sum"),
     "reduce_window_max": _pool("max"),
-    "reduce_window_min": _minimum_pool,
-    **rows("reduce_window select_and_scatter_add select_and_gather_add", _windowed),
     **rows(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
-    "sort": _sort,
     "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
-    "fft": _fourier,
     **rows(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **rows(SOLVES, _stacked),
-    "triangular_solve": _triangular,
-    "custom_linear_solve": _solved,
     **rows("dynamic_slice tile", _moved(0)),
     "dynamic_update_slice": _moved(0, 1),
     "scatter": _moved(0, 2),
-    **rows("scatter-add scatter-sub scatter-mul scatter-min scatter-max", _accumulated),
-    "gather": _gather,
-    "pad": _pad,
-    "slice": _slice,
-    "rev": lambda c: _along(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
-    "broadcast_in_dim": lambda c: Broadcasts(tuple(c["broadcast_dimensions"])),
-    "reshape": lambda c: Unknown("reshape") if c.get("dimensions") else o.reshape(),
+    "rev": lambda c: _at_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
+    "broadcast_in_dim": lambda c: s.Broadcasts(tuple(c["broadcast_dimensions"])),
+    "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else o.reshape(),
     "squeeze": lambda c: o.squeeze(c.shape(), c["dimensions"]),
     "transpose": lambda c: o.transpose(c["permutation"]),
     "concatenate": lambda c: o.concat(c["dimension"]),
     "split": lambda c: o.split(c["axis"], c.gives),
     "stack": lambda c: o.stack(c["axis"]),
     "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
-    "iota": lambda c: Made(("iota", c["dimension"]), c.dtypes[0], places=True),
+    "iota": lambda c: s.Made(("iota", c["dimension"]), c.dtypes[0], places=True),
     # of each key of an array its own numbers; a key's data is one axis more
-    **rows(RANDOM, lambda c: Whole(tuple((k, k) for k in range(c.rank() - 1)), c.op, c.numbers())),
-    "rng_bit_generator": lambda c: Whole((), c.op, c.numbers()),
+    **rows(RANDOM, lambda c: o.rows_of(c.op, range(c.rank() - 1), c.numbers())),
+    "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),
 }
-"""What each primitive computes."""
 
 
-def meaning(c: Call) -> Meaning:
+def meaning(c: Call) -> s.Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
     found = by_table(TABLE, c)
     every = (*c.dtypes, *(one.dtype for one in c.reads if one is not None))
-    return of_complex(found) if any(one.startswith("complex") for one in every) else found
+    return s.of_complex(found) if any(one.startswith("complex") for one in every) else found
 
 
 # programs
 
 
-def moves(means: Meaning) -> bool:
+def moves(means: s.Meaning) -> bool:
     """Returns whether elements are only moved, or converted to another format."""
-    if isinstance(means, Steps):
+    if isinstance(means, s.Steps):
         return all(moves(step.meaning) for step in means.steps)
-    each = isinstance(means, Each | Chooses) and getattr(means, "word", "") != "cast"
-    return means.exact and not each and not isinstance(means, Unknown)
+    each = isinstance(means, s.Each | s.Chooses) and getattr(means, "word", "") != "cast"
+    return means.exact and not each and not isinstance(means, s.Unknown)
 
 
 def only(program: Flat) -> Equation | None:
@@ -458,16 +440,16 @@ def only(program: Flat) -> Equation | None:
     return found[0] if found else None
 
 
-def folded(program: Flat, one: Equation) -> Meaning | None:
+def folded(program: Flat, one: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
     means, last = meaning(one.called()), program.equations[-1]
     if program.consts or list(last.gives) != program.outputs:
         return None
-    if isinstance(means, Contracts) and means.bias is None:
+    if isinstance(means, s.Contracts) and means.bias is None:
         return _transposed(program, one, means)
-    if isinstance(means, Reduces) and not means.keep and last.reads == one.gives:
+    if isinstance(means, s.Reduces) and not means.keep and last.reads == one.gives:
         shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         if len(program.equations) == 2 and one.reads == (0,) and last.outs[0].shape == kept:
@@ -475,7 +457,7 @@ def folded(program: Flat, one: Equation) -> Meaning | None:
     return None
 
 
-def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | None:
+def _transposed(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
     # what stands at the axes of each value: (input, axis) before the product, letters behind it
@@ -492,7 +474,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
             axes[each.gives[0]] = list(out)
             continue
         turn = meaning(each.called())
-        if not isinstance(turn, Turns) or not given[0]:
+        if not isinstance(turn, s.Turns) or not given[0]:
             return None
         axes[each.gives[0]] = [given[0][axis] for axis in turn.axes]
     result = axes[program.equations[-1].gives[0]]
@@ -504,7 +486,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
 
 
 @dataclass(frozen=True)
-class EquationProgram(Steps):
+class EquationProgram(s.Steps):
     """A program or a loop that is one operation: what it computes uncompiled, step by step.
 
     ``source``: its primitive and the parameters of that.
@@ -512,8 +494,8 @@ class EquationProgram(Steps):
 
     source: Any = field(default=None, compare=False, repr=False)
 
-    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        return Steps(self.steps, self.gives)
+    def written(self, reads: s.Shapes, gives: s.Shapes) -> s.Meaning:
+        return s.Steps(self.steps, self.gives)
 
     def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
         """Returns numbers and parameters in which two programs of the same equations differ: a name

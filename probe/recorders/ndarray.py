@@ -25,7 +25,10 @@ from probe.recording.inputs import restored
 from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
 from probe.semantics.asked import moved
-from probe.semantics.contract import Call, NotSettled, Operand, named
+from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, named
+
+TABLE = OperationTable()
+"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
 
 
 class ArrayRecorder:
@@ -391,6 +394,7 @@ REDUCTIONS = named("sum mean var:variance std:deviation max amax:max min amin:mi
                    "ptp argmax argmin median count_nonzero")  # fmt: skip
 
 
+@TABLE.row([*UFUNCS])
 def _function(c: Call, *args: Any, **_: Any) -> Meaning:
     """A function of elements, with the numbers that stand beside its arrays."""
     each = o.function(UFUNCS[c.op])
@@ -406,6 +410,7 @@ def _function(c: Call, *args: Any, **_: Any) -> Meaning:
     return replace(each, numbers=given, zero="" if over else each.zero)
 
 
+@TABLE.row([*REDUCTIONS])
 def _reduced(
     c: Call, a: Operand, axis: Any = None, keepdims: bool = False, **words: Any
 ) -> Meaning:
@@ -421,6 +426,7 @@ def _reduced(
     return o.reduced(word, axes, keepdims, numbers, word in ("argmax", "argmin", "median"))
 
 
+@TABLE.row(["sort", "argsort"])
 def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
     if axis is None:
         return Unknown(f"{c.op} of all axes")
@@ -430,22 +436,26 @@ def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
     return o.along(c.op, len(a.shape), (axis,), tuple(sorted(words.items())))
 
 
+@TABLE.row(["cumsum", "cumprod"])
 def _cumulated(c: Call, a: Operand, axis: Any = None) -> Meaning:
     return Unknown(f"{c.op} of all axes") if axis is None else o.cumulated(c.op, axis)
 
 
+@TABLE.row("dot")
 def _dot(c: Call, a: Any, b: Any) -> Meaning:
     if 0 in (ranks := (c.rank(0), c.rank(1))):
         return o.function("multiply")
     return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
+@TABLE.row("einsum")
 def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
     if "." in equation or "->" not in equation:
         return Unknown(f"einsum {equation}")
     return o.einsum(equation)
 
 
+@TABLE.row("clip")
 def _clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
     low, high = words.get("min", a_min), words.get("max", a_max)
     if any(isinstance(one, Operand) for one in (low, high)):
@@ -453,12 +463,14 @@ def _clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -
     return o.clip(low, high)
 
 
+@TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
 def _turned(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
     # of an array whose sizes count axes NumPy itself says the order
     counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
     return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
 
 
+@TABLE.row("pad")
 def _pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
     value = words.get("constant_values", 0)
     if mode != "constant" or not np.isscalar(value):
@@ -474,6 +486,7 @@ def _joined(made: Callable[[int], Meaning]) -> Row:
     return row
 
 
+@TABLE.row("take")
 def _take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise") -> Meaning:
     if axis is None or mode != "raise" or isinstance(index, Operand):
         return moved(c)
@@ -481,6 +494,7 @@ def _take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise"
     return o.take(axis, np.where(index < 0, index + a.shape[axis], index))
 
 
+@TABLE.row(["inv", "det", "cholesky"])
 def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
     word = "inverse" if c.op == "inv" else c.op  # elsewhere that is a reciprocal
     return o.matrices(word, len(a.shape), *(name for name, one in sorted(words.items()) if one))
@@ -488,33 +502,21 @@ def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
 
 Row = Callable[..., Meaning]
 
-TABLE: dict[str, Row] = {
-    **dict.fromkeys(UFUNCS, _function),
-    **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys(("cumsum", "cumprod"), _cumulated),
-    **dict.fromkeys(("sort", "argsort"), _along),
+TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
-    "dot": _dot,
-    "einsum": _einsum,
-    **dict.fromkeys(("inv", "det", "cholesky"), _matrix),
-    "clip": _clip,
     "where": lambda c, *given: o.where() if len(given) == 3 else Unknown("where it is true"),
     "copy": lambda c, *_, **__: Same(),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: o.reshape()),
-    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _turned),
     "concatenate": _joined(o.concat),
     "stack": _joined(o.stack),
     **dict.fromkeys(("hstack", "vstack", "dstack", "append"),
                     lambda c, *_, **__: moved(c, *range(c.count))),
     "split": lambda c, a, sections, axis=0: o.split(axis, c.gives),
-    "take": _take,
     "broadcast_to": lambda c, a, shape, **_: o.expand(a.shape, c.gives[0]),
-    "pad": _pad,
     **dict.fromkeys("flip fliplr flipud rot90 roll repeat tile getitem tril triu diagonal diag "
                     "delete take_along_axis".split(), lambda c, *_, **__: moved(c)),
     "setitem": lambda c, *_: moved(c, 0, 1),
 }  # fmt: skip
-"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
 
 
 def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:

@@ -35,7 +35,7 @@ from probe.recorders.onnx_file import attributes, inputs_of, written
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
-from probe.semantics.contract import Call, meaning
+from probe.semantics.contract import Call, by_table
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
@@ -459,7 +459,7 @@ class Layers(Graph):
         if list(layer.gives) != list(node.gives):
             return Unknown("some of its results are not known")
         words = {**layer.words, "blobs": len(layer.blobs)}
-        return meaning(TABLE, replace(call, attributes=words))
+        return by_table(TABLE, replace(call, attributes=words))
 
     def name(self, key: Any) -> str:
         return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"

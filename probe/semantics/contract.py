@@ -299,17 +299,31 @@ def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
     return found
 
 
-Row = Callable[[Call], Meaning]
+Row = Callable[..., Meaning]
 """A row of a library's table: what a call of this operation computes."""
 
-
 C = TypeVar("C", bound=Call)
+R = TypeVar("R", bound=Row)
 
 
-def meaning(rows: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
+class OperationTable(dict[str, Row]):
+    """A library's table: a row for each operation, by its name."""
+
+    def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
+        """Returns a decorator: a function of a call is the row of these operations. Of ``named`` it
+        is called with the word too."""
+
+        def put(one: R) -> R:
+            self.update(worded(names, one) if isinstance(names, Mapping) else rows(names, one))
+            return one
+
+        return put
+
+
+def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
     """Returns what a call computes by a library's table; ``Unknown`` with the reason where nothing
     is described, or what is described isn't this."""
-    row = rows.get(call.op)
+    row = table.get(call.op)
     if row is None:
         return Unknown(f"{call.op} is not described in probe")
     try:
@@ -334,13 +348,28 @@ def rows(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
     return dict.fromkeys(names.split() if isinstance(names, str) else names, one)
 
 
-def worded(words: Mapping[str, str], one: Callable[[Call, str], Meaning]) -> dict[str, Row]:
+def worded(words: Mapping[str, str], one: Callable[[Any, str], Meaning]) -> dict[str, Row]:
     """Returns a row for each of ``named``, of the call and its word."""
+    return {name: lambda call, word=word: one(call, word) for name, word in words.items()}
 
-    def of(word: str) -> Row:
-        return lambda call: one(call, word)
 
-    return {name: of(word) for name, word in words.items()}
+class StepBuilder:
+    """Puts together what computes step by step: values have numbers, first what an operation reads,
+    then what each step gives."""
+
+    def __init__(self, count: int) -> None:
+        self.steps: list[Step] = []
+        self.count = count
+
+    def add(self, one: Meaning, reads: Iterable[int], *gives: tuple[int, ...]) -> int:
+        """Adds a step that gives these shapes. Returns the number of its first result."""
+        self.steps.append(Step(one, tuple(reads), gives[0], gives[1:]))
+        self.count += len(gives)
+        return self.count - len(gives)
+
+    def done(self, *gives: int) -> Steps:
+        """Returns all steps. ``gives``: numbers of the results; none: the last step's alone."""
+        return Steps(tuple(self.steps), gives)
 
 
 def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
@@ -351,10 +380,9 @@ def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
     places = call.places(*slots)
     if places == tuple(range(call.count)):
         return one
-    shape, *more = call.gives
-    count = call.count
-    step = Step(one, places, shape, tuple(more))
-    return Steps((step,), tuple(range(count, count + len(call.gives))) if more else ())
+    build = StepBuilder(call.count)
+    build.add(one, places, *call.gives)
+    return build.done(*range(call.count, build.count) if len(call.gives) > 1 else ())
 
 
 def chain(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
@@ -362,13 +390,13 @@ def chain(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) ->
     function of what is there, or one with an operand in the slot that is named beside it."""
     if not behind or isinstance(first, Unknown):
         return first
-    count, shape = call.count, call.gives[0]
-    steps = first.steps if isinstance(first, Steps) else ()
-    steps = steps or (Step(first, tuple(range(count)), shape),)
+    build = StepBuilder(call.count)
+    if isinstance(first, Steps) and first.steps:
+        build.steps += first.steps
+        build.count += sum(1 + len(step.more) for step in first.steps)
+    else:
+        build.add(first, range(call.count), call.gives[0])
     for one in behind:
-        last = count + sum(1 + len(step.more) for step in steps) - 1
-        if isinstance(one, tuple):
-            steps = (*steps, Step(one[0], (last, call.at(one[1])), shape))
-        else:
-            steps = (*steps, Step(one, (last,), shape))
-    return Steps(steps)
+        made, *slots = one if isinstance(one, tuple) else (one,)
+        build.add(made, (build.count - 1, *map(call.at, slots)), call.gives[0])
+    return build.done()

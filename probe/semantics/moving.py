@@ -14,7 +14,7 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.asked import Map, Mapped
-from probe.semantics.contract import Call, Exact, Meaning, Shapes, Step, Steps, Unknown, reading
+from probe.semantics.contract import Call, Exact, Meaning, Shapes, StepBuilder, Unknown, reading
 from probe.semantics.elementwise import Made, fitted, of_number
 from probe.semantics.labels import Labels, Name, joined, tag
 from probe.semantics.sums import Accumulates
@@ -310,14 +310,12 @@ def written(
 
 def _added(call: Call, places: np.ndarray, updates: int, into: int | None) -> Meaning:
     """Updates broadcast to the places, and are added there in any order."""
-    count, shape = call.count, call.gives[0]
-    rank = len(call.shape(updates))
-    wide = Broadcasts(tuple(range(places.ndim - rank, places.ndim)))
-    steps = [Step(wide, call.places(updates), places.shape)]
-    first = count + 1 if into is None else call.at(into)
-    steps += [Step(Made(0), (), shape)] if into is None else []
-    steps.append(Step(Accumulates(places.reshape(-1)), (first, count), shape))
-    return Steps(tuple(steps))
+    build, shape = StepBuilder(call.count), call.gives[0]
+    wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
+    terms = build.add(wide, call.places(updates), places.shape)
+    first = build.add(Made(0), (), shape) if into is None else call.at(into)
+    build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
+    return build.done()
 
 
 def one_hot(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.contract import Call, Meaning, Step, Steps, Unknown, chain
+from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, chain
 from probe.semantics.elementwise import Chooses, Each, Holds, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
@@ -411,13 +411,14 @@ def gemm(
     product = matmul(ranks, (turned[0], turned[1]), reads)
     if not call.has(bias) or beta == 0:
         return product if alpha == 1 else chain(call, product, one)
-    added, last, shape = call.at(bias), call.count, call.gives[0]
+    added, shape = call.at(bias), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
-    steps = [Step(product, reads, shape), Step(one, (last,), shape)]
-    steps.append(Step(two, (added,), call.shape(bias)))
-    steps.append(Step(function("add"), (last + 1, last + 2), shape))
-    return Steps(tuple(steps))
+    build = StepBuilder(call.count)
+    scaled = build.add(one, (build.add(product, reads, shape),), shape)
+    other = build.add(two, (added,), call.shape(bias))
+    build.add(function("add"), (scaled, other), shape)
+    return build.done()
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
@@ -453,11 +454,21 @@ def along(
     return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
 
 
+def rows_of(
+    word: str,
+    axes: Iterable[int],
+    numbers: tuple[Any, ...] = (),
+    rows: tuple[int, ...] = (),
+) -> Whole:
+    """Returns what reads its own index of these axes of its first input, in their places too, and
+    all along the others, in a manner that isn't known. ``rows``: as of ``Whole``."""
+    return Whole(tuple((axis, axis) for axis in axes), word, numbers, rows)
+
+
 def matrices(word: str, rank: int, *flags: str) -> Whole:
     """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
     inverse. ``flags``: that are set."""
-    kept = tuple((axis, axis) for axis in range(rank - 2))
-    return Whole(kept, functions.canonical(word), flags)
+    return rows_of(functions.canonical(word), range(rank - 2), flags)
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
@@ -493,14 +504,17 @@ def fourier(kind: str, rank: int, axes: Sequence[int], size: int, scale: int = 0
 def bucketize(rank: int, right: bool) -> Whole:
     """Returns the number of a bucket for each element of the first input, between the boundaries
     that are the second; ``right``: one that equals a boundary is in the bucket behind it."""
-    return Whole(tuple((axis, axis) for axis in range(rank)), "bucketize", (bool(right),))
+    return rows_of("bucketize", range(rank), (bool(right),))
 
 
 def bucketized(call: Call, boundaries: Any) -> Steps:
     """Returns the same with boundaries that are numbers of the operation, as TensorFlow has it."""
     held = np.asarray(boundaries, np.float32)
-    step = Step(bucketize(call.rank(), True), (0, call.count), call.gives[0])
-    return Steps((Step(Holds(held), (), held.shape), step))
+    build = StepBuilder(call.count)
+    build.add(
+        bucketize(call.rank(), True), (0, build.add(Holds(held), (), held.shape)), call.gives[0]
+    )
+    return build.done()
 
 
 def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
@@ -510,13 +524,13 @@ def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
 
 def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:
     """Returns the places that each matrix of a batch gives to a picture of these ``sizes``."""
-    return Whole(((0, 0),), "affine_grid", (tuple(map(int, sizes)), bool(align_corners)))
+    return rows_of("affine_grid", (0,), (tuple(map(int, sizes)), bool(align_corners)))
 
 
 def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
     """Returns pictures at places, (batch, ..., axes): each reads its own picture's channel."""
     words = (mode, padding, bool(align_corners))
-    return Whole(((0, 0), (1, 1)), "grid_sample", words, rows=(1,))
+    return rows_of("grid_sample", (0, 1), words, (1,))
 
 
 def solved(
@@ -538,24 +552,20 @@ def solved(
     decides.
     """
     parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
-    steps: list[Step] = []
-    joined = []
+    build, joined = StepBuilder(count), []
     for number, shape, part in zip(numbers, shapes, parts, strict=True):
         if shape != (*lead, *part):
-            steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
-            number = count + len(steps) - 1
+            number = build.add(expand(shape, (*lead, *part)), (number,), (*lead, *part))
         # a system is read as a whole, so that its own axes are one, and those of the stack stay
-        steps.append(Step(Reshapes(), (number,), (*lead, prod(part))))
-        joined.append(count + len(steps) - 1)
-    steps.append(Step(Joins(-1), tuple(joined), (*lead, sum(map(prod, parts)))))
-    every, kept = count + len(steps) - 1, tuple((axis, axis) for axis in range(len(lead)))
+        joined.append(build.add(Reshapes(), (number,), (*lead, prod(part))))
+    every = build.add(Joins(-1), joined, (*lead, sum(map(prod, parts))))
     for place, shape in enumerate(gives):
         if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
-            steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
+            build.add(Whole((), f"{word} {place}", (said,)), range(count), shape)
             continue
-        whole = Whole(kept, f"{word} {place}", (tuple(parts), said, shape[len(lead) :]))
-        steps.append(Step(whole, (every,), shape))
-    return Steps(tuple(steps), tuple(range(every + 1, every + 1 + len(gives))))
+        own_numbers = (tuple(parts), said, shape[len(lead) :])
+        build.add(rows_of(f"{word} {place}", range(len(lead)), own_numbers), (every,), shape)
+    return build.done(*range(every + 1, build.count))
 
 
 def triangular_solve(
@@ -602,13 +612,7 @@ def squeeze(shape: Sequence[int], axes: Sequence[int] | None = None) -> Meaning:
     every = range(len(shape)) if axes is None else {axis % len(shape) for axis in axes}
     gone = sorted((axis for axis in every if shape[axis] == 1), reverse=True)
     # one after the other from the last: a reshape would not say which of two axes of size 1 went
-    steps, left = [], list(shape)
-    for number, axis in enumerate(gone):
-        del left[axis]
-        steps.append(Step(Picks(axis=axis, index=np.asarray(0)), (number,), tuple(left)))
-    if len(steps) == 1:
-        return steps[0].meaning
-    return Steps(tuple(steps)) if steps else Same()
+    return in_turn([(axis, np.asarray(0)) for axis in gone], shape)
 
 
 def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
@@ -639,6 +643,17 @@ def unstack(axis: int, count: int) -> Splits:
 def take(axis: int, index: Any) -> Picks:
     """Returns elements at ``index`` along an axis."""
     return Picks(axis=axis, index=np.asarray(index))
+
+
+def in_turn(picked: Iterable[tuple[int, np.ndarray]], shape: Sequence[int]) -> Meaning:
+    """Returns elements at these places along axes, one after the other."""
+    build, left = StepBuilder(1), tuple(shape)
+    for axis, index in picked:
+        left = (*left[:axis], *index.shape, *left[axis + 1 :])
+        build.add(take(axis, index), (build.count - 1,), left)
+    if len(build.steps) == 1:
+        return build.steps[0].meaning
+    return build.done() if build.steps else Same()
 
 
 def pad(widths: Iterable[Sequence[int]], value: Any = 0.0, dtype: str = "float32") -> Pads:
