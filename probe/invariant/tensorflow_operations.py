@@ -36,10 +36,17 @@ from probe.recorders.tensorflow_graphs import (
     SHAPES,
     FunctionGraph,
     FunctionNode,
-    traced,
+    traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
-from probe.recorders.tensorflow_values import RanOperation, array, kind, run, sizes, structure
+from probe.recorders.tensorflow_values import (
+    RanOperation,
+    array,
+    run_op,
+    sizes_of,
+    structure,
+    type_of,
+)
 from probe.semantics import Each, Meaning, Reduces, of_complex
 from probe.semantics.contract import Call
 
@@ -131,7 +138,7 @@ class TensorFlowOperations:
             return False
         computes, call = _described(node, two, found)
         carries = [follows[n] for n in _read(node, two)]
-        shapes = [sizes(two[n]) for n in _read(node, two)]
+        shapes = [sizes_of(two[n]) for n in _read(node, two)]
         return apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: FunctionNode, why: str) -> Handler:
@@ -327,7 +334,7 @@ class TensorFlowOperations:
 
             def function(*given: Any) -> Any:
                 samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
-                found = run(
+                found = run_op(
                     called_name(node),
                     [next(samples if along else held) for along in follows],
                     attributes_of(node),
@@ -372,7 +379,7 @@ class TensorFlowOperations:
             inner = tf.constant([axis - (axes[0] - 1 if trailing else 0) for axis in axes])
 
             def function(part: Any) -> Any:
-                return run(name, [part, inner], attributes, 1)[0]
+                return run_op(name, [part, inner], attributes, 1)[0]
 
             which = "" if trailing else f" {axes}"
             known = self._known(
@@ -447,12 +454,12 @@ class TensorFlowOperations:
 def _read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
-    return [n for n, one in enumerate(read) if n not in says and not kind(one).unread]
+    return [n for n, one in enumerate(read) if n not in says and not type_of(one).unread]
 
 
 def _described(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
-    given = [n for n, one in enumerate(found) if not kind(one).unread]
+    given = [n for n, one in enumerate(found) if not type_of(one).unread]
     call = RanOperation(node.op, read, node.attributes, found, _read(node, read), given).call([])
     computes = meaning(call)
     complex_ = any(one.dtype.is_complex for one in (*read, *found))
@@ -620,7 +627,7 @@ class FunctionRunner:
 
     def graph(self, name: str) -> FunctionGraph:
         """Returns the nodes of a function as it was traced."""
-        return traced(name, self._graphs)
+        return traced_graph(name, self._graphs)
 
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""
@@ -690,7 +697,7 @@ def once(node: FunctionNode) -> Handler:
     if node.op in HANDED_ON:
         return lambda read: read
     op, attributes, count = node.op, tuple(node.attributes), node.count
-    return lambda read: run(op, read, attributes, count)
+    return lambda read: run_op(op, read, attributes, count)
 
 
 def _by_shape(graph: FunctionGraph) -> set[str]:

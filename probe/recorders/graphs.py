@@ -98,7 +98,7 @@ PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
 
 
-def ordered(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
+def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
     """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
     the first output needs. ONNX Runtime saves parallel branches in another order every time."""
     maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
@@ -461,7 +461,7 @@ class GraphRecorder(ABC):
         alone, self.alone, together = self.alone, None, list[str]()
         if alone is None:
             return self.graph.run(visit)
-        outputs = self.graph.run(partial(_noted, together, visit))
+        outputs = self.graph.run(partial(_noting, together, visit))
         if alone != together:
             self.graph.apart()
             raise Again
@@ -474,7 +474,7 @@ class GraphRecorder(ABC):
         for opens in (True, False):
             graph, self.alone = self.cut(opens), []
             try:
-                found = graph.run(partial(_noted, self.alone, lambda _: None))
+                found = graph.run(partial(_noting, self.alone, lambda _: None))
                 if all(same_bits(one.array(), due) for one, due in zip(found, wanted, strict=True)):
                     self.graph = graph
                     return
@@ -510,7 +510,7 @@ class GraphRecorder(ABC):
         return found
 
 
-def _noted(into: list[str], visit: Visit, event: Operation) -> None:
+def _noting(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
     into.extend(digest(np.asarray(one.array())) for one in event.gives)
     visit(event)

@@ -25,17 +25,17 @@ from probe.recorders.jax_programs import (
     MOST_STEPS,
     OpenedProgram,
     PrimitiveCall,
-    attributes,
-    bits,
-    called,
+    aval_of,
+    bits_in,
+    call_of,
     constants,
-    described,
-    flat,
+    flat_of,
     inner,
-    lines,
+    lax_lines,
+    params_of,
     unrolled,
 )
-from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
+from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, digest
@@ -85,7 +85,7 @@ class JaxRecorder:
 
     def plain(self) -> list[np.ndarray]:
         """Runs it unwatched."""
-        return [_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
+        return [_jax_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation."""
@@ -95,10 +95,10 @@ class JaxRecorder:
         return [trace.values.seen(one) for one in jax.tree_util.tree_leaves(found)]
 
 
-def _bits(value: Any) -> np.ndarray:
+def _jax_bits(value: Any) -> np.ndarray:
     """Returns an array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
-    return bits(value if _is_array(value) else np.asarray(value, core.typeof(value).dtype))
+    return bits_in(value if _is_array(value) else np.asarray(value, core.typeof(value).dtype))
 
 
 def _is_array(value: Any) -> bool:
@@ -111,7 +111,7 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
     Those in a dictionary or another structure are taken for weights. What is taken wrongly is
     compared all the same: the role only says what is kept while comparing.
     """
-    for name, value in _held(function):
+    for name, value in _closed(function):
         if callable(value) and hasattr(value, "__code__"):
             if depth:
                 yield from _closed_over(value, depth - 1)
@@ -127,7 +127,7 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
                 yield id(leaf), (WEIGHT if weight else INPUT, label)
 
 
-def _held(function: Any) -> Iterator[tuple[str, Any]]:
+def _closed(function: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(function, functools.partial):
         yield "function", function.func
         yield from ((f"argument{n}", value) for n, value in enumerate(function.args))
@@ -158,7 +158,7 @@ class _RunValues:
     def key(self, value: Any) -> Hashable:
         """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
-            array = _bits(value)
+            array = _jax_bits(value)
             return ("content", array.dtype.str, array.shape, digest(array))
         known = self.live.get(id(value))
         if known is None or known[0]() is not value:
@@ -180,10 +180,10 @@ class _RunValues:
             role = WEIGHT
         if not _is_array(value) and np.ndim(value) == 0:
             role = CONSTANT
-        shape, dtype = described(core.typeof(value))
+        shape, dtype = aval_of(core.typeof(value))
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
-        found = Seen(self.key(value), shape, dtype, lambda: _bits(value), role, name)
+        found = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
         if found.key not in self.plain:
             self.plain[found.key] = small(shape) and ("float" not in dtype or not shape)
         return found
@@ -221,7 +221,7 @@ class _Trace(Base):  # type: ignore[misc]
         if inner(primitive, params) is not None or primitive.name in LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
-            own = functools.partial(_own, primitive, params, args, gives)
+            own = functools.partial(_own_call, primitive, params, args, gives)
             told = self._told(primitive, params, args, params, own)
             self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, told)
         return found
@@ -253,9 +253,9 @@ class _Trace(Base):  # type: ignore[misc]
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
-                if flat(within).direct:
-                    return _own(one.primitive, one.params, args, gives, value)
-                if (means := folded(flat(within), one)) is not None:
+                if flat_of(within).direct:
+                    return _own_call(one.primitive, one.params, args, gives, value)
+                if (means := fold(flat_of(within), one)) is not None:
                     return means
                 for n in self._known(reads):  # it is another one where these are others
                     value(n)
@@ -282,7 +282,7 @@ class _Trace(Base):  # type: ignore[misc]
             means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
             means = self._composed(primitive, params, args, reads, (call,))
-        told = _said(primitive, params, [*map(core.typeof, args)], means)
+        told = _said_of(primitive, params, [*map(core.typeof, args)], means)
         self._visit(name, self._path(), reads, gives, told)
 
     def _known(self, reads: Sequence[Seen]) -> list[int]:
@@ -314,7 +314,7 @@ class _Trace(Base):  # type: ignore[misc]
         """Returns the one equation of a program that computes; found out once for each."""
         found = self.recorder.found
         if id(within) not in found:
-            found[id(within)] = within, only(flat(within))  # itself, so that no other has its id
+            found[id(within)] = within, only(flat_of(within))  # itself, so that no other has its id
         return found[id(within)][1]
 
     def _inside(self, opened: OpenedProgram, args: list[Any], call: int) -> list[Any]:
@@ -328,9 +328,9 @@ class _Trace(Base):  # type: ignore[misc]
                 reads += [self.values.seen(each) for each in constants(one.params)]
                 means = self._composed(one.primitive, one.params, given, reads, (call, place))
             else:
-                means = meaning(one.called(functools.partial(_content, given)))
+                means = meaning(one.called(functools.partial(_known_bits, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = Said(means, attributes(one.params))
+            told = Said(means, params_of(one.params))
             self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
@@ -341,11 +341,11 @@ class _Trace(Base):  # type: ignore[misc]
         within = inner(primitive, params)
         decisions = self.recorder.decisions
         decisions[call] = ""
-        if _same(lambda: unrolled(primitive, params, args), gives):
+        if _gives_bits(lambda: unrolled(primitive, params, args), gives):
             decisions[call] = "equations"
         elif within is not None:
-            opened = OpenedProgram(flat(within))
-            if _same(lambda: opened.results(opened.values(args)), gives):
+            opened = OpenedProgram(flat_of(within))
+            if _gives_bits(lambda: opened.results(opened.values(args)), gives):
                 decisions[call] = opened
         if not decisions[call]:
             self.recorder.programs[name] = None
@@ -377,9 +377,9 @@ class _Trace(Base):  # type: ignore[misc]
 
         def value(number: int) -> np.ndarray:
             looked.append(number)
-            return _bits(args[number])
+            return _jax_bits(args[number])
 
-        told = _said(primitive, params, ins, means(value))._replace(attributes=attributes(shown))
+        told = _said_of(primitive, params, ins, means(value))._replace(attributes=params_of(shown))
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
@@ -414,7 +414,7 @@ class _Equations(_Trace):
         if found is not None:
             return found if primitive.multiple_results else found[0]
         made = core.eval_trace.process_primitive(primitive, args, params)
-        told = _said(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
+        told = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
         reads = [self.values.seen(one) for one in [*args, *constants(params)]]
         self._visit(primitive.name, self._path(), reads, made, told)
         return made
@@ -438,40 +438,41 @@ class _EquationSource(composed.UncompiledSource):
         return [trace.values.seen(one) for one in every]
 
 
-def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
+def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
     """Returns what is said of a primitive, or a program."""
-    again, text = PrimitiveCall(primitive, params, ins), lines(primitive, params, ins)
-    return Said(means, attributes(params), again, text, IMPORTS)
+    again, text = PrimitiveCall(primitive, params, ins), lax_lines(primitive, params, ins)
+    return Said(means, params_of(params), again, text, IMPORTS)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
 """Operations whose second input is taken for weights where no operation gave it."""
 
 
-def _content(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
-    return lambda: _bits(values[number])
+def _known_bits(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
+    return lambda: _jax_bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 
 
-def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
+def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     """Returns whether another way to compute a program's results gives its bits."""
     try:
         found = run()
     except Exception:  # whatever a program's equations can't do apart
         return False
     return found is not None and all(
-        digest(_bits(one)) == digest(_bits(two)) for one, two in zip(found, gives, strict=True)
+        digest(_jax_bits(one)) == digest(_jax_bits(two))
+        for one, two in zip(found, gives, strict=True)
     )
 
 
-def _own(
+def _own_call(
     primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
 ) -> Meaning:
     """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-    return meaning(called(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
+    return meaning(call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
 
 
 RECORDER = JaxRecorder

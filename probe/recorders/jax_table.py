@@ -18,28 +18,28 @@ from probe.recorders.jax_programs import (
     LOOPS,
     Equation,
     Flat,
-    differing,
-    flat,
+    flat_of,
     inner,
+    unlike_params,
 )
 from probe.semantics import operations as o
-from probe.semantics.asked import BITS, moved
+from probe.semantics.asked import BITS, asked_move
 from probe.semantics.contract import (
     Call,
     OperationTable,
     Row,
     StepBuilder,
     by_table,
-    named,
-    reading,
-    rows,
+    reads_of,
+    rows_for,
+    word_list,
     worded,
 )
 
 TABLE = OperationTable()
 """What each primitive computes."""
 
-FUNCTIONS = named(
+FUNCTIONS = word_list(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
@@ -51,7 +51,7 @@ FUNCTIONS = named(
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
-REDUCES = named("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
+REDUCES = word_list("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
                 "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
 MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
@@ -64,7 +64,7 @@ SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "orm
 RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
 
 
-def _known(c: Call, slot: int) -> np.ndarray | None:
+def _content_of(c: Call, slot: int) -> np.ndarray | None:
     content = c.operand(slot).content
     return None if content is None else content()
 
@@ -73,7 +73,7 @@ def _known(c: Call, slot: int) -> np.ndarray | None:
 
 
 @TABLE.row(FUNCTIONS)
-def _function(c: Call, word: str) -> s.Meaning:
+def _lax_function(c: Call, word: str) -> s.Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
     # how accurate it is, or the format of its result, where a call says that
@@ -85,7 +85,7 @@ def _function(c: Call, word: str) -> s.Meaning:
 @TABLE.row("clamp")
 def _clamp(c: Call) -> s.Meaning:
     """The bounds come first and last; numbers, as a rule."""
-    bounds = [_known(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
+    bounds = [_content_of(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
     if any(one is None for one in bounds):
         return s.Each("clamp", reads=(1, 0, 2))
     low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
@@ -97,16 +97,16 @@ def _maximum(c: Call) -> s.Meaning:
     """``relu`` where the other input is zero; nothing where it is minus infinity, with which maxima
     begin."""
     for slot in (0, 1):
-        value = _known(c, slot)
+        value = _content_of(c, slot)
         if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
-            return reading(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
+            return reads_of(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
         if value is not None and value.size and not value.any():
             return o.function("relu", (1 - slot,))
     return o.function("maximum")
 
 
 @TABLE.row("select_n")
-def _select(c: Call) -> s.Meaning:
+def _lax_select(c: Call) -> s.Meaning:
     if c.count != 3 or c.dtype() != "bool":
         return s.Each("select_n")
     if c.shape(0) not in ((), c.shape(1)):
@@ -118,7 +118,7 @@ def _select(c: Call) -> s.Meaning:
 
 
 @TABLE.row("dot_general")
-def _product(c: Call) -> s.Meaning:
+def _dot_general(c: Call) -> s.Meaning:
     sums, batch = c["dimension_numbers"]
     letters = iter(ascii_lowercase)
     texts: tuple[dict[int, str], dict[int, str]] = {}, {}
@@ -153,7 +153,7 @@ def _ragged(c: Call) -> s.Meaning:
 
 
 @TABLE.row("conv_general_dilated")
-def _convolution(c: Call) -> s.Meaning:
+def _lax_conv(c: Call) -> s.Meaning:
     lhs, weights, out = (tuple(axes) for axes in c["dimension_numbers"])
     apart, stride, dilation = (
         tuple(c[name]) for name in ("lhs_dilation", "window_strides", "rhs_dilation")
@@ -188,7 +188,7 @@ def _slid(c: Call) -> list[int]:
     return [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
 
 
-def _pool(kind: str) -> Row:
+def _lax_pool(kind: str) -> Row:
     def row(c: Call) -> s.Meaning:
         slid = _slid(c)
         rest = [axis for axis in range(c.rank()) if axis not in slid]
@@ -209,7 +209,7 @@ def _pool(kind: str) -> Row:
 def _minimum_pool(c: Call) -> s.Meaning:
     """The smallest is the largest of the negative numbers, bit for bit."""
     negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
-    steps = zip((negative, _pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
+    steps = zip((negative, _lax_pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
     return s.Steps(tuple(s.Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
 
 
@@ -223,7 +223,7 @@ def _windowed(c: Call) -> s.Meaning:
         kept = [axis for axis in kept if axis == 0]
     rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in kept)
     numbers = (*c.numbers(), rest)
-    return o.rows_of(c.op, kept, numbers, beside if kept else ())
+    return o.own_rows(c.op, kept, numbers, beside if kept else ())
 
 
 @TABLE.row("sort")
@@ -240,7 +240,7 @@ def _sort(c: Call) -> s.Meaning:
 
 
 @TABLE.row("fft")
-def _fourier(c: Call) -> s.Meaning:
+def _lax_fft(c: Call) -> s.Meaning:
     name = c["fft_type"].name
     axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
     return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
@@ -254,7 +254,7 @@ FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "invers
 
 
 @TABLE.row([*SOLVES])
-def _stacked(c: Call) -> s.Meaning:
+def _lax_stack(c: Call) -> s.Meaning:
     """A stack of systems, or one system beside stacks of others' parts."""
     own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
     leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
@@ -263,21 +263,21 @@ def _stacked(c: Call) -> s.Meaning:
 
 
 @TABLE.row("triangular_solve")
-def _triangular(c: Call) -> s.Meaning:
+def _lax_triangular(c: Call) -> s.Meaning:
     shapes, how = [c.shape(0), c.shape(1)], (c["left_side"], c["lower"], c["transpose_a"])
     last = c["unit_diagonal"], c["conjugate_a"]
     return o.triangular_solve(2, (0, 1), shapes, c.gives[0], *how, *last)
 
 
 @TABLE.row("custom_linear_solve")
-def _solved(c: Call) -> s.Meaning:
+def _lax_solve(c: Call) -> s.Meaning:
     """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
     works on a stack of systems, if all that it reads is such a stack; every other one takes all
     that it reads as one system."""
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(one.primitive.name, one) for one in flat(c["jaxprs"].solve).equations]
+    every = [(one.primitive.name, one) for one in flat_of(c["jaxprs"].solve).equations]
     solves = [one for name, one in every if name == "triangular_solve"]
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
     shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
@@ -292,7 +292,7 @@ def _solved(c: Call) -> s.Meaning:
 # movement
 
 
-def _moved(*slots: int) -> Row:
+def _lax_moves(*slots: int) -> Row:
     """The primitive is asked where it moves what; of formats that count no positions, with integers
     in their place."""
 
@@ -302,7 +302,7 @@ def _moved(*slots: int) -> Row:
             for one in c.reads
             if one is not None
         ]
-        return moved(replace(c, reads=every), *slots)
+        return asked_move(replace(c, reads=every), *slots)
 
     return row
 
@@ -311,10 +311,10 @@ def _moved(*slots: int) -> Row:
 def _lax_slice(c: Call) -> s.Meaning:
     steps = c["strides"] or (1,) * c.rank()
     ends = zip(c["start_indices"], c["limit_indices"], steps, strict=True)
-    return _at_places(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
+    return _lax_places(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
 
 
-def _at_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
+def _lax_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
     each = index.items()
     moved_axes = [one for one in each if not np.array_equal(one[1], np.arange(c.shape()[one[0]]))]
@@ -322,10 +322,10 @@ def _at_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
 
 
 @TABLE.row("pad")
-def _pad(c: Call) -> s.Meaning:
-    value = _known(c, 1)
+def _lax_pad(c: Call) -> s.Meaning:
+    value = _content_of(c, 1)
     if value is None or any(inside for _, _, inside in c["padding_config"]):
-        return _moved(0, 1)(c)
+        return _lax_moves(0, 1)(c)
     number = complex(value) if value.dtype.kind == "c" else float(value)
     return o.pad([both[:2] for both in c["padding_config"]], number, c.dtype())
 
@@ -333,7 +333,7 @@ def _pad(c: Call) -> s.Meaning:
 @TABLE.row("gather")
 def _gather(c: Call) -> s.Meaning:
     """Rows of a table, of any size, where that is all; else it is asked."""
-    numbers, index, shape = c["dimension_numbers"], _known(c, 1), c.shape()
+    numbers, index, shape = c["dimension_numbers"], _content_of(c, 1), c.shape()
     rest = range(len(c.gives[0]) - len(shape) + 1, len(c.gives[0]))
     table = (
         tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
@@ -343,7 +343,7 @@ def _gather(c: Call) -> s.Meaning:
     )
     if table and index is not None and index.size and 0 <= index.min() <= index.max() < shape[0]:
         return o.take(0, index[..., 0].copy())
-    return _moved(0)(c)
+    return _lax_moves(0)(c)
 
 
 @TABLE.row("scatter-add scatter-sub scatter-mul scatter-min scatter-max")
@@ -371,7 +371,7 @@ def _accumulated(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **rows(SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))),
+    **rows_for(SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))),
     # XLA multiplies by the reciprocal where it knows the divisor
     "div": lambda c: (
         o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
@@ -387,17 +387,17 @@ TABLE |= {
     "reduce": lambda c: o.along(
         *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
     ),
-    "reduce_window_sum": _pool("sum"),
-    "reduce_window_max": _pool("max"),
-    **rows(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
+    "reduce_window_sum": _lax_pool("sum"),
+    "reduce_window_max": _lax_pool("max"),
+    **rows_for(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
     "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
-    **rows(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
+    **rows_for(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **rows("dynamic_slice tile", _moved(0)),
-    "dynamic_update_slice": _moved(0, 1),
-    "scatter": _moved(0, 2),
-    "rev": lambda c: _at_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
+    **rows_for("dynamic_slice tile", _lax_moves(0)),
+    "dynamic_update_slice": _lax_moves(0, 1),
+    "scatter": _lax_moves(0, 2),
+    "rev": lambda c: _lax_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
     "broadcast_in_dim": lambda c: s.Broadcasts(tuple(c["broadcast_dimensions"])),
     "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else o.reshape(),
     "squeeze": lambda c: o.squeeze(c.shape(), c["dimensions"]),
@@ -408,7 +408,7 @@ TABLE |= {
     "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
     "iota": lambda c: s.Made(("iota", c["dimension"]), c.dtypes[0], places=True),
     # of each key of an array its own numbers; a key's data is one axis more
-    **rows(RANDOM, lambda c: o.rows_of(c.op, range(c.rank() - 1), c.numbers())),
+    **rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
     "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),
 }
 
@@ -440,7 +440,7 @@ def only(program: Flat) -> Equation | None:
     return found[0] if found else None
 
 
-def folded(program: Flat, one: Equation) -> s.Meaning | None:
+def fold(program: Flat, one: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
@@ -448,7 +448,7 @@ def folded(program: Flat, one: Equation) -> s.Meaning | None:
     if program.consts or list(last.gives) != program.outputs:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
-        return _transposed(program, one, means)
+        return _fold_product(program, one, means)
     if isinstance(means, s.Reduces) and not means.keep and last.reads == one.gives:
         shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
@@ -457,7 +457,7 @@ def folded(program: Flat, one: Equation) -> s.Meaning | None:
     return None
 
 
-def _transposed(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning | None:
+def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
     # what stands at the axes of each value: (input, axis) before the product, letters behind it
@@ -505,4 +505,4 @@ class EquationProgram(s.Steps):
             alike = [each.source[0] for each in (self, other)]
             said = [str(each.source[1]) for each in (self, other)]
             return [] if alike[0] is alike[1] and said[0] == said[1] else None
-        return differing(flat(one), flat(two))
+        return unlike_params(flat_of(one), flat_of(two))

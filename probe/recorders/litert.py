@@ -256,7 +256,7 @@ class LiteRTOperators(Graph):
             if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
                 self.files[key].write_bytes(model)
-        made = interpreter(model, self.switches)
+        made = interpreter_of(model, self.switches)
         made.allocate_tensors()
         return partial(_invoked, made, once)
 
@@ -356,7 +356,7 @@ def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.nda
     return [made.tensor(n)() if once else made.get_tensor(n) for n in gives]
 
 
-def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
+def interpreter_of(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     """Returns an interpreter of a model or its file: ``threads``, and ``xnnpack``: 0 for the
     built-in kernels."""
     words: dict[str, Any] = {}
@@ -392,7 +392,7 @@ class LiteRTRecorder(graphs.GraphRecorder):
     def plain(self) -> list[np.ndarray]:
         """Runs the model unwatched."""
         try:
-            made = interpreter(self.model, self.switches)
+            made = interpreter_of(self.model, self.switches)
         except Exception as error:
             raise unreadable(self.name, error, AGAIN) from None
         details = made.get_input_details()

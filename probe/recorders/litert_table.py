@@ -11,16 +11,16 @@ from math import prod
 from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import moved, resized
+from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import (
     Call,
     OperationTable,
     StepBuilder,
     by_table,
-    chain,
-    named,
-    reading,
-    rows,
+    reads_of,
+    rows_for,
+    then,
+    word_list,
     worded,
 )
 
@@ -30,7 +30,7 @@ TABLE = OperationTable()
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
 
-FUNCTIONS = named(
+FUNCTIONS = word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
@@ -41,7 +41,7 @@ FUNCTIONS = named(
 """Functions of the elements at one place without further arguments. Of StableHLO's operators those
 that LiteRT has a kernel for: it refuses to load a model with any other."""
 
-REDUCES = named(
+REDUCES = word_list(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
 )
 MOVES = (
@@ -63,13 +63,15 @@ FUSED = {
 TANH = 4
 
 
-def _steps(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _strides(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     axes = "DHW"[3 - rank :]
     dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in axes)
     return tuple(int(c[f"stride{axis}"]) for axis in axes), tuple(dilations)
 
 
-def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]) -> o.Padding:
+def _lite_padding(
+    c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
+) -> o.Padding:
     kernel, stride, dilation = window
     if c["padding"] == 1:
         return ((0, 0),) * len(kernel)
@@ -77,36 +79,36 @@ def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence
 
 
 @TABLE.row("CONV_2D CONV_3D DEPTHWISE_CONV_2D")
-def _convolution(c: Call) -> s.Meaning:
+def _lite_conv(c: Call) -> s.Meaning:
     shape = c.shape(1)
     kernel, weights, inner = {
         "CONV_3D": (shape[:3], (0, 1, 2, 3, 4), shape[-2]),
         "DEPTHWISE_CONV_2D": (shape[1:3], (1, 2, 0, 3), 1),
         "CONV_2D": (shape[1:3], (1, 2, 3, 0), shape[-1]),
     }[c.op]
-    window = (kernel, *_steps(c, len(kernel)))
-    padding = _padding(c, c.shape(0), c.gives[0], *window)
+    window = (kernel, *_strides(c, len(kernel)))
+    padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
     return o.convolution(*window, padding, weights, groups, channels_last=True, reads=reads)
 
 
 @TABLE.row("TRANSPOSE_CONV")
-def _transposed(c: Call) -> s.Meaning:
-    window = (c.shape(1)[1:3], *_steps(c, 2))
-    padding = _padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+def _lite_back(c: Call) -> s.Meaning:
+    window = (c.shape(1)[1:3], *_strides(c, 2))
+    padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
     return o.convolution(*window, padding, weights, 1, True, transposed=True, reads=reads)
 
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
-def _pool(c: Call, kind: str) -> s.Meaning:
-    kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _steps(c, 2)[0]
-    padding = _padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
+def _lite_pool(c: Call, kind: str) -> s.Meaning:
+    kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _strides(c, 2)[0]
+    padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
     return o.pool(kind, kernel, stride, padding, channels_last=True)
 
 
 @TABLE.row("FULLY_CONNECTED")
-def _dense(c: Call) -> s.Meaning:
+def _lite_dense(c: Call) -> s.Meaning:
     units, inner = c.shape(1)
     reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
@@ -140,7 +142,7 @@ def _lstm(c: Call, axis: int) -> s.Meaning | None:
 
 @TABLE.row("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN")
 @TABLE.row("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN")
-def _recurrent(c: Call) -> s.Meaning:
+def _lite_cell(c: Call) -> s.Meaning:
     """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
     of other weights, is the second result, or stands behind the first."""
     axis, build = (0 if c.get("timeMajor") else 1), StepBuilder(c.count)
@@ -160,30 +162,30 @@ def _recurrent(c: Call) -> s.Meaning:
 
 
 @TABLE.row("SELECT")
-def _select(c: Call) -> s.Meaning:
+def _lite_select(c: Call) -> s.Meaning:
     if c.shape(0) not in ((), c.gives[0]):
         return s.Unknown("it takes rows by a condition of one axis")
     return o.where()
 
 
 @TABLE.row("DYNAMIC_UPDATE_SLICE")
-def _written(c: Call) -> s.Meaning:
+def _lite_update(c: Call) -> s.Meaning:
     """A part of the first input is replaced, from a place on that is moved so that it fits."""
     shape, part = c.shape(0), c.shape(1)
     ends = zip(c.integers(2), shape, part, strict=True)
     starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
     index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
-    return moving.written(c, moving.flat(shape)[index], 1, into=0)
+    return moving.put_at(c, moving.flat_places(shape)[index], 1, into=0)
 
 
 TABLE |= {
     **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(
         REDUCES,
-        lambda c, word: reading(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
+        lambda c, word: reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
     ),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    **rows(MOVES, moved),
+    **rows_for(MOVES, asked_move),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
     "SELECT_V2": lambda c: o.where(),
@@ -200,7 +202,7 @@ TABLE |= {
     ),
     "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
     "ZEROS_LIKE": lambda c: s.Made(0),
-    "FILL": lambda c: reading(c, o.expand((), c.gives[0]), 1),
+    "FILL": lambda c: reads_of(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
     "L2_NORMALIZATION": lambda c: s.Normalises((-1,), "l2_normalised"),
@@ -208,41 +210,41 @@ TABLE |= {
         3, 2 * c["radius"] + 1, c["alpha"], c["beta"], c["bias"]
     ),
     **worded(
-        named("ARG_MAX:argmax ARG_MIN:argmin"),
-        lambda c, word: reading(c, o.reduced(word, c.integers(1), places=True), 0),
+        word_list("ARG_MAX:argmax ARG_MIN:argmin"),
+        lambda c, word: reads_of(c, o.reduced(word, c.integers(1), places=True), 0),
     ),
-    "TOPK_V2": lambda c: reading(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
-    "CUMSUM": lambda c: reading(
+    "TOPK_V2": lambda c: reads_of(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
+    "CUMSUM": lambda c: reads_of(
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),
-    **rows(
+    **rows_for(
         "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
         "UNSORTED_SEGMENT_PROD",
-        lambda c: o.rows_of(c.op.lower(), range(1, c.rank()), c.numbers()),
+        lambda c: o.own_rows(c.op.lower(), range(1, c.rank()), c.numbers()),
     ),
-    **rows(
+    **rows_for(
         "WHERE UNIQUE RANGE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
         lambda c: s.Whole((), c.op.lower()),
     ),
-    "RESIZE_BILINEAR": lambda c: resized(
+    "RESIZE_BILINEAR": lambda c: asked_resize(
         *(c, (1, 2)),
         (c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]),
     ),
-    **rows("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
+    **rows_for("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
     "SQUEEZE": lambda c: o.squeeze(c.shape(), c.get("squeezeDims") or None),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
     "CONCATENATION": lambda c: o.concat(int(c["axis"])),
     "PACK": lambda c: o.stack(int(c.get("axis", 0))),
     "UNPACK": lambda c: o.unstack(int(c.get("axis", 0)), len(c.gives)),
-    "SPLIT": lambda c: reading(c, o.split(c.integers(0)[0], c.gives), 1),
-    "SPLIT_V": lambda c: reading(c, o.split(c.integers(2)[0], c.gives), 0),
+    "SPLIT": lambda c: reads_of(c, o.split(c.integers(0)[0], c.gives), 1),
+    "SPLIT_V": lambda c: reads_of(c, o.split(c.integers(2)[0], c.gives), 0),
     "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
-    "PADV2": lambda c: moved(c, 0, 2),
-    "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
+    "PADV2": lambda c: asked_move(c, 0, 2),
+    "EMBEDDING_LOOKUP": lambda c: reads_of(c, o.take(0, c.value(0)), 1),
     "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
-    **rows("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
-    "SCATTER_ND": lambda c: moving.written(
+    **rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
+    "SCATTER_ND": lambda c: moving.put_at(
         c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
 }
@@ -252,8 +254,8 @@ def meaning(c: Call) -> s.Meaning:
     """Returns what an operator computes, with the activation that it applies behind; a recurrent
     cell's is in the cell."""
     number = int(c.get("fusedActivationFunction") or 0)
-    found, inside = by_table(TABLE, c), TABLE.get(c.op) is _recurrent
-    return chain(c, found, FUSED[number]) if number and not inside else found
+    found, inside = by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
+    return then(c, found, FUSED[number]) if number and not inside else found
 
 
 def quantised(

@@ -17,7 +17,7 @@ import numpy as np
 from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import moved, resized
+from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import (
     Call,
     NotSettled,
@@ -25,17 +25,17 @@ from probe.semantics.contract import (
     Row,
     StepBuilder,
     by_table,
-    chain,
-    named,
-    reading,
-    rows,
+    reads_of,
+    rows_for,
+    then,
+    word_list,
     worded,
 )
 
 TABLE = OperationTable()
 """What each operator computes."""
 
-UNARY = named(
+UNARY = word_list(
     "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
     "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
     "BitwiseNot:bitwise_not"
@@ -50,18 +50,18 @@ NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
     "Selu": (o.selu, dict(zip(("alpha", "gamma"), o.SELU, strict=True))),
     "QuickGelu": (o.swish, {"alpha": 1.702}),
     "Swish": (o.swish, {"alpha": 1.0}),
-    "ThresholdedRelu": (partial(o.named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
-    "Shrink": (partial(o.named, "shrink", "bias", "lambd"), {"bias": 0.0, "lambd": 0.5}),
+    "ThresholdedRelu": (partial(o.function_named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
+    "Shrink": (partial(o.function_named, "shrink", "bias", "lambd"), {"bias": 0.0, "lambd": 0.5}),
 }
 """Functions of one input with attributes that are numbers: constructors, names and defaults."""
 
-BINARY = named(
+BINARY = word_list(
     "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
     "GreaterOrEqual:greater_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or "
     "BitwiseXor:bitwise_xor"
 )
-VARIADIC = named("Sum:add Max:maximum Min:minimum Mean:average")
-REDUCES = named(
+VARIADIC = word_list("Sum:add Max:maximum Min:minimum Mean:average")
+REDUCES = word_list(
     "ReduceSum:sum ReduceMean:mean ReduceMax:max ReduceMin:min ReduceProd:prod ReduceL1:l1 "
     "ReduceL2:l2 ReduceLogSum:log_sum ReduceLogSumExp:logsumexp ReduceSumSquare:sum_square"
 )
@@ -104,7 +104,7 @@ def _on(c: Call, name: str, otherwise: int = 0) -> bool:
 # element by element
 
 
-def _function(op: str, words: Any) -> s.Meaning:
+def _of_one(op: str, words: Any) -> s.Meaning:
     """Returns a function of one input, or the activation that a fused operator names."""
     if op not in NUMBERED:
         return o.function(UNARY[op])
@@ -113,7 +113,7 @@ def _function(op: str, words: Any) -> s.Meaning:
     return found
 
 
-def _activation(c: Call) -> tuple[s.Meaning, ...]:
+def _fused_function(c: Call) -> tuple[s.Meaning, ...]:
     """Returns the activation that a fused operator applies behind, if there is one."""
     name, given = c.get("activation"), list(c.get("activation_params", []))
     if not name:
@@ -123,11 +123,11 @@ def _activation(c: Call) -> tuple[s.Meaning, ...]:
         return (o.clip(low, high),)
     names = NUMBERED[name][1] if name in NUMBERED else {}
     alone = {key: c[f"activation_{key}"] for key in names if f"activation_{key}" in c.attributes}
-    return (_function(name, alone or dict(zip(names, given, strict=False))),)
+    return (_of_one(name, alone or dict(zip(names, given, strict=False))),)
 
 
 @TABLE.row("Clip")
-def _clip(c: Call) -> s.Meaning:
+def _onnx_clip(c: Call) -> s.Meaning:
     low, high = (
         float(c.value(slot).reshape(-1)[0]) if c.has(slot) else c.get(name)
         for slot, name in ((1, "min"), (2, "max"))
@@ -136,7 +136,7 @@ def _clip(c: Call) -> s.Meaning:
 
 
 @TABLE.row("IsInf")
-def _infinite(c: Call) -> s.Meaning:
+def _is_inf(c: Call) -> s.Meaning:
     signs = {f"detect_{one}": c.get(f"detect_{one}", 1) for one in ("negative", "positive")}
     return o.function("isinf", **{name: one for name, one in signs.items() if one != 1})
 
@@ -144,19 +144,19 @@ def _infinite(c: Call) -> s.Meaning:
 @TABLE.row("BiasGelu FastGelu")
 def _biased_gelu(c: Call) -> s.Meaning:
     each = o.gelu(approximate=c.op == "FastGelu")
-    return chain(c, o.function("add"), each) if c.has(1) else each
+    return then(c, o.function("add"), each) if c.has(1) else each
 
 
 @TABLE.row("Cast CastLike")
-def _cast(c: Call) -> s.Meaning:
+def _onnx_cast(c: Call) -> s.Meaning:
     to = c.dtype(1) if c.op == "CastLike" else DTYPES.get(int(c["to"]), str(c["to"]))
     if (c.dtype(), to) in WIDENS:
         return s.Same()
-    return reading(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
+    return reads_of(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
 
 
 @TABLE.row("Identity Dropout")
-def _same(c: Call) -> s.Meaning:
+def _dropout(c: Call) -> s.Meaning:
     if c.op == "Dropout" and (len(c.gives) > 1 or (c.has(2) and c.value(2).any())):
         return s.Unknown("a Dropout that drops is random")
     return s.Same()
@@ -182,15 +182,15 @@ def _quantised(c: Call) -> s.Meaning:
 
 
 @TABLE.row("MatMul FusedMatMul Gemm FusedGemm")
-def _matmul(c: Call) -> s.Meaning:
+def _onnx_matmul(c: Call) -> s.Meaning:
     if _on(c, "transBatchA") or _on(c, "transBatchB"):
         return s.Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
     product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
-    return chain(c, product, *_activation(c))
+    return then(c, product, *_fused_function(c))
 
 
-def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
+def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
     """Returns kernel, stride, dilation and padding."""
     rank = len(kernel)
     stride, dilation = c.get("strides", [1] * rank), c.get("dilations", [1] * rank)
@@ -211,32 +211,32 @@ def _window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[A
 
 
 @TABLE.row("Conv ConvTranspose FusedConv")
-def _convolution(c: Call) -> s.Meaning:
+def _onnx_conv(c: Call) -> s.Meaning:
     kernel, transposed = c.shape(1)[2:], c.op == "ConvTranspose"
     groups, axes = int(c.get("group", 1)), tuple(range(2, c.rank(1)))
     if c.shape()[1] % groups or c.gives[0][1] % groups:
         return s.Unknown("its groups do not divide its channels")
     weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
-    kernel, stride, dilation, padding = _window(c, kernel, transposed)
+    kernel, stride, dilation, padding = _onnx_window(c, kernel, transposed)
     first = o.convolution(
         *(kernel, stride, dilation, padding, weights, groups),
         transposed=transposed,
         reads=c.places(0, 1, 2),
     )
     added = [(o.function("add"), 3)] if c.has(3) else []
-    return chain(c, first, *added, *_activation(c))
+    return then(c, first, *added, *_fused_function(c))
 
 
 @TABLE.row({"MaxPool": "max", "AveragePool": "average"})
-def _pool(c: Call, kind: str) -> s.Meaning:
+def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     if len(c.gives) > 1:
         return s.Unknown("indices count from the first batch row")
-    kernel, stride, dilation, padding = _window(c, c["kernel_shape"])
+    kernel, stride, dilation, padding = _onnx_window(c, c["kernel_shape"])
     ends = _on(c, "count_include_pad"), _on(c, "ceil_mode")
     return o.pool(kind, kernel, stride, padding, False, dilation, *ends)
 
 
-def _whole(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> Row:
+def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> Row:
     """Every output reads all of its row of some axes: with -1 of all axes but the last.
 
     ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
@@ -245,14 +245,14 @@ def _whole(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) ->
     def row(c: Call) -> s.Meaning:
         axes = range(c.rank() - 1) if kept == (-1,) else kept
         numbers = (*c.numbers(), c.gives[0][len(axes) :])
-        whole = o.rows_of(snake(c.op), axes, numbers, c.places(*beside))
-        return reading(c, whole, *reads) if reads else whole
+        whole = o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
+        return reads_of(c, whole, *reads) if reads else whole
 
     return row
 
 
 @TABLE.row("DFT")
-def _fourier(c: Call) -> s.Meaning:
+def _dft(c: Call) -> s.Meaning:
     """All along one axis; real and imaginary parts are last."""
     newer = int(c.value(2)) if c.has(2) else -2
     axis = int(c.get("axis", 1)) if c.version < 20 else newer
@@ -263,7 +263,7 @@ def _fourier(c: Call) -> s.Meaning:
 
 
 @TABLE.row(REDUCES)
-def _reduced(c: Call, word: str) -> s.Meaning:
+def _onnx_reduce(c: Call, word: str) -> s.Meaning:
     axes = _integers(c, "axes", 1)
     if not axes and _on(c, "noop_with_empty_axes"):
         return s.Unknown("it reduces no axis") if c.op != "ReduceSum" else s.Same()
@@ -271,7 +271,7 @@ def _reduced(c: Call, word: str) -> s.Meaning:
 
 
 @TABLE.row("ArgMax ArgMin")
-def _largest(c: Call) -> s.Meaning:
+def _onnx_arg(c: Call) -> s.Meaning:
     axis, keep = int(c.get("axis", 0)), _on(c, "keepdims", 1)
     if not _on(c, "select_last_index"):
         return o.reduced(c.op.lower(), (axis % c.rank(),), keep, places=True)
@@ -284,18 +284,18 @@ def _top_k(c: Call) -> s.Meaning:
         int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
     )  # an attribute until version 10
     words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
-    return reading(c, o.top_k(c.rank(), count, *words), 0)
+    return reads_of(c, o.top_k(c.rank(), count, *words), 0)
 
 
 @TABLE.row("CumSum CumProd")
-def _cumulated(c: Call) -> s.Meaning:
+def _onnx_scan(c: Call) -> s.Meaning:
     (axis,) = c.integers(1)
     scan = o.cumulated(c.op.lower(), axis, _on(c, "reverse"), _on(c, "exclusive"))
-    return reading(c, scan, 0)
+    return reads_of(c, scan, 0)
 
 
 @TABLE.row("Softmax LogSoftmax Hardmax")
-def _softmax(c: Call) -> s.Meaning:
+def _onnx_softmax(c: Call) -> s.Meaning:
     early = c.version < 13
     axis = int(c.get("axis", 1 if early else -1)) % c.rank()
     axes = tuple(range(axis, c.rank())) if early else (axis,)
@@ -305,21 +305,21 @@ def _softmax(c: Call) -> s.Meaning:
 
 
 @TABLE.row("BatchNormalization")
-def _batch_norm(c: Call) -> s.Meaning:
+def _onnx_bn(c: Call) -> s.Meaning:
     if _on(c, "training_mode") or len(c.gives) > 1:
         return s.Unknown("it is in its training mode")
     return o.batch_norm(float(c.get("epsilon", 1e-5)), along=1, reads=c.places(*range(5)))
 
 
 @TABLE.row("GroupNormalization")
-def _group_norm(c: Call) -> s.Meaning:
+def _onnx_gn(c: Call) -> s.Meaning:
     if c.domain or c.shape(1) != (c.shape()[1],):
         return s.Unknown("its scales are no number a channel, or its channels are last")
     groups, eps = (1, int(c["num_groups"])), c.get("epsilon", 1e-5)
     return o.norm(range(1, c.rank()), eps, word="group_norm", along=1, groups=groups)
 
 
-def _layer_norm(c: Call, word: str) -> s.Meaning:
+def _onnx_ln(c: Call, word: str) -> s.Meaning:
     axis, eps = int(c.get("axis", -1)) % c.rank(), c.get("epsilon", 1e-5)
     return o.norm(range(axis, c.rank()), eps, c.has(1), c.has(2), word)
 
@@ -346,7 +346,7 @@ CELLS = {"LSTM": ("iofg", ["sigmoid", "tanh", "tanh"]), "GRU": ("zrn", ["sigmoid
 
 
 @TABLE.row("LSTM GRU RNN")
-def _recurrent(c: Call) -> s.Meaning:
+def _onnx_rnn(c: Call) -> s.Meaning:
     """LSTM, GRU, RNN: output t reads inputs up to t of its own batch row, and its first states; in
     the other direction those from t on."""
     if _on(c, "layout"):
@@ -359,7 +359,7 @@ def _recurrent(c: Call) -> s.Meaning:
     lasts = [shape for shape in c.gives if len(shape) == 3]
     build, ends = StepBuilder(c.count), list[int]()
     for number, back in enumerate(ways.get(c.get("direction", "forward"), [False])):
-        cell, reads = _cell(c, build, number, back)
+        cell, reads = _direction(c, build, number, back)
         ends.append(build.add(cell, reads, (length, *each[1:]), *[each] * len(lasts)))
     size, first = 1 + len(lasts), build.count
     for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
@@ -369,7 +369,7 @@ def _recurrent(c: Call) -> s.Meaning:
     return build.done(*range(first, build.count))
 
 
-def _cell(
+def _direction(
     c: Call, build: StepBuilder, number: int, back: bool
 ) -> tuple[s.Meaning, tuple[int, ...]]:
     """Returns one direction of a recurrent layer, and what it reads; ``build`` gets the steps that
@@ -410,7 +410,7 @@ def _stft(c: Call) -> s.Meaning:
     index = np.arange(bins[1])[:, None] * step + np.arange(size)
     signal = build.add(o.reshape(), c.places(0), c.shape()[:2])
     frames = build.add(o.take(1, index), (signal,), (bins[0], bins[1], size))
-    build.add(o.rows_of("stft", (0, 1), (c.get("onesided", 1),)), (frames, *c.places(2)), bins)
+    build.add(o.own_rows("stft", (0, 1), (c.get("onesided", 1),)), (frames, *c.places(2)), bins)
     return build.done()
 
 
@@ -421,7 +421,7 @@ def _attention(c: Call) -> s.Meaning:
     if c.op == "Attention" and c.domain:
         if any(c.has(n) for n in range(3, len(c.reads))) or len(c.gives) > 1:
             return s.Unknown("it has a mask or a past")
-        return o.rows_of("attention", (0,), c.numbers())
+        return o.own_rows("attention", (0,), c.numbers())
     if any(c.has(n) for n in range(4 if biased else 3, len(c.reads))) or len(c.gives) > 1:
         return s.Unknown("it has a mask or a past")
     others = {name for name, one in c.attributes.items() if one} - {"scale", "is_causal"}
@@ -441,18 +441,18 @@ def _attention(c: Call) -> s.Meaning:
 
 
 @TABLE.row("Pad")
-def _pad(c: Call) -> s.Meaning:
+def _onnx_pad(c: Call) -> s.Meaning:
     pads, rank = _integers(c, "pads", 1), c.rank()
     assert pads is not None
     axes, around = _integers(c, "axes", 3) or list(range(rank)), [(0, 0)] * rank
     for n, axis in enumerate(axes):
         around[axis] = (pads[n], pads[n + len(axes)])
     if c.get("mode", "constant") != "constant":
-        return moved(c)
+        return asked_move(c)
     if c.has(2) and (given := c.operand(2)).content is None:
         return s.Unknown(f"it is padded with a number that is computed in {given.dtype}")
     value = c.value(2).reshape(-1)[0] if c.has(2) else c.get("value", 0.0)
-    return reading(c, o.pad(around, value, c.dtype()), 0)
+    return reads_of(c, o.pad(around, value, c.dtype()), 0)
 
 
 @TABLE.row("Resize Upsample")
@@ -461,37 +461,37 @@ def _resize(c: Call) -> s.Meaning:
     if c.rank() < 3 or c.shape()[:2] != c.gives[0][:2]:
         return s.Unknown("it changes the batch or the channels")
     if c.get("mode", "nearest") == "nearest":
-        return moved(c)
+        return asked_move(c)
     place = 1 if c.op == "Upsample" else 2  # factors, which outputs of whole sizes need not have
     scales = c.value(place).reshape(-1).tolist() if c.has(place) else []
     numbers = (*c.numbers(), tuple(scales or c.get("scales", ())), c.gives[0][2:])
     if c.get("coordinate_transformation_mode") == "tf_crop_and_resize":  # zeros beyond its box
-        return reading(c, o.rows_of("resize", (0, 1), numbers), 0)
-    return resized(c, range(2, c.rank()), numbers)
+        return reads_of(c, o.own_rows("resize", (0, 1), numbers), 0)
+    return asked_resize(c, range(2, c.rank()), numbers)
 
 
 @TABLE.row("Gather")
-def _taken(c: Call) -> s.Meaning:
+def _onnx_gather(c: Call) -> s.Meaning:
     axis = int(c.get("axis", 0)) % c.rank()
     index = c.value(1)
     found = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
-    return reading(c, found, 0)
+    return reads_of(c, found, 0)
 
 
 @TABLE.row("ScatterElements ScatterND Scatter")
-def _scattered(c: Call) -> s.Meaning:
+def _onnx_scatter(c: Call) -> s.Meaning:
     shape, how = c.shape(), str(c.get("reduction", "none"))
     if how not in ("none", "add"):
         return s.Unknown(f"it combines what it writes by {how}")
     if c.op == "ScatterND":
         places = moving.points(c.value(1), shape)
     else:
-        places = moving.along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
-    return moving.written(c, places, updates=2, into=0, adds=how == "add")
+        places = moving.places_along(c.value(1), int(c.get("axis", 0)) % len(shape), shape)
+    return moving.put_at(c, places, updates=2, into=0, adds=how == "add")
 
 
 @TABLE.row("GridSample")
-def _sampled(c: Call) -> s.Meaning:
+def _onnx_grid(c: Call) -> s.Meaning:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(c.get("mode", "linear"), c.get("mode"))
     words = mode or "linear", c.get("padding_mode", "zeros"), _on(c, "align_corners")
     return o.grid_sample(*words)
@@ -502,19 +502,19 @@ def _rotated(c: Call) -> s.Meaning:
     """Rows of the batch; with ONNX's own spelling the tables have them, or the positions do."""
     slots: tuple[int, ...] = (1,) if c.domain else (3,) if c.has(3) else (1, 2)
     own = [n for n in slots if c.has(n) and c.rank(n) > 1 and c.shape(n)[0] == c.shape()[0]]
-    return o.rows_of("rotary_embedding", (0,), c.numbers(), c.places(*own))
+    return o.own_rows("rotary_embedding", (0,), c.numbers(), c.places(*own))
 
 
 @TABLE.row("RoiAlign MaxRoiPool")
 def _regions(c: Call) -> s.Meaning:
     """Every region reads the whole pictures, and its own corners."""
     numbers = (*c.numbers(), c.gives[0][1:])
-    whole = o.rows_of(snake(c.op), (0,), numbers, (2,) if c.has(2) else ())
-    return reading(c, whole, 1, 0, 2)
+    whole = o.own_rows(snake(c.op), (0,), numbers, (2,) if c.has(2) else ())
+    return reads_of(c, whole, 1, 0, 2)
 
 
 TABLE |= {
-    **rows([*UNARY, *NUMBERED], lambda c: _function(c.op, c.attributes)),
+    **rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
     **worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "BitShift": lambda c: o.function("shift", **c.attributes),
@@ -528,17 +528,17 @@ TABLE |= {
             f"l{c.get('p', 2)}" if word == "l" else word, range(2, c.rank()), keep=True
         ),
     ),
-    "LpPool": _whole(0, 1),
+    "LpPool": _own_row(0, 1),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    **rows("QLinearConv ConvInteger", _whole(0)),
-    **rows("MatMulInteger QLinearMatMul", _whole(-1)),
-    **rows("DynamicQuantizeLinear DynamicQuantizeMatMul", _whole()),
+    **rows_for("QLinearConv ConvInteger", _own_row(0)),
+    **rows_for("MatMulInteger QLinearMatMul", _own_row(-1)),
+    **rows_for("DynamicQuantizeLinear DynamicQuantizeMatMul", _own_row()),
     "LRN": lambda c: o.lrn(
         *(1, c["size"], c.get("alpha", 1e-4) / c["size"], c.get("beta", 0.75), c.get("bias", 1.0))
     ),
     "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
-    "LayerNormalization": lambda c: _layer_norm(c, "layer_norm"),
-    **rows("SimplifiedLayerNormalization RMSNormalization", lambda c: _layer_norm(c, "rms_norm")),
+    "LayerNormalization": lambda c: _onnx_ln(c, "layer_norm"),
+    **rows_for("SimplifiedLayerNormalization RMSNormalization", lambda c: _onnx_ln(c, "rms_norm")),
     "SkipLayerNormalization": lambda c: _skip_norm(c, "layer_norm"),
     "SkipSimplifiedLayerNormalization": lambda c: _skip_norm(c, "rms_norm"),
     "LpNormalization": lambda c: s.Normalises((c.get("axis", -1),), f"l{c.get('p', 2)}_normalised"),
@@ -546,31 +546,33 @@ TABLE |= {
         tuple(c.get("axes", (0, 2, 3))), "mean_variance_normalised"
     ),
     "Det": lambda c: o.matrices("det", c.rank()),
-    **rows(MOVES, moved),
+    **rows_for(MOVES, asked_move),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them
-    **rows(
+    **rows_for(
         "ReorderInput ReorderOutput",
-        lambda c: moved(c) if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
+        lambda c: asked_move(c) if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
-    **rows("Reshape Flatten Unsqueeze", lambda c: reading(c, o.reshape(), 0)),
-    "Squeeze": lambda c: reading(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
+    **rows_for("Reshape Flatten Unsqueeze", lambda c: reads_of(c, o.reshape(), 0)),
+    "Squeeze": lambda c: reads_of(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
     "Concat": lambda c: o.concat(int(c["axis"])),
-    **rows("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
-    "Split": lambda c: reading(c, o.split(int(c.get("axis", 0)), c.gives), 0),
-    "Expand": lambda c: reading(c, o.expand(c.shape(), c.gives[0]), 0),
-    **rows("Shape Size", lambda c: s.Each(c.op.lower())),
+    **rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
+    "Split": lambda c: reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
+    "Expand": lambda c: reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
+    **rows_for("Shape Size", lambda c: s.Each(c.op.lower())),
     "Range": lambda c: s.Whole((), "range"),
     "ConstantOfShape": lambda c: s.Made(
         np.asarray(c.get("value", np.float32(0))).reshape(-1)[0], c.dtypes[0]
     ),
     "EyeLike": lambda c: s.Made(f"eye {c.get('k', 0)}", "float32", places=True),
     "OneHot": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
-    **rows(MADE, _whole()),
-    "DeformConv": _whole(0, beside=(2, 4)),
+    **rows_for(MADE, _own_row()),
+    "DeformConv": _own_row(0, beside=(2, 4)),
     # of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too
-    "AffineGrid": lambda c: reading(c, o.affine_grid(c.gives[0][1:-1], _on(c, "align_corners")), 0),
-    "Col2Im": _whole(0),
+    "AffineGrid": lambda c: reads_of(
+        c, o.affine_grid(c.gives[0][1:-1], _on(c, "align_corners")), 0
+    ),
+    "Col2Im": _own_row(0),
 }
 
 DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")

@@ -135,7 +135,7 @@ class Optimised(Graph):
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
-        node = onnx_file.made(op, ["x"], "y", "", domain=BLOCKED)
+        node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
         run = self.started([node], {"x": (array.shape, "float32")}, {})
         (found,) = run([_ort(array, "float32")])
         return found.numpy()  # type: ignore[no-any-return]
@@ -175,7 +175,7 @@ class Optimised(Graph):
         # of a node alone nothing has its own name, so that in other iterations it is the same model
         every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
         called = {key: f"v{n}" for n, key in enumerate(every)}
-        content = onnx_file.piece(nodes, fed, weights, self.model, called).SerializeToString()
+        content = onnx_file.submodel(nodes, fed, weights, self.model, called).SerializeToString()
         inside = bool(called) and nodes[0].within
         name = digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
@@ -230,12 +230,12 @@ class Optimised(Graph):
 
         def given(op: str, reads: Sequence[Any], name: str, **words: Any) -> str:
             key = f"{path}[{number}]/{name}"
-            ahead.append(onnx_file.made(op, reads, key, f"{path}[{number}]/", **words))
+            ahead.append(onnx_file.new_node(op, reads, key, f"{path}[{number}]/", **words))
             return key
 
         def held(name: str, value: Any) -> str:
             array = np.array(value)
-            self.constants[name] = Constant(onnx_file.kind_of(array.dtype.name), array)
+            self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
             return name
 
         state = list(node.slots[2:] if node.op == "Loop" else node.slots[: node.carried])
@@ -297,8 +297,8 @@ class Optimised(Graph):
         for key in own.keys() & self.blocks.keys():
             found += self.blocks[key].lines(own[key], self.described_at(key)[0])
         fed = {key: self.described_at(key) for key in own if key not in self.constants}
-        model = onnx_file.piece([node], fed, {}, self.model, {**own, **outs})
-        found += onnx_file.written(model, [(own[k], own[k]) for k in own if k not in fed])
+        model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
+        found += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
         found.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:
             found.append(f"options.intra_op_num_threads = {self.switches['threads']}")
@@ -394,5 +394,5 @@ def opened(
     except Exception as error:
         raise unreadable(path.name, error) from None
     return OpenedGraph(
-        onnx_file.inputs_of(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
+        onnx_file.graph_inputs(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
     )

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders.torch_calls import called, changed, facts, signed
+from probe.recorders.torch_calls import aten_call, changed_by, op_facts, signed
 from probe.recorders.torch_private import (
     CALL,
     SKIPS,
@@ -32,7 +32,7 @@ from probe.recorders.torch_private import (
     compiled_as_one,
     modules,
     skip,
-    weights,
+    weights_of,
 )
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
@@ -137,15 +137,17 @@ class ModuleTree:
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
         every = modules(root)
-        self.paths = {id(m): (weakref.ref(m), _joined(front, name)) for m, name in every.items()}
+        self.paths = {
+            id(m): (weakref.ref(m), _module_path(front, name)) for m, name in every.items()
+        }
         self.weights = [
-            NamedWeight(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
+            NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
             for module, name in every.items()
-            for key, tensor in weights(module)
+            for key, tensor in weights_of(module)
         ]
 
 
-def _joined(front: str, name: str) -> str:
+def _module_path(front: str, name: str) -> str:
     """Returns a path; what torch.compile puts around a module is left out."""
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
@@ -248,7 +250,7 @@ class _Mode(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.compiling():
             return func(*args, **kwargs)
-        known, values = facts(func), self.values
+        known, values = op_facts(func), self.values
         place = values.place
         reads: list[torch.Tensor] = []
         places: list[Place] = []
@@ -264,14 +266,14 @@ class _Mode(TorchDispatchMode):
         if known.of_others and all(one.lay.plain for one in places):
             return called_for(func, args, kwargs, self)
         if not ordinary:
-            into, read = changed(known, args, kwargs)
+            into, read = changed_by(known, args, kwargs)
             reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]
             places = [one for one, is_read in zip(places, read, strict=True) if is_read]
             if known.view and any(values.unwritten(one) for one in places):
                 return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
         if into:
-            seen = [values.read(one, at, path, _among(one, into)) for one, at in both]
+            seen = [values.read(one, at, path, _is_among(one, into)) for one, at in both]
         else:
             seen = [values.read(one, at, path) for one, at in both]
         states = _states(kwargs.get("generator")) if known.random else ()
@@ -279,7 +281,7 @@ class _Mode(TorchDispatchMode):
         every = [given] if type(given) is torch.Tensor else tensors(given)
         returned = len(every)
         if into:
-            every = [*every, *(one for one in into if not _among(one, every))]
+            every = [*every, *(one for one in into if not _is_among(one, every))]
         if known.empty:
             values.uninitialised(every)
             return given
@@ -326,14 +328,14 @@ class _Mode(TorchDispatchMode):
     ) -> tuple[str, Said]:
         """Its name, and what is said of a call. ``same``: what tells it from calls of which
         something else is said, None: nothing does; others as of ``called``."""
-        call, plain, again = called(func, args, kwargs, read, every, returned, at)
+        call, plain, again = aten_call(func, args, kwargs, read, every, returned, at)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
         def lines(names: Sequence[str], result: str) -> list[str]:
             # a target's text has room for one number of threads
             return [first] * recorder.several + (plain(names, result) if plain else [])
 
-        view = object() if same is not None and facts(func).view else None
+        view = object() if same is not None and op_facts(func).view else None
         op = str(func).removesuffix(".default")
         written = None if plain is None else lines
         told = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
@@ -347,7 +349,7 @@ class _Mode(TorchDispatchMode):
         path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
         arrays = [one for one in reads if isinstance(one, torch.Tensor)]
-        seen = [values.read(one, place(one), path, _among(one, into)) for one in arrays]
+        seen = [values.read(one, place(one), path, _is_among(one, into)) for one in arrays]
         given = run()
         for one in into:
             values.change(place(one))
@@ -369,7 +371,7 @@ def _states(given: torch.Generator | None) -> list[torch.Tensor]:
     return [one.get_state() for one in every]
 
 
-def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+def _is_among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(one is other for other in others)
 
 
@@ -446,7 +448,7 @@ class OpenedTorch:
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
-    kind = _kind(path)
+    kind = _file_kind(path)
     if kind == "pickle":
         check_pickle(path, trust)
     elif not trust:
@@ -456,7 +458,7 @@ def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
         }[kind]
         raise InputError("network", path, why, TRUST)
     try:
-        found = {"exported": _exported, "script": _script, "pickle": _pickled}[kind](path)
+        found = {"exported": _exported, "script": _torchscript, "pickle": _pickled}[kind](path)
     except InputError:
         raise
     except Exception as error:
@@ -465,7 +467,7 @@ def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     return found
 
 
-def _kind(path: Path) -> str:
+def _file_kind(path: Path) -> str:
     if not path.is_file():
         raise InputError("network", path, "there is no such file", "give the path of a model")
     if not zipfile.is_zipfile(path):
@@ -513,7 +515,7 @@ class _Positional:
 SCALARS = {"int": int, "float": float, "bool": bool}
 
 
-def _script(path: Path) -> OpenedTorch:
+def _torchscript(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
     found = OpenedTorch(path, model, tuple(Input(one.name, (), "") for one in arguments))

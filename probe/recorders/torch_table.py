@@ -16,8 +16,8 @@ from probe.recorders.torch_calls import AtenCall
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import moved, resized
-from probe.semantics.contract import OperationTable, StepBuilder, by_table, reading, rows
+from probe.semantics.asked import asked_move, asked_resize
+from probe.semantics.contract import OperationTable, StepBuilder, by_table, reads_of, rows_for
 
 TABLE = OperationTable()
 """What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
@@ -47,7 +47,7 @@ def meaning(call: AtenCall) -> s.Meaning:
     # what gives a view has a twin that gives a copy
     name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
     pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
-    row = TABLE.get(name, _function if pointwise else None)
+    row = TABLE.get(name, _aten_function if pointwise else None)
     found = by_table({name: row} if row else {}, replace(call, op=name))
     if isinstance(found, s.Unknown) and found.why.startswith(f"{name} "):  # with its overload
         why = found.why.removeprefix(name).replace("attributes", "arguments")
@@ -72,7 +72,7 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
 """Functions with numbers: the arguments' names, in the order in which a constructor takes them."""
 
 
-def _function(c: AtenCall) -> s.Meaning:
+def _aten_function(c: AtenCall) -> s.Meaning:
     """A function of elements. Numbers beside arrays are named by where they stand: ``self`` or
     ``other``."""
     names, constructor = CONSTRUCTORS.get(c.op, ("", None))
@@ -102,7 +102,7 @@ def _function(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("clone lift_fresh detach alias to_mkldnn _to_dense _to_sparse _to_copy")
-def _same(c: AtenCall) -> s.Meaning:
+def _aten_same(c: AtenCall) -> s.Meaning:
     after = c.get("dtype")
     return s.Same() if after is None else o.cast(c.dtype(), dtype(after))
 
@@ -141,7 +141,7 @@ def _squeezed(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("transpose t")
-def _transposed(c: AtenCall) -> s.Meaning:
+def _aten_transpose(c: AtenCall) -> s.Meaning:
     axes = list(range(c.rank()))
     one, two = c.get("dim0", 0), c.get("dim1", -1)
     if axes:
@@ -152,7 +152,7 @@ def _transposed(c: AtenCall) -> s.Meaning:
 # sums of products
 
 
-def _added(product: Callable[[AtenCall], Any]) -> Row:
+def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
     """``beta * self + alpha * product(one, two)``."""
 
     def row(c: AtenCall) -> s.Meaning:
@@ -169,19 +169,19 @@ def _added(product: Callable[[AtenCall], Any]) -> Row:
     return row
 
 
-def _wide(numbers: Any, rank: int) -> tuple[int, ...]:
+def _an_axis_each(numbers: Any, rank: int) -> tuple[int, ...]:
     found = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     return found * rank if len(found) == 1 else found
 
 
 @TABLE.row("convolution _convolution mkldnn_convolution _slow_conv2d_forward")
-def _convolution(c: AtenCall) -> s.Meaning:
+def _aten_conv(c: AtenCall) -> s.Meaning:
     rank = len(c["weight"].shape) - 2
     spatial, turned = tuple(range(2, rank + 2)), bool(c.get("transposed", False))
     return o.convolution(
-        *(tuple(c["weight"].shape[2:]), _wide(c["stride"], rank)),
-        _wide(c.get("dilation", 1), rank),
-        tuple((n, n) for n in _wide(c["padding"], rank)),
+        *(tuple(c["weight"].shape[2:]), _an_axis_each(c["stride"], rank)),
+        _an_axis_each(c.get("dilation", 1), rank),
+        tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
         weights=(*spatial, *((0, 1) if turned else (1, 0))),
         groups=c.get("groups", 1),
         transposed=turned,
@@ -189,7 +189,7 @@ def _convolution(c: AtenCall) -> s.Meaning:
     )
 
 
-def _spatial(c: AtenCall) -> tuple[int, int]:
+def _spatial_axes(c: AtenCall) -> tuple[int, int]:
     """How many spatial axes an operation of this name has, and how many stand before them."""
     rank = next(int(d) for d in "123" if f"{d}d" in c.op)
     return rank, c.rank() - rank
@@ -199,18 +199,18 @@ def _spatial(c: AtenCall) -> tuple[int, int]:
     "max_pool2d_with_indices max_pool3d_with_indices mkldnn_max_pool2d mkldnn_max_pool3d"
     " avg_pool1d avg_pool2d avg_pool3d"
 )
-def _pool(c: AtenCall) -> s.Meaning:
-    rank, lead = _spatial(c)
+def _aten_pool(c: AtenCall) -> s.Meaning:
+    rank, lead = _spatial_axes(c)
     average = c.op.startswith("avg")
     if average and c.get("divisor_override") is not None:
-        return o.rows_of("average", range(lead), c.more())
-    kernel = _wide(c["kernel_size"], rank)
+        return o.own_rows("average", range(lead), c.more())
+    kernel = _an_axis_each(c["kernel_size"], rank)
     return o.pool(
         "average" if average else "max",
         kernel,
-        _wide(c["stride"], rank) if c["stride"] else kernel,
-        tuple((n, n) for n in _wide(c["padding"], rank)),
-        dilation=() if average else _wide(c["dilation"], rank),
+        _an_axis_each(c["stride"], rank) if c["stride"] else kernel,
+        tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
+        dilation=() if average else _an_axis_each(c["dilation"], rank),
         counts_padding=average and bool(c["count_include_pad"]),
         ceil=bool(c["ceil_mode"]),
         lead=lead,
@@ -222,16 +222,16 @@ def _pool(c: AtenCall) -> s.Meaning:
     " adaptive_max_pool2d adaptive_max_pool3d"
 )
 def _adaptive(c: AtenCall) -> s.Meaning:
-    rank, lead = _spatial(c)
-    sizes, inner = _wide(c["output_size"], rank), c.shape()[lead:]
+    rank, lead = _spatial_axes(c)
+    sizes, inner = _an_axis_each(c["output_size"], rank), c.shape()[lead:]
     if "max" in c.op or any(n % m for n, m in zip(inner, sizes, strict=True)):
-        return o.rows_of(c.op, range(lead), sizes)
+        return o.own_rows(c.op, range(lead), sizes)
     kernel = tuple(n // m for n, m in zip(inner, sizes, strict=True))
     return o.pool("average", kernel, kernel, ((0, 0),) * rank, counts_padding=True, lead=lead)
 
 
 @TABLE.row("_cdist_forward _euclidean_dist")
-def _distances(c: AtenCall) -> s.Meaning:
+def _aten_cdist(c: AtenCall) -> s.Meaning:
     """A norm of the differences of every pair of rows, however it is computed: of many rows PyTorch
     takes the Euclidean one from a product of matrices."""
     one, two = c["x1"].shape, c["x2"].shape
@@ -259,14 +259,14 @@ def _distance(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("native_layer_norm _fused_rms_norm")
-def _norm(c: AtenCall) -> s.Meaning:
+def _aten_norm(c: AtenCall) -> s.Meaning:
     rank, last = len(c["input"].shape), len(c["normalized_shape"])
     word = "rms_norm" if "rms" in c.op else "layer_norm"
     return o.norm(range(rank - last, rank), c["eps"], c.has("weight"), c.has("bias"), word)
 
 
 @TABLE.row("native_group_norm")
-def _group_norm(c: AtenCall) -> s.Meaning:
+def _aten_gn(c: AtenCall) -> s.Meaning:
     axes, present = range(1, c.rank()), (c.has("weight"), c.has("bias"))
     return o.norm(axes, c["eps"], *present, "group_norm", 1, (1, c["group"]))
 
@@ -275,7 +275,7 @@ def _group_norm(c: AtenCall) -> s.Meaning:
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training"
     " cudnn_batch_norm _batch_norm_with_update _batch_norm_no_update"
 )
-def _batch_norm(c: AtenCall) -> s.Meaning:
+def _aten_bn(c: AtenCall) -> s.Meaning:
     present, eps = (c.has("weight"), c.has("bias")), c.get("eps", c.get("epsilon"))
     if not c.get("training", c.op.endswith("with_update")):
         return o.batch_norm(eps, *present, along=1)
@@ -325,7 +325,7 @@ def _encodes(c: AtenCall) -> s.Meaning:
     if len(c.gives) > 1 or of_heads:
         # its weights too, or a mask for each head: a sample reads its own row of both
         each = mask is not None and (rows or len(mask.shape) == 4)
-        made = o.rows_of(word, (0,), numbers, (c.at("mask") - ahead,) if each else ())
+        made = o.own_rows(word, (0,), numbers, (c.at("mask") - ahead,) if each else ())
     build = StepBuilder(c.count)
     build.add(made, (0, *range(3, c.count)), *c.gives)
     return build.done(*range(c.count, build.count))
@@ -350,7 +350,7 @@ def _rnn_layer(c: AtenCall) -> s.Meaning:
 # sums, means, extremes; whole axes and matrices
 
 
-def _axes(c: AtenCall) -> tuple[int, ...]:
+def _aten_axes(c: AtenCall) -> tuple[int, ...]:
     dim = c.get("dim") if c.shape() else ()
     return (dim,) if isinstance(dim, int) else tuple(dim or ()) or tuple(range(c.rank()))
 
@@ -362,18 +362,20 @@ def _axes(c: AtenCall) -> tuple[int, ...]:
 def _reduces(c: AtenCall) -> s.Meaning:
     keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
     if c.op in ("var", "std"):
-        return o.variance(c.op, _axes(c), keep, 1 if c["correction"] is None else c["correction"])
+        return o.variance(
+            c.op, _aten_axes(c), keep, 1 if c["correction"] is None else c["correction"]
+        )
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
     if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):
         order = c.get("ord", c.get("p"))
-        return o.vector_norm(_axes(c), 2 if order is None else order, keep)
-    return o.reduced(c.op, _axes(c), keep, more, places)
+        return o.vector_norm(_aten_axes(c), 2 if order is None else order, keep)
+    return o.reduced(c.op, _aten_axes(c), keep, more, places)
 
 
 @TABLE.row("aminmax")
 def _aminmax(c: AtenCall) -> s.Meaning:
-    axes, keep = _axes(c), bool(c.get("keepdim"))
+    axes, keep = _aten_axes(c), bool(c.get("keepdim"))
     build = StepBuilder(1)
     both = [build.add(o.reduced(one, axes, keep), (0,), c.gives[0]) for one in ("min", "max")]
     return build.done(*both)
@@ -389,23 +391,23 @@ def _sorts(c: AtenCall) -> s.Meaning:
     return o.along(c.op, c.rank(), (c["dim"],), c.more(), keep)
 
 
-def _whole(kept: Callable[[AtenCall], Any] = lambda c: (), *rows: int) -> Row:
+def _own_index(kept: Callable[[AtenCall], Any] = lambda c: (), *rows: int) -> Row:
     """Every output reads its own index of these axes of the first operand, its own of the first
     axis of ``rows``, and all of everything else."""
-    return lambda c: o.rows_of(c.op, kept(c), c.more(), rows)
+    return lambda c: o.own_rows(c.op, kept(c), c.more(), rows)
 
 
-EVERYTHING = _whole()
+EVERYTHING = _own_index()
 
 
 @TABLE.row("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback")
-def _sampled(c: AtenCall) -> s.Meaning:
+def _aten_grid(c: AtenCall) -> s.Meaning:
     mode = ("linear", "nearest", "cubic")[c["interpolation_mode"]]
     padding = ("zeros", "border", "reflection")[c["padding_mode"]]
     return o.grid_sample(mode, padding, bool(c["align_corners"]))
 
 
-def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
+def _aten_solve(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
     """Every output reads all of its own part of each operand: of these names, with so many axes of
     its ``own``, as the first result has ``last`` ones. Of a linear system that is the solution;
     others are parts of the first operand's factorisation."""
@@ -420,7 +422,7 @@ def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
         found = o.solved(word, c.count, reads, shapes, mine, lead, gives, more)
         if len(gives) == len(c.gives):
             return found
-        factors, last_one = o.rows_of("factors", range(len(shapes[0]) - 2)), len(found.steps)
+        factors, last_one = o.own_rows("factors", range(len(shapes[0]) - 2)), len(found.steps)
         steps = (*found.steps, s.Step(factors, (reads[0],), rest[0], tuple(rest[1:])))
         first = c.count + last_one - 1
         return s.Steps(steps, tuple(range(first, first + len(c.gives))))
@@ -429,7 +431,7 @@ def _stacked(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Row:
 
 
 @TABLE.row("linalg_solve_triangular triangular_solve")
-def _triangular(c: AtenCall) -> s.Meaning:
+def _aten_triangular(c: AtenCall) -> s.Meaning:
     """``linalg_solve_triangular(self, B)``; ``triangular_solve(B, A)`` also gives a copy of A."""
     older = c.op == "triangular_solve"
     names = ("A", "self") if older else ("self", "B")
@@ -451,11 +453,11 @@ def _triangular(c: AtenCall) -> s.Meaning:
 @TABLE.row("linalg_cross")
 def _crossed(c: AtenCall) -> s.Meaning:
     along_last = c["dim"] % len(c.gives[0]) == len(c.gives[0]) - 1
-    return (_stacked("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
+    return (_aten_solve("self", "other", own=(1, 1), last=1) if along_last else EVERYTHING)(c)
 
 
 @TABLE.row("_fft_r2c _fft_c2c _fft_c2r")
-def _fourier(c: AtenCall) -> s.Meaning:
+def _aten_fft(c: AtenCall) -> s.Meaning:
     kind = "real" if c.op == "_fft_r2c" and c["onesided"] else "complex"
     size = c.shape()[c["dim"][-1]]
     if c.op == "_fft_c2r":
@@ -471,19 +473,19 @@ def _fourier(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("searchsorted")
-def _searched(c: AtenCall) -> s.Meaning:
+def _aten_search(c: AtenCall) -> s.Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return s.Unknown("every row is searched in a sequence of its own")
-    whole = o.rows_of("searchsorted", range(len(c["self"].shape)), c.more())
-    return reading(c, whole, c.at("self"), c.at("sorted_sequence"))
+    whole = o.own_rows("searchsorted", range(len(c["self"].shape)), c.more())
+    return reads_of(c, whole, c.at("self"), c.at("sorted_sequence"))
 
 
 @TABLE.row("_trilinear")
 def _trilinear(c: AtenCall) -> s.Meaning:
     """Of a layer with weights between two inputs each row reads its own of both."""
     apart = 0 not in (*c["expand1"], *c["expand3"], *c["sumdim"])
-    return o.rows_of(c.op, (0,), c.more(), (2,)) if apart else EVERYTHING(c)
+    return o.own_rows(c.op, (0,), c.more(), (2,)) if apart else EVERYTHING(c)
 
 
 # creation
@@ -493,7 +495,7 @@ def _trilinear(c: AtenCall) -> s.Meaning:
     "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero"
     " scalar_tensor"
 )
-def _made(c: AtenCall) -> s.Meaning:
+def _aten_fill(c: AtenCall) -> s.Meaning:
     value = c.get("fill_value", c.get("value", c.get("s")))
     if isinstance(value, Slot):
         return s.Same() if c.count == 1 else s.Unknown("its value is an array")
@@ -517,18 +519,18 @@ def _ranged(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("slice")
-def _sliced(c: AtenCall) -> s.Meaning:
+def _aten_slice(c: AtenCall) -> s.Meaning:
     index = np.arange(c.shape()[c["dim"]])[c["start"] : c["end"] : c["step"]]
     return o.take(c["dim"], index)
 
 
 @TABLE.row("index_select")
-def _taken(c: AtenCall) -> s.Meaning:
+def _aten_take(c: AtenCall) -> s.Meaning:
     return o.take(c["dim"], c.index("index")) if c.shape() else s.Same()
 
 
 @TABLE.row("constant_pad_nd")
-def _padded(c: AtenCall) -> s.Meaning:
+def _aten_pad(c: AtenCall) -> s.Meaning:
     pad = c["pad"]  # begins with the last axis
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)]
     widths = ((0, 0),) * (c.rank() - len(pairs)) + tuple(reversed(pairs))
@@ -541,7 +543,7 @@ def _as_strided(c: AtenCall) -> s.Meaning:
     in the midst of its memory, it isn't known."""
     if not c["self"].dense or c["storage_offset"] is not None:
         return s.Unknown("it reads memory by its own strides")
-    return moved(c)
+    return asked_move(c)
 
 
 @TABLE.row("masked_fill")
@@ -550,7 +552,7 @@ def _masked_fill(c: AtenCall) -> s.Meaning:
     return s.Chooses((1, at, 0), c["value"] if at < 0 else 0, c.dtype())
 
 
-def _places(c: AtenCall) -> np.ndarray:
+def _aten_places(c: AtenCall) -> np.ndarray:
     """Returns where it writes the elements of its source, as flat places: PyTorch itself picks
     them, by the same indices."""
     shape = c.shape()
@@ -570,16 +572,16 @@ def _places(c: AtenCall) -> np.ndarray:
     "scatter scatter_add scatter_reduce index_copy index_fill index_put _unsafe_index_put"
     " put index_add index_reduce"
 )
-def _scattered(c: AtenCall) -> s.Meaning:
+def _aten_scatter(c: AtenCall) -> s.Meaning:
     """Elements of an array, or a number, are written at places that indices name, or combined with
     what is there."""
     source = next(name for name in ("src", "source", "values", "value") if name in c.attributes)
     adds = c.get("accumulate") or c.op.endswith("_add")
-    places, how, array = _places(c), c.get("reduce") or "sum" * bool(adds), c.has(source)
+    places, how, array = _aten_places(c), c.get("reduce") or "sum" * bool(adds), c.has(source)
     if not how:
         if array and c[source].shape and np.unique(places).size != places.size:
             return s.Unknown("several elements are written into one place")  # chance decides
-        return moved(c, 0, *([c.at(source)] if array else ()))
+        return asked_move(c, 0, *([c.at(source)] if array else ()))
     at, build = c.at(source), StepBuilder(c.count)
     wide = np.broadcast_shapes(c.shape(at), places.shape)
     if places.shape != wide or (c.op.startswith("scatter") and places.shape != c.shape(at)):
@@ -599,11 +601,11 @@ def _scattered(c: AtenCall) -> s.Meaning:
 @TABLE.row("max_unpool2d max_unpool3d")
 def _unpooled(c: AtenCall) -> s.Meaning:
     """Elements are put at places that count through the plane of each channel."""
-    rank = _spatial(c)[0]
+    rank = _spatial_axes(c)[0]
     index, plane = c.index("indices"), math.prod(c.gives[0][-rank:])
     start = np.arange(math.prod(index.shape[:-rank])) * plane
     places = index + start.reshape(*index.shape[:-rank], *(1,) * rank)
-    return moving.written(c, places, updates=0)
+    return moving.put_at(c, places, updates=0)
 
 
 @TABLE.row("_embedding_bag _embedding_bag_forward_only")
@@ -638,7 +640,7 @@ def _embedding_bag(c: AtenCall) -> s.Meaning:
 
 
 @TABLE.row("col2im")
-def _folded(c: AtenCall) -> s.Meaning:
+def _aten_fold(c: AtenCall) -> s.Meaning:
     """What overlaps is added: each place of a picture from the windows that have it, which the
     operation that cuts them out is asked for."""
     to = c.gives[0]
@@ -647,11 +649,11 @@ def _folded(c: AtenCall) -> s.Meaning:
     plane = torch.arange(1, math.prod(to) + 1, dtype=torch.float64).reshape(to)
     words = [c[name] for name in ("kernel_size", "dilation", "padding", "stride")]
     at = torch.ops.aten.im2col(plane, *words).numpy().astype(np.int64) - 1  # 0: of the padding
-    return moving.written(c, at, 0, adds=True)
+    return moving.put_at(c, at, 0, adds=True)
 
 
 @TABLE.row("view_as_real")
-def _halves(c: AtenCall) -> s.Meaning:
+def _halves_of(c: AtenCall) -> s.Meaning:
     build = StepBuilder(1)
     halves = [build.add(o.function(word), (0,), c.shape()) for word in ("real", "imag")]
     build.add(o.stack(-1), halves, c.gives[0])
@@ -677,67 +679,81 @@ def _gated(c: AtenCall) -> s.Meaning:
 
 TABLE |= {
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
-    **rows(
+    **rows_for(
         "_conj _conj_physical conj_physical",
         lambda c: o.function("conj") if c["self"].dtype.is_complex else s.Same(),
     ),
     "_neg_view": lambda c: o.function("negative"),
     # sums of products
-    **rows("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
-    **rows("addmm baddbmm addmv", _added(lambda c: o.matmul((c.rank(1), c.rank(2))))),
-    "addbmm": _added(lambda c: o.einsum("bmk,bkn->mn")),
-    "addr": _added(lambda c: o.einsum("m,n->mn")),
+    **rows_for("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
+    **rows_for("addmm baddbmm addmv", _aten_add(lambda c: o.matmul((c.rank(1), c.rank(2))))),
+    "addbmm": _aten_add(lambda c: o.einsum("bmk,bkn->mn")),
+    "addr": _aten_add(lambda c: o.einsum("m,n->mn")),
     "linear": lambda c: o.dense(bias=2 if c.count == 3 else None),
     # windows
-    **rows("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
-            " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
-            lambda c: resized(c, range(2, c.rank()), (c.op, *c.more()))),
-    **rows("fractional_max_pool2d fractional_max_pool3d", _whole(lambda c: (0, 1), 1)),
-    "affine_grid_generator":
-        lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
+    **rows_for(
+        "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
+        " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
+        lambda c: asked_resize(c, range(2, c.rank()), (c.op, *c.more())),
+    ),
+    **rows_for("fractional_max_pool2d fractional_max_pool3d", _own_index(lambda c: (0, 1), 1)),
+    "affine_grid_generator": lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
     # norms, attention, recurrence
-    "_weight_norm_interface": lambda c: o.rows_of("weight_norm", (c["dim"],)),
-    "renorm": _whole(lambda c: (c["dim"] % c.rank(),)),
-    **rows("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
-    **rows("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
+    "_weight_norm_interface": lambda c: o.own_rows("weight_norm", (c["dim"],)),
+    "renorm": _own_index(lambda c: (c["dim"] % c.rank(),)),
+    **rows_for("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
+    **rows_for("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
     "quantized::linear_dynamic": EVERYTHING,  # its scale is taken from the whole batch
     # whole axes
-    **rows("cumsum cumprod cummax cummin logcumsumexp",
-            lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else s.Each(c.op)),
-    **rows("nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
-            " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
-            " multilabel_margin_loss_forward segment_reduce", EVERYTHING),
+    **rows_for(
+        "cumsum cumprod cummax cummin logcumsumexp",
+        lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else s.Each(c.op),
+    ),
+    **rows_for(
+        "nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
+        " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
+        " multilabel_margin_loss_forward segment_reduce",
+        EVERYTHING,
+    ),
     "bucketize": lambda c: o.bucketize(c.rank(), c["right"]),
-    "isin": _whole(lambda c: range(c.rank())),
+    "isin": _own_index(lambda c: range(c.rank())),
     # matrices
-    **rows("linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
-            " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
-            " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
-            lambda c: o.matrices(c.op, c.rank(), *map(str, c.more()))),
-    "_linalg_solve_ex": _stacked("A", "B"),
-    "linalg_lu_solve": _stacked("LU", "pivots", "B", own=(2, 1, 2)),
-    "linalg_ldl_solve": _stacked("LD", "pivots", "B", own=(2, 1, 2)),
-    "cholesky_solve": _stacked("input2", "self"),
-    "_cholesky_solve_helper": _stacked("A", "self"),
-    "linalg_lstsq": _stacked("self", "b"),
-    "lu_unpack": _stacked("LU_data", "LU_pivots", own=(2, 1)),
-    "linalg_householder_product": _stacked("input", "tau", own=(2, 1)),
-    "ormqr": _stacked("self", "input2", "input3", own=(2, 1, 2)),
+    **rows_for(
+        "linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
+        " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
+        " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
+        lambda c: o.matrices(c.op, c.rank(), *map(str, c.more())),
+    ),
+    "_linalg_solve_ex": _aten_solve("A", "B"),
+    "linalg_lu_solve": _aten_solve("LU", "pivots", "B", own=(2, 1, 2)),
+    "linalg_ldl_solve": _aten_solve("LD", "pivots", "B", own=(2, 1, 2)),
+    "cholesky_solve": _aten_solve("input2", "self"),
+    "_cholesky_solve_helper": _aten_solve("A", "self"),
+    "linalg_lstsq": _aten_solve("self", "b"),
+    "lu_unpack": _aten_solve("LU_data", "LU_pivots", own=(2, 1)),
+    "linalg_householder_product": _aten_solve("input", "tau", own=(2, 1)),
+    "ormqr": _aten_solve("self", "input2", "input3", own=(2, 1, 2)),
     # creation
     # movement
-    **rows(MOVES, moved),
+    **rows_for(MOVES, asked_move),
     "expand": lambda c: o.expand(c.shape(), c.gives[0]),
     "permute": lambda c: o.transpose(c["dims"]),
     "select": lambda c: o.take(c["dim"], c["index"] % c.shape()[c["dim"]]),
     "embedding": lambda c: o.take(0, c.index("indices")),
-    **rows("split split_with_sizes unsafe_split unsafe_split_with_sizes",
-            lambda c: o.split(c["dim"], c.gives)),
+    **rows_for(
+        "split split_with_sizes unsafe_split unsafe_split_with_sizes",
+        lambda c: o.split(c["dim"], c.gives),
+    ),
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
     "cat": lambda c: o.concat(c["dim"]),
     "stack": lambda c: o.stack(c["dim"]),
-    **rows("block_diag _chunk_cat", lambda c: moved(c, *range(c.count))),
+    **rows_for("block_diag _chunk_cat", lambda c: asked_move(c, *range(c.count))),
     "where": lambda c: o.where() if c.count == 3 else s.Each("where", "", c.more()),
-    **rows("slice_scatter select_scatter diagonal_scatter", lambda c: moved(c, 0, c.at("src"))),
-    "as_strided_scatter": lambda c: moved(c, 0, c.at("src")) if c["self"].dense else EVERYTHING(c),
-    "masked_scatter": lambda c: moved(c, 0, c.at("source")),
-}  # fmt: skip
+    **rows_for(
+        "slice_scatter select_scatter diagonal_scatter", lambda c: asked_move(c, 0, c.at("src"))
+    ),
+    "as_strided_scatter": lambda c: (
+        asked_move(c, 0, c.at("src")) if c["self"].dense else EVERYTHING(c)
+    ),
+    "masked_scatter": lambda c: asked_move(c, 0, c.at("source")),
+}

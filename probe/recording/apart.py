@@ -479,7 +479,7 @@ class ProcessRecording(child.Worker):
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
-            space["laid"] = import_module("probe.recorders.torch_values").laid
+            space["laid"] = import_module("probe.recorders.torch_values").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
         found = computed(request["imports"], lines, _listed(arrays), dtypes, space)
         return {"done": True}, _numbered(found)

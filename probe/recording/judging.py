@@ -45,7 +45,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
-from probe.semantics.labels import Labels, joined, tag, told_apart
+from probe.semantics.labels import Labels, joint, tag, told_apart
 from probe.summation.certificate import BUDGET
 
 SETS = 6
@@ -459,7 +459,7 @@ def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Lab
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
     mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
-    mark = joined(one.array, tag("computed differently", number))
+    mark = joint(one.array, tag("computed differently", number))
     return one._replace(array=np.where(mask, mark, one.array))
 
 

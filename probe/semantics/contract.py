@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from probe.semantics import mixing
-from probe.semantics.labels import Labels, joined, tag
+from probe.semantics.labels import Labels, joint, tag
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
@@ -108,8 +108,8 @@ class Unknown(Exact):
         return None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        every = mixing.whole(reads, what)
-        return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
+        every = mixing.one_label(reads, what)
+        return [mixing.of_one(joint(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Steps(Meaning):
         values = list(reads)
         for number, one in enumerate(self.steps):
             given = [values[n] for n in one.reads]
-            values += one.labels(given, np.uint64(joined(what, tag(number))[()]))
+            values += one.labels(given, np.uint64(joint(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]
 
 
@@ -181,7 +181,7 @@ class Quantised(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         def meant(one: Labels, scale: Any) -> Labels:
-            mark = joined(one.array, tag("quantised", scale))
+            mark = joint(one.array, tag("quantised", scale))
             return one if scale is None else one._replace(array=mark)
 
         word = tag(self.inner.word) if self.inner.word else what
@@ -310,11 +310,11 @@ class OperationTable(dict[str, Row]):
     """A library's table: a row for each operation, by its name."""
 
     def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
-        """Returns a decorator: a function of a call is the row of these operations. Of ``named`` it
+        """Returns a decorator: a function of a call is the row of these operations. Of ``word_list`` it
         is called with the word too."""
 
         def put(one: R) -> R:
-            self.update(worded(names, one) if isinstance(names, Mapping) else rows(names, one))
+            self.update(worded(names, one) if isinstance(names, Mapping) else rows_for(names, one))
             return one
 
         return put
@@ -336,20 +336,20 @@ def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
         return Unknown(f"{call.op} has attributes that are not described in probe")
 
 
-def named(words: str) -> dict[str, str]:
+def word_list(words: str) -> dict[str, str]:
     """Returns names of operations with what they compute, from ``"ABS POW:power"``: without a colon
     it is the name itself in small letters."""
     every = (one.partition(":") for one in words.split())
     return {name: word or name.lower() for name, _, word in every}
 
 
-def rows(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
+def rows_for(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
     """Returns the same row for several operations."""
     return dict.fromkeys(names.split() if isinstance(names, str) else names, one)
 
 
 def worded(words: Mapping[str, str], one: Callable[[Any, str], Meaning]) -> dict[str, Row]:
-    """Returns a row for each of ``named``, of the call and its word."""
+    """Returns a row for each of ``word_list``, of the call and its word."""
     return {name: lambda call, word=word: one(call, word) for name, word in words.items()}
 
 
@@ -372,7 +372,7 @@ class StepBuilder:
         return Steps(tuple(self.steps), gives)
 
 
-def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
+def reads_of(call: Call, one: Meaning, *slots: int) -> Meaning:
     """Returns an operation that reads only these operands as arrays, in this order: what its others
     hold (sizes, axes, indices) is in the meaning. Those that are left out are skipped."""
     # what reads all in order is itself: a step around it would be another meaning, with equal
@@ -385,7 +385,7 @@ def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
     return build.done(*range(call.count, build.count) if len(call.gives) > 1 else ())
 
 
-def chain(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
+def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
     """Returns an operation and what it does behind, one step after the other, as in an epilogue: a
     function of what is there, or one with an operand in the slot that is named beside it."""
     if not behind or isinstance(first, Unknown):

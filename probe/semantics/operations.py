@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, chain
+from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, then
 from probe.semantics.elementwise import Chooses, Each, Holds, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
@@ -26,16 +26,16 @@ SELU = (1.6732632423543772, 1.0507009873554805)
 """Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
 
 
-def number(value: Any) -> Any:
+def as_float32(value: Any) -> Any:
     """Returns a number in the one form that all libraries' have: as float32 holds it."""
     if isinstance(value, bool | str | type(None)):
         return value
     if not isinstance(value, Sequence | int | float | np.number | np.ndarray):
         return repr(value)
     if isinstance(value, Sequence):
-        return tuple(map(number, value))
+        return tuple(map(as_float32, value))
     if isinstance(value, np.ndarray):
-        return tuple(map(number, value.reshape(-1).tolist()))
+        return tuple(map(as_float32, value.reshape(-1).tolist()))
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
@@ -48,8 +48,8 @@ def function(
     ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
     name = functions.canonical(word)
-    known = functions.of(name)
-    given = tuple(sorted((key, number(value)) for key, value in numbers.items()))
+    known = functions.row_of(name)
+    given = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
     zero = known.zero or "stays" * known.keeps_zero
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
         zero = ""
@@ -81,7 +81,7 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
 
 def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
     """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
-    return reduced(word, axes, keep, (("correction", number(correction)),))
+    return reduced(word, axes, keep, (("correction", as_float32(correction)),))
 
 
 def several(word: str, count: int) -> Meaning:
@@ -96,7 +96,7 @@ def where() -> Chooses:
     return Chooses()
 
 
-def named(word: str, *names_and_values: Any) -> Each:
+def function_named(word: str, *names_and_values: Any) -> Each:
     """Returns a function whose numbers have names: first all names, then as many values."""
     half = len(names_and_values) // 2
     names, values = names_and_values[:half], names_and_values[half:]
@@ -105,7 +105,7 @@ def named(word: str, *names_and_values: Any) -> Each:
 
 def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
-    low, high = (None if one is None or np.isinf(one) else number(one) for one in (low, high))
+    low, high = (None if one is None or np.isinf(one) else as_float32(one) for one in (low, high))
     if (low, high) in ((0.0, None), (0.0, 6.0)):
         return function("relu" if high is None else "relu6", reads)
     stays = (low is None or low <= 0) and (high is None or high >= 0)
@@ -125,12 +125,12 @@ def elu(
 ) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
-    given = number((alpha, scale, inner))
-    if given == number((*SELU, 1.0)):
+    given = as_float32((alpha, scale, inner))
+    if given == as_float32((*SELU, 1.0)):
         return function("selu", reads)
     if given == (given[0], 1.0, 1.0):
         return function("elu", reads, alpha=alpha)
-    if given == (given[0], 1.0, number(1 / alpha)):
+    if given == (given[0], 1.0, as_float32(1 / alpha)):
         return function("celu", reads, alpha=alpha)
     return function("elu", reads, alpha=alpha, scale=scale, inner=inner)
 
@@ -236,12 +236,12 @@ NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
 
 def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
     """Returns a vector norm over ``axes``, of any order."""
-    return Reduces(tuple(axes), "norm", keep, bool(order > 0), (number(float(order)),))
+    return Reduces(tuple(axes), "norm", keep, bool(order > 0), (as_float32(float(order)),))
 
 
 def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
     """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
-    numbers = () if beta == 1 else (number(beta),)
+    numbers = () if beta == 1 else (as_float32(beta),)
     return Normalises(tuple(axes), "softmax", numbers, vanishes=True)
 
 
@@ -264,7 +264,7 @@ def norm(
     ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
     would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
     """
-    numbers = (number(eps), bool(scale), bool(shift))
+    numbers = (as_float32(eps), bool(scale), bool(shift))
     # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
     apart = word == "instance_norm"
     return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
@@ -283,7 +283,7 @@ def batch_norm(
     reads: tuple[int, ...] | None = None,
 ) -> Each:
     """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
-    return Each("batch_norm", "", (number(eps), bool(scale), bool(shift)), reads, along)
+    return Each("batch_norm", "", (as_float32(eps), bool(scale), bool(shift)), reads, along)
 
 
 def batch_norm_in_training(
@@ -292,7 +292,7 @@ def batch_norm_in_training(
     """Returns a batch norm by the means and variances of what it reads, over all axes but
     ``along``."""
     axes = tuple(axis for axis in range(rank) if axis != along)
-    numbers = ("training", bool(scale), bool(shift), number(eps))
+    numbers = ("training", bool(scale), bool(shift), as_float32(eps))
     return Normalises(axes, "batch_norm", numbers, along=along, apart=True)
 
 
@@ -410,7 +410,7 @@ def gemm(
     one, two = (function("multiply", other=number) for number in (alpha, beta))
     product = matmul(ranks, (turned[0], turned[1]), reads)
     if not call.has(bias) or beta == 0:
-        return product if alpha == 1 else chain(call, product, one)
+        return product if alpha == 1 else then(call, product, one)
     added, shape = call.at(bias), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
@@ -454,7 +454,7 @@ def along(
     return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
 
 
-def rows_of(
+def own_rows(
     word: str,
     axes: Iterable[int],
     numbers: tuple[Any, ...] = (),
@@ -468,7 +468,7 @@ def rows_of(
 def matrices(word: str, rank: int, *flags: str) -> Whole:
     """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
     inverse. ``flags``: that are set."""
-    return rows_of(functions.canonical(word), range(rank - 2), flags)
+    return own_rows(functions.canonical(word), range(rank - 2), flags)
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
@@ -504,7 +504,7 @@ def fourier(kind: str, rank: int, axes: Sequence[int], size: int, scale: int = 0
 def bucketize(rank: int, right: bool) -> Whole:
     """Returns the number of a bucket for each element of the first input, between the boundaries
     that are the second; ``right``: one that equals a boundary is in the bucket behind it."""
-    return rows_of("bucketize", range(rank), (bool(right),))
+    return own_rows("bucketize", range(rank), (bool(right),))
 
 
 def bucketized(call: Call, boundaries: Any) -> Steps:
@@ -524,13 +524,13 @@ def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
 
 def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:
     """Returns the places that each matrix of a batch gives to a picture of these ``sizes``."""
-    return rows_of("affine_grid", (0,), (tuple(map(int, sizes)), bool(align_corners)))
+    return own_rows("affine_grid", (0,), (tuple(map(int, sizes)), bool(align_corners)))
 
 
 def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
     """Returns pictures at places, (batch, ..., axes): each reads its own picture's channel."""
     words = (mode, padding, bool(align_corners))
-    return rows_of("grid_sample", (0, 1), words, (1,))
+    return own_rows("grid_sample", (0, 1), words, (1,))
 
 
 def solved(
@@ -564,7 +564,7 @@ def solved(
             build.add(Whole((), f"{word} {place}", (said,)), range(count), shape)
             continue
         own_numbers = (tuple(parts), said, shape[len(lead) :])
-        build.add(rows_of(f"{word} {place}", range(len(lead)), own_numbers), (every,), shape)
+        build.add(own_rows(f"{word} {place}", range(len(lead)), own_numbers), (every,), shape)
     return build.done(*range(every + 1, build.count))
 
 

@@ -19,7 +19,7 @@ from probe.semantics.contract import Meaning
 WORDED = ("Normalises", "Reduces", "Scans", "Whole", "Each", "Windows", "Steps", "Meaning")
 """What constructors return whose word says what it is; of the others the class does."""
 
-PLACES = {"reduced": 0, "along": 0, "rows_of": 0, "cumulated": 0, "function": 0, "approximate": 0,
+PLACES = {"reduced": 0, "along": 0, "own_rows": 0, "cumulated": 0, "function": 0, "approximate": 0,
           "named": 0, "Normalises": 1, "Reduces": 1, "Scans": 1, "Whole": 1, "Each": 0, "norm": 4,
           "variance": 0, "solved": 0}  # fmt: skip
 """Constructors that take a word, and which argument it is."""
