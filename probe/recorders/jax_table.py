@@ -76,6 +76,8 @@ def _content_of(c: Call, slot: int) -> np.ndarray | None:
 def _lax_function(c: Call, word: str) -> s.Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
+    if word == "shift_right_logical" and c.dtype().startswith("u"):
+        word = "right_shift"  # what other libraries call it, whose shifts of signed numbers keep it
     # how accurate it is, or the format of its result, where a call says that
     said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
     numbers: dict[str, Any] = {key: repr(one) for key, one in said.items() if one is not None}
@@ -406,7 +408,11 @@ TABLE |= {
     "split": lambda c: o.split(c["axis"], c.gives),
     "stack": lambda c: o.stack(c["axis"]),
     "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
-    "iota": lambda c: s.Made(("iota", c["dimension"]), c.dtypes[0], places=True),
+    "iota": lambda c: (
+        o.arange(0, 1, c.gives[0][0], c.dtypes[0])
+        if len(c.gives[0]) == 1
+        else s.Made(("iota", c["dimension"]), c.dtypes[0], places=True)
+    ),
     # of each key of an array its own numbers; a key's data is one axis more
     **rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
     "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),

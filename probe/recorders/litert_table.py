@@ -34,7 +34,7 @@ FUNCTIONS = word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
     "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
@@ -201,6 +201,9 @@ TABLE |= {
         c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
     ),
     "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
+    "SHAPE": lambda c: o.sizes(c.shape(), c.dtypes[0]),
+    "RANK": lambda c: o.sizes(c.rank(), c.dtypes[0]),
+    "RANGE": o.ranged,
     "ZEROS_LIKE": lambda c: s.Made(0),
     "FILL": lambda c: reads_of(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
@@ -223,7 +226,7 @@ TABLE |= {
         lambda c: o.own_rows(c.op.lower(), range(1, c.rank()), c.numbers()),
     ),
     **rows_for(
-        "WHERE UNIQUE RANGE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
+        "WHERE UNIQUE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
         lambda c: s.Whole((), c.op.lower()),
     ),
     "RESIZE_BILINEAR": lambda c: asked_resize(

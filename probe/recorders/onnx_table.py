@@ -361,12 +361,12 @@ def _onnx_rnn(c: Call) -> s.Meaning:
     for number, back in enumerate(ways.get(c.get("direction", "forward"), [False])):
         cell, reads = _direction(c, build, number, back)
         ends.append(build.add(cell, reads, (length, *each[1:]), *[each] * len(lasts)))
-    size, first = 1 + len(lasts), build.count
+    size, begin = 1 + len(lasts), build.count
     for shape in c.gives:  # of all steps, (steps, directions, ...), or of the last
         at = 0 if len(shape) == 4 else size - len(lasts)
         lasts = lasts[len(shape) == 3 :]
         build.add(o.concat(0) if at else o.stack(1), [end + at for end in ends], shape)
-    return build.done(*range(first, build.count))
+    return build.done(*range(begin, build.count))
 
 
 def _direction(
@@ -380,8 +380,9 @@ def _direction(
     plain = not (c.has(7) or c.get("clip") or _on(c, "input_forget"))
     if not plain or (given != functions and (c.op != "RNN" or given != ["relu"])):
         whole, states = c.places(0, 1, 2, 3, 7), c.places(5, 6)
-        first = tuple(range(len(whole), len(whole + states)))
-        return s.Scans(0, c.op.lower(), back, (2,), c.numbers(), first, batch=1), whole + states
+        own_states = tuple(range(len(whole), len(whole + states)))
+        scan = s.Scans(0, c.op.lower(), back, (2,), c.numbers(), own_states, batch=1)
+        return scan, whole + states
 
     def own(slot: int) -> int:
         return build.add(o.take(0, number), (c.at(slot),), c.shape(slot)[1:])
@@ -517,7 +518,7 @@ TABLE |= {
     **rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
     **worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
     **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
-    "BitShift": lambda c: o.function("shift", **c.attributes),
+    "BitShift": lambda c: o.function(f"{c['direction'].lower()}_shift"),
     "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
     "Where": lambda c: o.where(),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
@@ -559,8 +560,9 @@ TABLE |= {
     **rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
     "Split": lambda c: reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
     "Expand": lambda c: reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
-    **rows_for("Shape Size", lambda c: s.Each(c.op.lower())),
-    "Range": lambda c: s.Whole((), "range"),
+    "Shape": lambda c: o.sizes(c.shape()[c.get("start", 0) : c.get("end")]),
+    "Size": lambda c: o.sizes(prod(c.shape())),
+    "Range": o.ranged,
     "ConstantOfShape": lambda c: s.Made(
         np.asarray(c.get("value", np.float32(0))).reshape(-1)[0], c.dtypes[0]
     ),

@@ -38,11 +38,12 @@ FUNCTIONS = word_list(
 """Functions of one input without numbers."""
 
 NARY = {
-    **word_list("add mul sub div pow fmod equal greater greater_equal less less_equal and or xor"),
+    **word_list("add mul sub div pow fmod equal greater greater_equal less less_equal"),
     **word_list("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
-    **word_list("bitshift:shift where lessorequal:less_equal greaterorequal:greater_equal"),
+    **word_list("where lessorequal:less_equal greaterorequal:greater_equal"),
 }
-"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do."""
+"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
+bitshift by name and computes none of them: OpenCV 4.14 asserts that in its ``typeDispatch``."""
 
 ELTWISE = {
     **word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),

@@ -511,6 +511,8 @@ def _aten_fill(c: AtenCall) -> s.Meaning:
 def _ranged(c: AtenCall) -> s.Meaning:
     if c.count and c.op != "repeat_interleave":
         return EVERYTHING(c)
+    if c.op == "arange":
+        return o.arange(c.get("start") or 0, c.get("step") or 1, c.gives[0][0], c.dtypes[0])
     numbers = tuple(map(int, c.index("repeats"))) if c.count else c.more()
     return s.Made((c.op, numbers), "", places=True)
 

@@ -310,8 +310,8 @@ class OperationTable(dict[str, Row]):
     """A library's table: a row for each operation, by its name."""
 
     def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
-        """Returns a decorator: a function of a call is the row of these operations. Of ``word_list`` it
-        is called with the word too."""
+        """Returns a decorator: a function of a call is the row of these operations. Of names with
+        words it is called with the word too."""
 
         def put(one: R) -> R:
             self.update(worded(names, one) if isinstance(names, Mapping) else rows_for(names, one))

@@ -292,14 +292,10 @@ class Vanishes(Each, LeavesZeros):
 
 
 @dataclass(frozen=True)
-class Holds(Meaning):
+class Holds(Exact):
     """A value that is known by its content, whatever it was computed from: a mask, positions."""
 
     content: np.ndarray
-
-    @property
-    def rounds(self) -> int | None:
-        return 0
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [of_content(self.content)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from probe.semantics import functions
 from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, then
-from probe.semantics.elementwise import Chooses, Each, Holds, Vanishes
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
@@ -520,6 +520,32 @@ def bucketized(call: Call, boundaries: Any) -> Steps:
 def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
     """Returns numbers rounded to as many as an integer of ``bits`` has between two."""
     return function("fake_quant", low=low, high=high, bits=int(bits), narrow=bool(narrow))
+
+
+def sizes(shape: int | Sequence[int], dtype: str = "int64") -> Holds:
+    """Returns sizes of an array, which are known while a run goes on."""
+    return Holds(np.asarray(shape, dtype))
+
+
+def arange(start: float, step: float, count: int, dtype: str) -> Meaning:
+    """Returns ``count`` numbers from ``start`` on, ``step`` apart."""
+    numbers = start + step * np.arange(count)
+    # whole numbers are the same however a library adds them up; of others it may add or multiply
+    if all(float(one).is_integer() for one in (start, step)) and dtype in CONTAINED:
+        held = numbers.astype(dtype)
+        if (held == numbers).all():
+            return Holds(held)
+    return Made(("range", float(start), float(step)), dtype, places=True)
+
+
+CONTAINED = ("float32", "float64", "int32", "int64")
+"""Dtypes of ranges whose container arrays are NumPy's own."""
+
+
+def ranged(call: Call) -> Meaning:
+    """Returns the numbers from the first operand to the second, in steps of the third."""
+    start, step = (float(call.value(slot).reshape(-1)[0]) for slot in (0, 2))
+    return arange(start, step, call.gives[0][0], call.dtypes[0])
 
 
 def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:
