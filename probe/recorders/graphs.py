@@ -96,25 +96,32 @@ class Node:
 
 PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
+K = TypeVar("K")
+
+
+def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
+    """Returns keys in this order, but each behind all that it needs, among them or not."""
+    done: dict[K, None] = {}
+    pending = [*first][::-1]
+    while pending:
+        one = pending[-1]
+        missing = [] if one in done else [key for key in needs(one) if key not in done]
+        pending += missing[::-1]
+        if not missing:
+            done.setdefault(pending.pop())
+    return list(done)
 
 
 def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
     """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
     the first output needs. ONNX Runtime saves parallel branches in another order every time."""
     maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
-    done: dict[int, None] = {}
-    pending = [maker[key] for key in outputs if key in maker][::-1]
-    pending[:0] = range(len(nodes) - 1, -1, -1)  # what no output needs comes last
-    while pending:
-        n = pending[-1]
-        before = [maker[key] for key in nodes[n].uses if key in maker]
-        missing = [one for one in before if one not in done]
-        if n in done or not missing:
-            done.setdefault(n)
-            pending.pop()
-        else:
-            pending += missing[::-1]
-    return [nodes[n] for n in done]
+    first = [maker[key] for key in outputs if key in maker]
+
+    def before(n: int) -> list[int]:
+        return [maker[key] for key in nodes[n].uses if key in maker]
+
+    return [nodes[n] for n in behind_needs([*first, *range(len(nodes))], before)]
 
 
 @dataclass

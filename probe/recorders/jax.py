@@ -20,21 +20,7 @@ import jax
 import numpy as np
 
 from probe.errors import InputError
-from probe.recorders.jax_programs import (
-    LOOPS,
-    MOST_STEPS,
-    OpenedProgram,
-    PrimitiveCall,
-    aval_of,
-    bits_in,
-    call_of,
-    constants,
-    flat_of,
-    inner,
-    lax_lines,
-    params_of,
-    unrolled,
-)
+from probe.recorders import jax_programs as programs
 from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
@@ -98,7 +84,9 @@ class JaxRecorder:
 def _jax_bits(value: Any) -> np.ndarray:
     """Returns an array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
-    return bits_in(value if _is_array(value) else np.asarray(value, core.typeof(value).dtype))
+    return programs.bits_in(
+        value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
+    )
 
 
 def _is_array(value: Any) -> bool:
@@ -180,7 +168,7 @@ class _RunValues:
             role = WEIGHT
         if not _is_array(value) and np.ndim(value) == 0:
             role = CONSTANT
-        shape, dtype = aval_of(core.typeof(value))
+        shape, dtype = programs.aval_of(core.typeof(value))
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
         found = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
@@ -218,7 +206,7 @@ class _Trace(Base):  # type: ignore[misc]
         """Runs a primitive and reports it."""
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
-        if inner(primitive, params) is not None or primitive.name in LOOPS:
+        if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
             own = functools.partial(_own_call, primitive, params, args, gives)
@@ -247,15 +235,15 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
         """Reports what is inside a program if it can be looked into, then the program."""
-        within, behind = inner(primitive, params), constants(params)
+        within, behind = programs.inner(primitive, params), programs.constants(params)
         one = None if within is None else self._only(within)
         reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
-                if flat_of(within).direct:
+                if programs.flat_of(within).direct:
                     return _own_call(one.primitive, one.params, args, gives, value)
-                if (means := fold(flat_of(within), one)) is not None:
+                if (means := fold(programs.flat_of(within), one)) is not None:
                     return means
                 for n in self._known(reads):  # it is another one where these are others
                     value(n)
@@ -272,8 +260,8 @@ class _Trace(Base):  # type: ignore[misc]
         self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
-                last = unrolled(primitive, params, args)
-        elif isinstance(decision, OpenedProgram):
+                last = programs.unrolled(primitive, params, args)
+        elif isinstance(decision, programs.OpenedProgram):
             last = self._inside(decision, args, call)
         self.depth -= 1
         self.products = self.products if self.depth else set()
@@ -314,23 +302,26 @@ class _Trace(Base):  # type: ignore[misc]
         """Returns the one equation of a program that computes; found out once for each."""
         found = self.recorder.found
         if id(within) not in found:
-            found[id(within)] = within, only(flat_of(within))  # itself, so that no other has its id
+            found[id(within)] = (
+                within,
+                only(programs.flat_of(within)),
+            )  # itself, so that no other has its id
         return found[id(within)][1]
 
-    def _inside(self, opened: OpenedProgram, args: list[Any], call: int) -> list[Any]:
+    def _inside(self, opened: programs.OpenedProgram, args: list[Any], call: int) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
         for place, one in enumerate(opened.program.equations):
             given = [opened.read(each, values) for each in one.reads]
             gives = [values[n] for n in one.gives]
             reads = [self.values.seen(each) for each in given]
-            if one.primitive.name in LOOPS:
-                reads += [self.values.seen(each) for each in constants(one.params)]
+            if one.primitive.name in programs.LOOPS:
+                reads += [self.values.seen(each) for each in programs.constants(one.params)]
                 means = self._composed(one.primitive, one.params, given, reads, (call, place))
             else:
                 means = meaning(one.called(functools.partial(_known_bits, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = Said(means, params_of(one.params))
+            told = Said(means, programs.params_of(one.params))
             self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
@@ -338,13 +329,13 @@ class _Trace(Base):  # type: ignore[misc]
         self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
     ) -> None:
         """Whether a program's equations, one by one, give its bits."""
-        within = inner(primitive, params)
+        within = programs.inner(primitive, params)
         decisions = self.recorder.decisions
         decisions[call] = ""
-        if _gives_bits(lambda: unrolled(primitive, params, args), gives):
+        if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
             decisions[call] = "equations"
         elif within is not None:
-            opened = OpenedProgram(flat_of(within))
+            opened = programs.OpenedProgram(programs.flat_of(within))
             if _gives_bits(lambda: opened.results(opened.values(args)), gives):
                 decisions[call] = opened
         if not decisions[call]:
@@ -379,7 +370,9 @@ class _Trace(Base):  # type: ignore[misc]
             looked.append(number)
             return _jax_bits(args[number])
 
-        told = _said_of(primitive, params, ins, means(value))._replace(attributes=params_of(shown))
+        told = _said_of(primitive, params, ins, means(value))._replace(
+            attributes=programs.params_of(shown)
+        )
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
@@ -407,20 +400,20 @@ class _Equations(_Trace):
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         """Runs a primitive and reports it; of a program its equations."""
-        if inner(primitive, params) is None and primitive.name not in LOOPS:
+        if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
             return super().process_primitive(primitive, args, params)
         with core.set_current_trace(self):
-            found = unrolled(primitive, params, args)
+            found = programs.unrolled(primitive, params, args)
         if found is not None:
             return found if primitive.multiple_results else found[0]
         made = core.eval_trace.process_primitive(primitive, args, params)
         told = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
-        reads = [self.values.seen(one) for one in [*args, *constants(params)]]
+        reads = [self.values.seen(one) for one in [*args, *programs.constants(params)]]
         self._visit(primitive.name, self._path(), reads, made, told)
         return made
 
 
-MANY = f"a loop of more than {MOST_STEPS} steps"
+MANY = f"a loop of more than {programs.MOST_STEPS} steps"
 
 
 class _EquationSource(composed.UncompiledSource):
@@ -432,7 +425,7 @@ class _EquationSource(composed.UncompiledSource):
     def record(self, visit: Visit) -> list[Seen]:
         """Runs the equations one by one."""
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
-        self.keys = [trace.values.key(one) for one in [*args, *constants(params)]]
+        self.keys = [trace.values.key(one) for one in [*args, *programs.constants(params)]]
         found = trace.process_primitive(primitive, args, params)
         every = found if primitive.multiple_results else [found]
         return [trace.values.seen(one) for one in every]
@@ -440,8 +433,11 @@ class _EquationSource(composed.UncompiledSource):
 
 def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
     """Returns what is said of a primitive, or a program."""
-    again, text = PrimitiveCall(primitive, params, ins), lax_lines(primitive, params, ins)
-    return Said(means, params_of(params), again, text, IMPORTS)
+    again, text = (
+        programs.PrimitiveCall(primitive, params, ins),
+        programs.lax_lines(primitive, params, ins),
+    )
+    return Said(means, programs.params_of(params), again, text, IMPORTS)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
@@ -472,7 +468,9 @@ def _own_call(
 ) -> Meaning:
     """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-    return meaning(call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
+    return meaning(
+        programs.call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n))
+    )
 
 
 RECORDER = JaxRecorder

@@ -14,32 +14,15 @@ import jax
 import numpy as np
 
 from probe import semantics as s
-from probe.recorders.jax_programs import (
-    LOOPS,
-    Equation,
-    Flat,
-    flat_of,
-    inner,
-    unlike_params,
-)
+from probe.recorders.jax_programs import LOOPS, Equation, Flat, flat_of, inner, unlike_params
 from probe.semantics import operations as o
 from probe.semantics.asked import BITS, asked_move
-from probe.semantics.contract import (
-    Call,
-    OperationTable,
-    Row,
-    StepBuilder,
-    by_table,
-    reads_of,
-    rows_for,
-    word_list,
-    worded,
-)
+from probe.semantics.contract import Call
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each primitive computes."""
 
-FUNCTIONS = word_list(
+FUNCTIONS = s.word_list(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
@@ -51,8 +34,10 @@ FUNCTIONS = word_list(
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
-REDUCES = word_list("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
-                "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
+REDUCES = s.word_list(
+    "reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all reduce_or:any "
+    "reduce_xor:xor argmax argmin"
+)
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
 MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
 """What reads one matrix of a stack."""
@@ -101,7 +86,7 @@ def _maximum(c: Call) -> s.Meaning:
     for slot in (0, 1):
         value = _content_of(c, slot)
         if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
-            return reads_of(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
+            return s.reads_of(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
         if value is not None and value.size and not value.any():
             return o.function("relu", (1 - slot,))
     return o.function("maximum")
@@ -148,7 +133,7 @@ def _ragged(c: Call) -> s.Meaning:
     if not plain or ends[-1] < rows_:
         return s.Unknown("its groups are no rows, or not all of them")
     own = np.searchsorted(ends, np.arange(rows_), side="right")
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     matrices = build.add(o.take(0, own), (1,), (rows_, inner, out[1]))
     build.add(s.Contracts("ab,abc->ac"), (0, matrices), out)
     return build.done()
@@ -190,7 +175,7 @@ def _slid(c: Call) -> list[int]:
     return [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
 
 
-def _lax_pool(kind: str) -> Row:
+def _lax_pool(kind: str) -> s.Row:
     def row(c: Call) -> s.Meaning:
         slid = _slid(c)
         rest = [axis for axis in range(c.rank()) if axis not in slid]
@@ -234,7 +219,7 @@ def _sort(c: Call) -> s.Meaning:
     if count == 1:
         return o.along("sort", c.rank(), (c["dimension"],))
     # several arrays by the first ones, as argsort does
-    build = StepBuilder(count)
+    build = s.StepBuilder(count)
     together = build.add(s.Each("sorted together"), range(count), shape)
     whole = o.along("sort", c.rank(), (c["dimension"],), (c["num_keys"],))
     build.add(whole, (together,), *[shape] * count)
@@ -294,7 +279,7 @@ def _lax_solve(c: Call) -> s.Meaning:
 # movement
 
 
-def _lax_moves(*slots: int) -> Row:
+def _lax_moves(*slots: int) -> s.Row:
     """The primitive is asked where it moves what; of formats that count no positions, with integers
     in their place."""
 
@@ -366,14 +351,16 @@ def _accumulated(c: Call) -> s.Meaning:
         mode=c["mode"],
         fill_value=-1,
     )
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     word = "accumulate" if c.op == "scatter-add" else c.op
     build.add(s.Accumulates(np.asarray(places).reshape(-1), word), (0, 2), shape)
     return build.done()
 
 
 TABLE |= {
-    **rows_for(SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))),
+    **s.rows_for(
+        SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
+    ),
     # XLA multiplies by the reciprocal where it knows the divisor
     "div": lambda c: (
         o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
@@ -385,18 +372,18 @@ TABLE |= {
     "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
-    **worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
+    **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
     "reduce": lambda c: o.along(
         *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
     ),
     "reduce_window_sum": _lax_pool("sum"),
     "reduce_window_max": _lax_pool("max"),
-    **rows_for(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
+    **s.rows_for(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
     "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
-    **rows_for(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
+    **s.rows_for(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **rows_for("dynamic_slice tile", _lax_moves(0)),
+    **s.rows_for("dynamic_slice tile", _lax_moves(0)),
     "dynamic_update_slice": _lax_moves(0, 1),
     "scatter": _lax_moves(0, 2),
     "rev": lambda c: _lax_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
@@ -414,14 +401,14 @@ TABLE |= {
         else s.Made(("iota", c["dimension"]), c.dtypes[0], places=True)
     ),
     # of each key of an array its own numbers; a key's data is one axis more
-    **rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
+    **s.rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
     "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),
 }
 
 
 def meaning(c: Call) -> s.Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
-    found = by_table(TABLE, c)
+    found = s.by_table(TABLE, c)
     every = (*c.dtypes, *(one.dtype for one in c.reads if one is not None))
     return s.of_complex(found) if any(one.startswith("complex") for one in every) else found
 

@@ -12,25 +12,15 @@ from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
-from probe.semantics.contract import (
-    Call,
-    OperationTable,
-    StepBuilder,
-    by_table,
-    reads_of,
-    rows_for,
-    then,
-    word_list,
-    worded,
-)
+from probe.semantics.contract import Call
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each operator computes."""
 
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
 
-FUNCTIONS = word_list(
+FUNCTIONS = s.word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
@@ -41,7 +31,7 @@ FUNCTIONS = word_list(
 """Functions of the elements at one place without further arguments. Of StableHLO's operators those
 that LiteRT has a kernel for: it refuses to load a model with any other."""
 
-REDUCES = word_list(
+REDUCES = s.word_list(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
 )
 MOVES = (
@@ -113,7 +103,7 @@ def _lite_dense(c: Call) -> s.Meaning:
     reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
         return o.dense(reads, bias)
-    lines, build = prod(out) // units, StepBuilder(c.count)  # all axes but the last are merged
+    lines, build = prod(out) // units, s.StepBuilder(c.count)  # all axes but the last are merged
     flat = build.add(o.reshape(), (c.at(0),), (lines, inner))
     product = build.add(o.dense((0, 1), bias and 2), (flat, *c.places(1, 2)), (lines, units))
     build.add(o.reshape(), (product,), out)
@@ -130,7 +120,7 @@ def _lstm(c: Call, axis: int) -> s.Meaning | None:
         return None
     if int(c.get("fusedActivationFunction") or 0) != TANH:
         return None
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     joined = [
         build.add(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
         for some in weights
@@ -145,7 +135,7 @@ def _lstm(c: Call, axis: int) -> s.Meaning | None:
 def _lite_cell(c: Call) -> s.Meaning:
     """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
     of other weights, is the second result, or stands behind the first."""
-    axis, build = (0 if c.get("timeMajor") else 1), StepBuilder(c.count)
+    axis, build = (0 if c.get("timeMajor") else 1), s.StepBuilder(c.count)
     if c.op == "UNIDIRECTIONAL_SEQUENCE_LSTM" and (plain := _lstm(c, axis)) is not None:
         return plain
     if not c.op.startswith("BIDIRECTIONAL"):
@@ -179,13 +169,13 @@ def _lite_update(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
-    **worded(
+    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(
         REDUCES,
-        lambda c, word: reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
+        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
     ),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    **rows_for(MOVES, asked_move),
+    **s.rows_for(MOVES, asked_move),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
     "SELECT_V2": lambda c: o.where(),
@@ -205,27 +195,27 @@ TABLE |= {
     "RANK": lambda c: o.sizes(c.rank(), c.dtypes[0]),
     "RANGE": o.ranged,
     "ZEROS_LIKE": lambda c: s.Made(0),
-    "FILL": lambda c: reads_of(c, o.expand((), c.gives[0]), 1),
+    "FILL": lambda c: s.reads_of(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
     "L2_NORMALIZATION": lambda c: s.Normalises((-1,), "l2_normalised"),
     "LOCAL_RESPONSE_NORMALIZATION": lambda c: o.lrn(
         3, 2 * c["radius"] + 1, c["alpha"], c["beta"], c["bias"]
     ),
-    **worded(
-        word_list("ARG_MAX:argmax ARG_MIN:argmin"),
-        lambda c, word: reads_of(c, o.reduced(word, c.integers(1), places=True), 0),
+    **s.worded(
+        s.word_list("ARG_MAX:argmax ARG_MIN:argmin"),
+        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), places=True), 0),
     ),
-    "TOPK_V2": lambda c: reads_of(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
-    "CUMSUM": lambda c: reads_of(
+    "TOPK_V2": lambda c: s.reads_of(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
+    "CUMSUM": lambda c: s.reads_of(
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),
-    **rows_for(
+    **s.rows_for(
         "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
         "UNSORTED_SEGMENT_PROD",
         lambda c: o.own_rows(c.op.lower(), range(1, c.rank()), c.numbers()),
     ),
-    **rows_for(
+    **s.rows_for(
         "WHERE UNIQUE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
         lambda c: s.Whole((), c.op.lower()),
     ),
@@ -233,20 +223,20 @@ TABLE |= {
         *(c, (1, 2)),
         (c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]),
     ),
-    **rows_for("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
+    **s.rows_for("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
     "SQUEEZE": lambda c: o.squeeze(c.shape(), c.get("squeezeDims") or None),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
     "CONCATENATION": lambda c: o.concat(int(c["axis"])),
     "PACK": lambda c: o.stack(int(c.get("axis", 0))),
     "UNPACK": lambda c: o.unstack(int(c.get("axis", 0)), len(c.gives)),
-    "SPLIT": lambda c: reads_of(c, o.split(c.integers(0)[0], c.gives), 1),
-    "SPLIT_V": lambda c: reads_of(c, o.split(c.integers(2)[0], c.gives), 0),
+    "SPLIT": lambda c: s.reads_of(c, o.split(c.integers(0)[0], c.gives), 1),
+    "SPLIT_V": lambda c: s.reads_of(c, o.split(c.integers(2)[0], c.gives), 0),
     "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
     "PADV2": lambda c: asked_move(c, 0, 2),
-    "EMBEDDING_LOOKUP": lambda c: reads_of(c, o.take(0, c.value(0)), 1),
+    "EMBEDDING_LOOKUP": lambda c: s.reads_of(c, o.take(0, c.value(0)), 1),
     "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
-    **rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
+    **s.rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
     "SCATTER_ND": lambda c: moving.put_at(
         c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
@@ -257,8 +247,8 @@ def meaning(c: Call) -> s.Meaning:
     """Returns what an operator computes, with the activation that it applies behind; a recurrent
     cell's is in the cell."""
     number = int(c.get("fusedActivationFunction") or 0)
-    found, inside = by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
-    return then(c, found, FUSED[number]) if number and not inside else found
+    found, inside = s.by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
+    return s.then(c, found, FUSED[number]) if number and not inside else found
 
 
 def quantised(

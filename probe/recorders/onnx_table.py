@@ -18,24 +18,12 @@ from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
-from probe.semantics.contract import (
-    Call,
-    NotSettled,
-    OperationTable,
-    Row,
-    StepBuilder,
-    by_table,
-    reads_of,
-    rows_for,
-    then,
-    word_list,
-    worded,
-)
+from probe.semantics.contract import Call
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each operator computes."""
 
-UNARY = word_list(
+UNARY = s.word_list(
     "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
     "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
     "BitwiseNot:bitwise_not"
@@ -55,13 +43,13 @@ NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
 }
 """Functions of one input with attributes that are numbers: constructors, names and defaults."""
 
-BINARY = word_list(
+BINARY = s.word_list(
     "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
     "GreaterOrEqual:greater_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or "
     "BitwiseXor:bitwise_xor"
 )
-VARIADIC = word_list("Sum:add Max:maximum Min:minimum Mean:average")
-REDUCES = word_list(
+VARIADIC = s.word_list("Sum:add Max:maximum Min:minimum Mean:average")
+REDUCES = s.word_list(
     "ReduceSum:sum ReduceMean:mean ReduceMax:max ReduceMin:min ReduceProd:prod ReduceL1:l1 "
     "ReduceL2:l2 ReduceLogSum:log_sum ReduceLogSumExp:logsumexp ReduceSumSquare:sum_square"
 )
@@ -144,7 +132,7 @@ def _is_inf(c: Call) -> s.Meaning:
 @TABLE.row("BiasGelu FastGelu")
 def _biased_gelu(c: Call) -> s.Meaning:
     each = o.gelu(approximate=c.op == "FastGelu")
-    return then(c, o.function("add"), each) if c.has(1) else each
+    return s.then(c, o.function("add"), each) if c.has(1) else each
 
 
 @TABLE.row("Cast CastLike")
@@ -152,7 +140,7 @@ def _onnx_cast(c: Call) -> s.Meaning:
     to = c.dtype(1) if c.op == "CastLike" else DTYPES.get(int(c["to"]), str(c["to"]))
     if (c.dtype(), to) in WIDENS:
         return s.Same()
-    return reads_of(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
+    return s.reads_of(c, o.cast(c.dtype(), to, _on(c, "saturate", 1)), 0)
 
 
 @TABLE.row("Identity Dropout")
@@ -168,7 +156,7 @@ def _quantised(c: Call) -> s.Meaning:
     rank, axis = c.rank(), int(c.get("axis", 1))
     if int(c.get("block_size", 0)):
         return s.Unknown("it scales by blocks")
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     for slot in (1, 2):
         if c.has(slot):
             size = prod(c.shape(slot))
@@ -187,7 +175,7 @@ def _onnx_matmul(c: Call) -> s.Meaning:
         return s.Unknown("its batch axes are permuted")
     turned = _on(c, "transA"), _on(c, "transB")
     product = o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
-    return then(c, product, *_fused_function(c))
+    return s.then(c, product, *_fused_function(c))
 
 
 def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
@@ -206,7 +194,7 @@ def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tu
         ins = tuple(size - more for size, more in zip(ins, extra, strict=True))
         padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
         if transposed and any(a != b for a, b in padding):
-            raise NotSettled("where its odd padding goes differs between versions of ONNX")
+            raise s.NotSettled("where its odd padding goes differs between versions of ONNX")
     return tuple(kernel), tuple(stride), tuple(dilation), padding
 
 
@@ -224,7 +212,7 @@ def _onnx_conv(c: Call) -> s.Meaning:
         reads=c.places(0, 1, 2),
     )
     added = [(o.function("add"), 3)] if c.has(3) else []
-    return then(c, first, *added, *_fused_function(c))
+    return s.then(c, first, *added, *_fused_function(c))
 
 
 @TABLE.row({"MaxPool": "max", "AveragePool": "average"})
@@ -236,7 +224,7 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, kernel, stride, padding, False, dilation, *ends)
 
 
-def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> Row:
+def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> s.Row:
     """Every output reads all of its row of some axes: with -1 of all axes but the last.
 
     ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
@@ -246,7 +234,7 @@ def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) 
         axes = range(c.rank() - 1) if kept == (-1,) else kept
         numbers = (*c.numbers(), c.gives[0][len(axes) :])
         whole = o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
-        return reads_of(c, whole, *reads) if reads else whole
+        return s.reads_of(c, whole, *reads) if reads else whole
 
     return row
 
@@ -284,14 +272,14 @@ def _top_k(c: Call) -> s.Meaning:
         int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
     )  # an attribute until version 10
     words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
-    return reads_of(c, o.top_k(c.rank(), count, *words), 0)
+    return s.reads_of(c, o.top_k(c.rank(), count, *words), 0)
 
 
 @TABLE.row("CumSum CumProd")
 def _onnx_scan(c: Call) -> s.Meaning:
     (axis,) = c.integers(1)
     scan = o.cumulated(c.op.lower(), axis, _on(c, "reverse"), _on(c, "exclusive"))
-    return reads_of(c, scan, 0)
+    return s.reads_of(c, scan, 0)
 
 
 @TABLE.row("Softmax LogSoftmax Hardmax")
@@ -327,7 +315,7 @@ def _onnx_ln(c: Call, word: str) -> s.Meaning:
 def _skip_norm(c: Call, word: str) -> s.Meaning:
     """A sum of two, perhaps with a bias, and its norm; the sum may be the fourth output."""
     shape, bias, shift = c.gives[0], 3 if word == "rms_norm" else 4, word != "rms_norm"
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     total = build.add(o.function("add"), c.places(0, 1), shape)
     if c.has(bias):
         total = build.add(o.function("add"), (total, c.at(bias)), shape)
@@ -357,7 +345,7 @@ def _onnx_rnn(c: Call) -> s.Meaning:
     ways = {"reverse": [True], "bidirectional": [False, True]}
     each = (1, batch, c.gives[0][-1])
     lasts = [shape for shape in c.gives if len(shape) == 3]
-    build, ends = StepBuilder(c.count), list[int]()
+    build, ends = s.StepBuilder(c.count), list[int]()
     for number, back in enumerate(ways.get(c.get("direction", "forward"), [False])):
         cell, reads = _direction(c, build, number, back)
         ends.append(build.add(cell, reads, (length, *each[1:]), *[each] * len(lasts)))
@@ -370,7 +358,7 @@ def _onnx_rnn(c: Call) -> s.Meaning:
 
 
 def _direction(
-    c: Call, build: StepBuilder, number: int, back: bool
+    c: Call, build: s.StepBuilder, number: int, back: bool
 ) -> tuple[s.Meaning, tuple[int, ...]]:
     """Returns one direction of a recurrent layer, and what it reads; ``build`` gets the steps that
     cut its own part out of weights, biases and states."""
@@ -406,7 +394,7 @@ def _stft(c: Call) -> s.Meaning:
     """Each frame reads its own part of the signal, and the window."""
     if c.rank() == 3 and c.shape()[2] != 1:
         return s.Unknown("its signal is complex")
-    (step,), bins, build = c.integers(1), c.gives[0], StepBuilder(c.count)
+    (step,), bins, build = c.integers(1), c.gives[0], s.StepBuilder(c.count)
     size = c.integers(3)[0] if c.has(3) else c.shape(2)[0]
     index = np.arange(bins[1])[:, None] * step + np.arange(size)
     signal = build.add(o.reshape(), c.places(0), c.shape()[:2])
@@ -453,7 +441,7 @@ def _onnx_pad(c: Call) -> s.Meaning:
     if c.has(2) and (given := c.operand(2)).content is None:
         return s.Unknown(f"it is padded with a number that is computed in {given.dtype}")
     value = c.value(2).reshape(-1)[0] if c.has(2) else c.get("value", 0.0)
-    return reads_of(c, o.pad(around, value, c.dtype()), 0)
+    return s.reads_of(c, o.pad(around, value, c.dtype()), 0)
 
 
 @TABLE.row("Resize Upsample")
@@ -467,7 +455,7 @@ def _resize(c: Call) -> s.Meaning:
     scales = c.value(place).reshape(-1).tolist() if c.has(place) else []
     numbers = (*c.numbers(), tuple(scales or c.get("scales", ())), c.gives[0][2:])
     if c.get("coordinate_transformation_mode") == "tf_crop_and_resize":  # zeros beyond its box
-        return reads_of(c, o.own_rows("resize", (0, 1), numbers), 0)
+        return s.reads_of(c, o.own_rows("resize", (0, 1), numbers), 0)
     return asked_resize(c, range(2, c.rank()), numbers)
 
 
@@ -476,7 +464,7 @@ def _onnx_gather(c: Call) -> s.Meaning:
     axis = int(c.get("axis", 0)) % c.rank()
     index = c.value(1)
     found = o.take(axis, np.where(index < 0, index + c.shape()[axis], index))
-    return reads_of(c, found, 0)
+    return s.reads_of(c, found, 0)
 
 
 @TABLE.row("ScatterElements ScatterND Scatter")
@@ -511,19 +499,19 @@ def _regions(c: Call) -> s.Meaning:
     """Every region reads the whole pictures, and its own corners."""
     numbers = (*c.numbers(), c.gives[0][1:])
     whole = o.own_rows(snake(c.op), (0,), numbers, (2,) if c.has(2) else ())
-    return reads_of(c, whole, 1, 0, 2)
+    return s.reads_of(c, whole, 1, 0, 2)
 
 
 TABLE |= {
-    **rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
-    **worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
-    **worded(VARIADIC, lambda c, word: o.several(word, c.count)),
+    **s.rows_for([*UNARY, *NUMBERED], lambda c: _of_one(c.op, c.attributes)),
+    **s.worded(BINARY, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(VARIADIC, lambda c, word: o.several(word, c.count)),
     "BitShift": lambda c: o.function(f"{c['direction'].lower()}_shift"),
     "Mod": lambda c: o.function("truncate_mod" if c.get("fmod", 0) else "floor_mod"),
     "Where": lambda c: o.where(),
     "Gelu": lambda c: o.gelu(c.get("approximate", "none") == "tanh"),
     "IsNaN": lambda c: o.function("isnan"),
-    **worded(
+    **s.worded(
         {"GlobalMaxPool": "max", "GlobalAveragePool": "mean", "GlobalLpPool": "l"},
         lambda c, word: o.reduced(
             f"l{c.get('p', 2)}" if word == "l" else word, range(2, c.rank()), keep=True
@@ -531,15 +519,17 @@ TABLE |= {
     ),
     "LpPool": _own_row(0, 1),
     "Einsum": lambda c: o.einsum(str(c["equation"])),
-    **rows_for("QLinearConv ConvInteger", _own_row(0)),
-    **rows_for("MatMulInteger QLinearMatMul", _own_row(-1)),
-    **rows_for("DynamicQuantizeLinear DynamicQuantizeMatMul", _own_row()),
+    **s.rows_for("QLinearConv ConvInteger", _own_row(0)),
+    **s.rows_for("MatMulInteger QLinearMatMul", _own_row(-1)),
+    **s.rows_for("DynamicQuantizeLinear DynamicQuantizeMatMul", _own_row()),
     "LRN": lambda c: o.lrn(
         *(1, c["size"], c.get("alpha", 1e-4) / c["size"], c.get("beta", 0.75), c.get("bias", 1.0))
     ),
     "InstanceNormalization": lambda c: o.instance_norm(c.rank(), c.get("epsilon", 1e-5)),
     "LayerNormalization": lambda c: _onnx_ln(c, "layer_norm"),
-    **rows_for("SimplifiedLayerNormalization RMSNormalization", lambda c: _onnx_ln(c, "rms_norm")),
+    **s.rows_for(
+        "SimplifiedLayerNormalization RMSNormalization", lambda c: _onnx_ln(c, "rms_norm")
+    ),
     "SkipLayerNormalization": lambda c: _skip_norm(c, "layer_norm"),
     "SkipSimplifiedLayerNormalization": lambda c: _skip_norm(c, "rms_norm"),
     "LpNormalization": lambda c: s.Normalises((c.get("axis", -1),), f"l{c.get('p', 2)}_normalised"),
@@ -547,19 +537,19 @@ TABLE |= {
         tuple(c.get("axes", (0, 2, 3))), "mean_variance_normalised"
     ),
     "Det": lambda c: o.matrices("det", c.rank()),
-    **rows_for(MOVES, asked_move),
+    **s.rows_for(MOVES, asked_move),
     # channels put into blocks, with zeros up to whole blocks, or taken out of them
-    **rows_for(
+    **s.rows_for(
         "ReorderInput ReorderOutput",
         lambda c: asked_move(c) if _on(c, "channels_last") or c.shape() != c.gives[0] else s.Same(),
     ),
-    **rows_for("Reshape Flatten Unsqueeze", lambda c: reads_of(c, o.reshape(), 0)),
-    "Squeeze": lambda c: reads_of(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
+    **s.rows_for("Reshape Flatten Unsqueeze", lambda c: s.reads_of(c, o.reshape(), 0)),
+    "Squeeze": lambda c: s.reads_of(c, o.squeeze(c.shape(), _integers(c, "axes", 1)), 0),
     "Transpose": lambda c: o.transpose(c.get("perm") or range(c.rank())[::-1]),
     "Concat": lambda c: o.concat(int(c["axis"])),
-    **rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
-    "Split": lambda c: reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
-    "Expand": lambda c: reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
+    **s.rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
+    "Split": lambda c: s.reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
+    "Expand": lambda c: s.reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
     "Shape": lambda c: o.sizes(c.shape()[c.get("start", 0) : c.get("end")]),
     "Size": lambda c: o.sizes(prod(c.shape())),
     "Range": o.ranged,
@@ -568,10 +558,10 @@ TABLE |= {
     ),
     "EyeLike": lambda c: s.Made(f"eye {c.get('k', 0)}", "float32", places=True),
     "OneHot": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), 2, wraps=True),
-    **rows_for(MADE, _own_row()),
+    **s.rows_for(MADE, _own_row()),
     "DeformConv": _own_row(0, beside=(2, 4)),
     # of each matrix (batch, 2, 3) its own grid, of a size that holds the batch too
-    "AffineGrid": lambda c: reads_of(
+    "AffineGrid": lambda c: s.reads_of(
         c, o.affine_grid(c.gives[0][1:-1], _on(c, "align_corners")), 0
     ),
     "Col2Im": _own_row(0),
@@ -584,4 +574,4 @@ DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 def meaning(c: Call) -> s.Meaning:
     """Returns what a node computes."""
     known = c.domain in DOMAINS
-    return by_table(TABLE, c) if known else s.Unknown(f"{c.op} is not described in probe")
+    return s.by_table(TABLE, c) if known else s.Unknown(f"{c.op} is not described in probe")

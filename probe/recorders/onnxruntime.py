@@ -26,19 +26,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as binding
 from probe import layout
 from probe.backends.onnxruntime import configured
 from probe.errors import InputError
-from probe.recorders import onnx_file, onnx_table
-from probe.recorders.graphs import (
-    Fed,
-    Graph,
-    Held,
-    Known,
-    Nodes,
-    OpenedGraph,
-    Runner,
-    refused,
-    unreadable,
-)
-from probe.recorders.graphs import GraphRecorder as OfGraph
+from probe.recorders import graphs, onnx_file, onnx_table
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
 from probe.recording.recording import digest
 from probe.semantics import Meaning
@@ -93,7 +81,7 @@ def share_memory() -> None:
         return
 
 
-class Optimised(Graph):
+class Optimised(graphs.Graph):
     """The optimised model's nodes. ``mapped``: the bytes of large weights; ``opens``: whether
     iterations are recorded."""
 
@@ -142,7 +130,7 @@ class Optimised(Graph):
 
     # values
 
-    def described(self, value: Any) -> Known:
+    def described(self, value: Any) -> graphs.Known:
         if isinstance(value, Constant):
             return value.array.shape, onnx_file.dtype_of(value.kind)
         return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
@@ -166,7 +154,9 @@ class Optimised(Graph):
 
     # nodes
 
-    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+    def started(
+        self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
+    ) -> graphs.Runner:
         if "stacked" in nodes[0].words:
             return functools.partial(self._stacked, nodes[0])
         keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
@@ -327,7 +317,7 @@ def _ort(array: np.ndarray, dtype: str) -> Any:
     return made.ortvalue_from_numpy(array)
 
 
-class OnnxRecorder(OfGraph):
+class OnnxRecorder(graphs.GraphRecorder):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
@@ -356,7 +346,7 @@ class OnnxRecorder(OfGraph):
         try:
             return [np.asarray(one) for one in session.run(None, given)]
         except Exception as error:
-            raise refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
+            raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
         """Has the model optimised, and returns its nodes."""
@@ -378,12 +368,12 @@ class OnnxRecorder(OfGraph):
             return onnxruntime.InferenceSession(self.model, made, providers=PROVIDERS)
         except Exception as error:
             name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-            raise unreadable(name, error) from None
+            raise graphs.unreadable(name, error) from None
 
 
 def opened(
     path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
-) -> OpenedGraph:
+) -> graphs.OpenedGraph:
     """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, such as ``threads``.
@@ -392,7 +382,7 @@ def opened(
     try:
         graph = onnx.load(path, load_external_data=False).graph
     except Exception as error:
-        raise unreadable(path.name, error) from None
-    return OpenedGraph(
+        raise graphs.unreadable(path.name, error) from None
+    return graphs.OpenedGraph(
         onnx_file.graph_inputs(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
     )

@@ -18,14 +18,19 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import onnx
-from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+)
 from onnx import helper, numpy_helper
 
 from probe.errors import InputError
@@ -57,79 +62,61 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
-# Protocol buffers' text format, in which Caffe writes its models
+# a Caffe model's text
 
 
-QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
-TOKEN = re.compile(rf"""#[^\n]*|{QUOTED}|[{{}}<>:;,\[\]]|[^\s{{}}<>:;,\[\]"']+""")
-
-Fields = dict[str, list[Any]]
-"""Fields are ``name: value`` or ``name { ... }``, and repeat."""
-
-
-def parsed(text: str) -> Fields:
-    """Returns the fields of a message in text format. InputError where it is none."""
-    found: Fields = {}
-    outer: list[tuple[Fields, str]] = []  # messages that this one is in, with the field's name
-    name, listed = "", False
-    for token in TOKEN.findall(text):
-        if token[0] in "#,;:":
-            continue
-        if name and token in ("{", "<"):
-            found.setdefault(name, []).append({})
-            outer.append((found, name if listed else ""))
-            found, name, listed = found[name][-1], "", False
-        elif outer and not name and token in ("}", ">"):
-            found, name = outer.pop()
-            listed = bool(name)
-        elif name and token in ("[", "]"):
-            listed = token == "["
-            name = name if listed else ""
-        elif name:
-            found.setdefault(name, []).append(_value(token))
-            name = name if listed else ""
-        elif re.fullmatch(r"\w+", token):
-            name = token
-        else:
-            why = "it is not the name of a field"
-            raise InputError("prototxt", token, why, "check the file's text")
-    if outer or name:
-        why, todo = "a field or message is not complete", "check the file's text"
-        raise InputError("prototxt", "end of file", why, todo)
-    return found
+CAFFE = {
+    "Shape": {"dim": (1, "")},
+    "Input": {"shape": (1, "Shape")},
+    "Layer": {"type": (2, "text"), "top": (4, "text"), "input_param": (143, "Input")},
+    "Net": {"layers": (2, "Layer"), "input": (3, "text"), "input_dim": (4, ""),
+            "input_shape": (8, "Shape"), "layer": (100, "Layer")},
+}  # fmt: skip
+"""The messages of ``caffe.proto`` that say a net's inputs: numbers and types of fields."""
 
 
-def _value(word: str) -> Any:
-    if word[:1] in ("'", '"'):
-        return word[1:-1]
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(word, word)
+@cache
+def _caffe_net() -> Any:
+    """Returns the class of Caffe's nets, in a pool of its own: a process may have Caffe's too."""
+    made = descriptor_pb2.FileDescriptorProto(name="probe_caffe.proto", package="probe_caffe")
+    kind = descriptor_pb2.FieldDescriptorProto
+    for message, fields in CAFFE.items():
+        own = made.message_type.add(name=message)
+        for name, (number, of) in fields.items():
+            plain = {"": kind.TYPE_INT64, "text": kind.TYPE_STRING}.get(of)
+            one = own.field.add(name=name, number=number, label=kind.LABEL_REPEATED)
+            one.type = plain or kind.TYPE_MESSAGE
+            if plain is None:
+                one.type_name = f".probe_caffe.{of}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(made.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("probe_caffe.Net"))
 
 
 def declared(text: str) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a prototxt's inputs, by name. InputError where it has no layers or is
     of Caffe's first format."""
-    fields = parsed(text)
-    if "layers" in fields:
+    try:
+        # a prototxt's other fields are skipped
+        net = text_format.Parse(text, _caffe_net()(), allow_unknown_field=True)
+    except text_format.ParseError as error:
+        todo = "check the file's text"
+        raise InputError("prototxt", "text", f"can't be read: {error}", todo) from None
+    if net.layers:
         why = "the first version of Caffe's format (layers { ... })"
         todo = "upgrade it with Caffe's upgrade_net_proto_text"
         raise InputError("prototxt", "layers", why, todo)
-    if not fields.get("layer"):
+    if not net.layer:
         raise InputError("prototxt", "layer", "the file has no layers", "give a Caffe model's text")
-    names = [str(name) for name in fields.get("input", [])]
-    shapes = [tuple(one["dim"]) for one in fields.get("input_shape", [])]
-    dims = fields.get("input_dim", [])
+    # Caffe has had three ways: four numbers an input, a shape an input, a layer
+    dims = net.input_dim
+    shapes = [tuple(one.dim) for one in net.input_shape]
     shapes += [tuple(dims[k : k + 4]) for k in range(0, len(dims), 4)]
-    found = dict(zip(names, shapes, strict=False))
-    for one in fields["layer"]:
-        if one["type"][0] == "Input":
-            tops, shapes = one.get("top", []), one["input_param"][0]["shape"]
-            both = zip(tops, shapes * len(tops), strict=False)
-            found |= {str(top): tuple(shape["dim"]) for top, shape in both}
+    found = dict(zip(net.input, shapes, strict=False))
+    for one in net.layer:
+        if "Input" in one.type:
+            shapes = [tuple(shape.dim) for part in one.input_param for shape in part.shape]
+            found |= dict(zip(one.top, shapes * len(one.top), strict=False))
     return found
 
 

@@ -16,21 +16,12 @@ import numpy as np
 from probe import semantics as s
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
-from probe.semantics.contract import (
-    Call,
-    OperationTable,
-    Row,
-    StepBuilder,
-    reads_of,
-    rows_for,
-    word_list,
-    worded,
-)
+from probe.semantics.contract import Call
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each type of layer computes. A parameter ``blobs`` counts a layer's own weights."""
 
-FUNCTIONS = word_list(
+FUNCTIONS = s.word_list(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
     "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
     "GeluApproximation:gelu_tanh"
@@ -38,16 +29,16 @@ FUNCTIONS = word_list(
 """Functions of one input without numbers."""
 
 NARY = {
-    **word_list("add mul sub div pow fmod equal greater greater_equal less less_equal"),
-    **word_list("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
-    **word_list("where lessorequal:less_equal greaterorequal:greater_equal"),
+    **s.word_list("add mul sub div pow fmod equal greater greater_equal less less_equal"),
+    **s.word_list("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
+    **s.word_list("where lessorequal:less_equal greaterorequal:greater_equal"),
 }
 """Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
 bitshift by name and computes none of them: OpenCV 4.14 asserts that in its ``typeDispatch``."""
 
 ELTWISE = {
-    **word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
-    **word_list("0:multiply 1:add"),
+    **s.word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
+    **s.word_list("0:multiply 1:add"),
 }
 
 POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
@@ -173,7 +164,7 @@ def _eltwise(c: Call) -> s.Meaning:
 
 def _affine(c: Call, axis: int, words: Sequence[str]) -> s.Meaning:
     """Weights that lie along as many axes from ``axis`` on as they have elements for."""
-    count, shape, build = c.count, c.shape(), StepBuilder(c.count)
+    count, shape, build = c.count, c.shape(), s.StepBuilder(c.count)
     if c["blobs"] == 0:
         return s.Unknown(f"{c.op} by the result of a layer")
     for n in range(1, count):
@@ -210,7 +201,7 @@ def _lrn(c: Call) -> s.Meaning:
 
 def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
     norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, along=1, groups=groups)
-    lines, build = range(1, c.count), StepBuilder(c.count)
+    lines, build = range(1, c.count), s.StepBuilder(c.count)
     if all(c.rank(n) == 1 for n in lines):
         return norm
     # OpenCV keeps scales and shifts as columns, (channels, 1)
@@ -233,7 +224,7 @@ def _all_words(c: Call) -> tuple[str, ...]:
     return tuple(sorted(str(one) for one in c.attributes.items() if one[0] != "blobs"))
 
 
-def _dnn_numbers(made: Callable[..., s.Meaning], *names: str) -> Row:
+def _dnn_numbers(made: Callable[..., s.Meaning], *names: str) -> s.Row:
     """Returns a function of one element whose numbers are given to its constructor, where a layer
     has them."""
 
@@ -304,7 +295,7 @@ def _dnn_rnn(c: Call) -> s.Meaning:
         return s.Unknown(f"{c.op} with first states of several directions")
     ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
     one, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
-    words, own, build = _all_words(c), tuple(range(4, 4 + len(states))), StepBuilder(c.count)
+    words, own, build = _all_words(c), tuple(range(4, 4 + len(states))), s.StepBuilder(c.count)
     for back in ways:
         scan = s.Scans(0, c.op.lower(), back, (2,), words, own, batch=1)
         build.add(scan, (0, 1, 2, 3, *states), one, *more)
@@ -315,10 +306,10 @@ def _dnn_rnn(c: Call) -> s.Meaning:
 
 
 TABLE |= {
-    **worded(FUNCTIONS, lambda c, word: o.function(word)),
+    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     "ReLU": lambda c: o.leaky_relu(float(c.get("negative_slope", 0))),
     "ReLU6": lambda c: o.clip(float(c.get("min_value", 0.0)), float(c.get("max_value", 6.0))),
-    **rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),
+    **s.rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),
     "Power": _dnn_numbers(_power, "power", "scale", "shift"),
     "ELU": _dnn_numbers(o.elu, "alpha"),
     "Celu": _dnn_numbers(o.celu, "alpha"),
@@ -343,11 +334,11 @@ TABLE |= {
         *(str(c.get("reduce", "")).lower(), _ints(c, "axes") or range(c.rank())),
         bool(c.get("keepdims", True)),
     ),
-    **rows_for(
+    **s.rows_for(
         "Softmax SoftMax",
         lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_dnn_axis(c),)),
     ),
-    "CumSum": lambda c: reads_of(
+    "CumSum": lambda c: s.reads_of(
         *(
             c,
             o.cumulated(
@@ -358,8 +349,8 @@ TABLE |= {
     ),
     "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
     "Attention": lambda c: o.own_rows("attention", (0,), _all_words(c)),
-    **rows_for("Reshape Flatten", lambda c: reads_of(c, o.reshape(), 0)),
-    **rows_for(
+    **s.rows_for("Reshape Flatten", lambda c: s.reads_of(c, o.reshape(), 0)),
+    **s.rows_for(
         "Identity Dropout Split",
         lambda c: s.Same() if len(c.gives) == 1 else s.Passes((0,) * len(c.gives)),
     ),
@@ -367,5 +358,5 @@ TABLE |= {
     "Concat": lambda c: (
         s.Unknown("Concat that pads what it joins") if c.get("padding") else o.concat(_dnn_axis(c))
     ),
-    **rows_for("Gather GatherElements Tile Expand ShuffleChannel", asked_move),
+    **s.rows_for("Gather GatherElements Tile Expand ShuffleChannel", asked_move),
 }

@@ -25,6 +25,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
+from probe.recorders.graphs import behind_needs
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
@@ -40,15 +41,7 @@ from probe.recorders.tensorflow_values import (
     type_of,
 )
 from probe.recording import composed
-from probe.recording.contract import (
-    CONSTANT,
-    INPUT,
-    WEIGHT,
-    Operation,
-    Said,
-    Seen,
-    Visit,
-)
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
@@ -605,18 +598,13 @@ def _sorted(nodes: list[FunctionNode], order: Sequence[str]) -> list[FunctionNod
     """Nodes in the order of the program, each behind what it reads; those that aren't of the
     program (Grappler's) right before their first user."""
     by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
-    pending = sorted(by_name, key=lambda name: -place.get(name, len(order)))
-    done: dict[str, FunctionNode] = {}
-    while pending:
-        node = by_name[pending[-1]]
-        needs = [name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name]
-        missing = [name for name in needs if name not in done]
-        if missing and node.name not in done:
-            pending += missing[::-1]
-        else:
-            done.setdefault(node.name, node)
-            pending.pop()
-    return list(done.values())
+    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
+
+    def needs(name: str) -> list[str]:
+        node = by_name[name]
+        return [one for one in (*(n for n, _ in node.inputs), *node.after) if one in by_name]
+
+    return [by_name[name] for name in behind_needs(first, needs)]
 
 
 def _called_functions(name: str) -> Iterator[Any]:

@@ -15,26 +15,15 @@ from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
-from probe.semantics.contract import (
-    Call,
-    OperationTable,
-    Row,
-    StepBuilder,
-    by_table,
-    reads_of,
-    rows_for,
-    then,
-    word_list,
-    worded,
-)
+from probe.semantics.contract import Call
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each operation computes."""
 
 
 def _snake(names: str) -> dict[str, str]:
     """Returns names with what they compute, as of ``word_list``, but ``IsNan`` is ``is_nan``."""
-    every = word_list(names)
+    every = s.word_list(names)
     inner = re.compile(r"(?<=[a-z])(?=[A-Z])")
     return {
         n: inner.sub("_", n).lower() if word == n.lower() else word for n, word in every.items()
@@ -56,7 +45,7 @@ FUNCTIONS = _snake(
 )
 """Functions of the elements at one place without further arguments."""
 
-APPROXIMATE = word_list("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
+APPROXIMATE = s.word_list("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
 """By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
 what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU of
 15 times 1e-40 is 0 in some places and 1e-40 in others.
@@ -68,7 +57,7 @@ NARROW = ("float16", "bfloat16")
 WIDE = ("float64", "int32", "uint32", "int64", "uint64")
 """Eigen converts to narrow formats by way of float32, and so rounds these twice."""
 
-REDUCES = word_list("Mean Sum Max Min Prod All Any EuclideanNorm:euclidean_norm")
+REDUCES = s.word_list("Mean Sum Max Min Prod All Any EuclideanNorm:euclidean_norm")
 MOVES = (
     "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
     "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
@@ -139,14 +128,14 @@ def _epilogue(c: Call, first: s.Meaning) -> s.Meaning:
             behind.append(_tf_function(c, name))
     if isinstance(first, s.Contracts) and len(names) == 1 and slot == 3:
         return replace(first, bias=c.at(2))
-    return then(c, first, *behind)
+    return s.then(c, first, *behind)
 
 
 @TABLE.row("_UnaryOpsComposition")
 def _composition(c: Call) -> s.Meaning:
     """Functions that Grappler has put in one kernel."""
     first, *behind = (_tf_function(c, str(name)) for name in c["op_names"])
-    return then(c, first, *behind)
+    return s.then(c, first, *behind)
 
 
 @TABLE.row("FusedBatchNormV3 FusedBatchNormV2 FusedBatchNorm _FusedBatchNormEx")
@@ -158,10 +147,10 @@ def _tf_bn(c: Call) -> s.Meaning:
             return s.Unknown("it mixes means of the batch with others, as in training")
         channels = along or c.rank() - 1
         norm = o.batch_norm_in_training(c.rank(), c["epsilon"], along=channels)
-        return reads_of(c, norm, 0, 1, 2)
+        return s.reads_of(c, norm, 0, 1, 2)
     first = o.batch_norm(c["epsilon"], along=along, reads=c.places(0, 1, 2, 3, 4))
     added = [(o.function("add"), 5)] if c.get("num_side_inputs") else []
-    return then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
+    return s.then(c, first, *added, *([] if mode == "Identity" else [_tf_function(c, mode)]))
 
 
 def _tf_matmul(c: Call, one: str, two: str) -> s.Meaning:
@@ -212,7 +201,7 @@ def _tf_back(c: Call) -> s.Meaning:
     return o.convolution(*window, padding, weights, groups, _channels_last(c), True, reads)
 
 
-@TABLE.row(word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
+@TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
 def _tf_pool(c: Call, kind: str) -> s.Meaning:
     kernel, stride = _spatial_ends(c, c["ksize"]), _spatial_ends(c, c["strides"])
     if sum(c["ksize"]) > sum(kernel) + 2:
@@ -225,7 +214,7 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
 def _pool_by_operands(c: Call) -> s.Meaning:
     """What other pools have as attributes is given as operands."""
     window = {"ksize": c.integers(1), "strides": c.integers(2)}
-    return reads_of(c, _tf_pool(replace(c, attributes={**c.attributes, **window}), "max"), 0)
+    return s.reads_of(c, _tf_pool(replace(c, attributes={**c.attributes, **window}), "max"), 0)
 
 
 @TABLE.row("MaxPoolWithArgmax")
@@ -233,7 +222,7 @@ def _pool_and_places(c: Call) -> s.Meaning:
     """The largest of each window, and the number of its element in the picture or the batch."""
     rows_apart = () if c["include_batch_in_index"] else (0,)
     places = o.own_rows("max_pool_places", rows_apart, c.numbers("ksize", "strides", "padding"))
-    build = StepBuilder(1)
+    build = s.StepBuilder(1)
     build.add(_tf_pool(c, "max"), (0,), c.gives[0])
     build.add(places, (0,), c.gives[1])
     return build.done(1, 2)
@@ -245,7 +234,7 @@ def _tf_reduce(c: Call, word: str) -> s.Meaning:
     return o.reduced(word, axes, bool(c["keep_dims"])) if axes else s.Same()
 
 
-@TABLE.row(word_list("Cumsum Cumprod CumulativeLogsumexp:cumlogsumexp"))
+@TABLE.row(s.word_list("Cumsum Cumprod CumulativeLogsumexp:cumlogsumexp"))
 def _tf_scan(c: Call, word: str) -> s.Meaning:
     axis, reverse = c.integers(1)[0] % c.rank(), bool(c["reverse"])
     scan = o.cumulated(word, axis, reverse)
@@ -254,7 +243,7 @@ def _tf_scan(c: Call, word: str) -> s.Meaning:
     start = {"cumsum": 0.0, "cumprod": 1.0}[word]
     shift = [(0, 0)] * c.rank()
     shift[axis] = (-1, 1) if reverse else (1, -1)
-    return then(c, scan, o.pad(shift, start, c.dtype()))
+    return s.then(c, scan, o.pad(shift, start, c.dtype()))
 
 
 @TABLE.row("GatherV2 Gather ResourceGather")
@@ -262,7 +251,7 @@ def _gathered(c: Call) -> s.Meaning:
     if int(c.get("batch_dims") or 0) % max(c.rank(1), 1):
         return asked_move(c)
     axis = c.integers(2)[0] if c.has(2) else 0
-    return reads_of(c, o.take(axis % c.rank(), c.value(1)), 0)
+    return s.reads_of(c, o.take(axis % c.rank(), c.value(1)), 0)
 
 
 def _updated(c: Call, adds: bool) -> s.Meaning:
@@ -275,7 +264,7 @@ def _tf_select(c: Call) -> s.Meaning:
     """By a condition of one axis ``Select`` takes rows: that isn't broadcast as NumPy does it."""
     if c.shape() in ((), c.gives[0]):
         return o.where()
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     wide = build.add(s.Broadcasts((0,)), (c.at(0),), c.gives[0])
     build.add(o.where(), (wide, c.at(1), c.at(2)), c.gives[0])
     return build.done()
@@ -300,7 +289,7 @@ def _spectrum(c: Call) -> s.Meaning:
     if real and ([c.shape()[axis] for axis in axes] != given or own[-1] != sizes[-1]):
         return _own_matrix(c, len(axes), more=tuple(sizes))
     kind = f"{'inverse ' * inverse}{'real' * real}".strip() or "complex"
-    return reads_of(c, o.fourier(kind, c.rank(), axes, sizes[-1], 2 * inverse), 0)
+    return s.reads_of(c, o.fourier(kind, c.rank(), axes, sizes[-1], 2 * inverse), 0)
 
 
 @TABLE.row(SEGMENTS)
@@ -341,14 +330,14 @@ def _tf_resize(c: Call, *names: str) -> s.Meaning:
 def _resized_by_scale(c: Call) -> s.Meaning:
     """A resize by floating-point factors: what a place reads of a plane is not followed."""
     numbers = (*c.numbers("kernel_type", "antialias"), tuple(c.integers(1)))
-    return reads_of(c, o.own_rows("scale_and_translate", (0, 3), numbers), 0, 2, 3)
+    return s.reads_of(c, o.own_rows("scale_and_translate", (0, 3), numbers), 0, 2, 3)
 
 
 @TABLE.row("CropAndResize")
 def _boxes(c: Call) -> s.Meaning:
     """Each box reads whole pictures, its corners, and which picture is its own."""
     numbers = (*c.numbers("method", "extrapolation_value"), c.gives[0][1:])
-    return reads_of(c, o.own_rows("crop_and_resize", (0,), numbers, (2,)), 1, 0, 2)
+    return s.reads_of(c, o.own_rows("crop_and_resize", (0,), numbers, (2,)), 1, 0, 2)
 
 
 @TABLE.row(EVERYTHING)
@@ -357,7 +346,7 @@ def _everything(c: Call) -> s.Meaning:
     return s.Whole((), c.op.lower(), (*c.numbers(), *axis))
 
 
-def _tf_numbers(word: str, *names: str) -> Row:
+def _tf_numbers(word: str, *names: str) -> s.Row:
     return lambda c: s.Each(word, "", c.numbers(*names))
 
 
@@ -366,13 +355,13 @@ FAKE = ("num_bits", "narrow_range")
 CORNERS = ("align_corners", "half_pixel_centers")
 
 TABLE |= {
-    **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
-    **worded(APPROXIMATE, lambda c, word: o.approximate(word)),
-    **rows_for(MOVES, asked_move),
-    **rows_for("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: asked_move(c, 0, 1)),
+    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(APPROXIMATE, lambda c, word: o.approximate(word)),
+    **s.rows_for(MOVES, asked_move),
+    **s.rows_for("MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3", lambda c: asked_move(c, 0, 1)),
     "PadV2": lambda c: asked_move(c, 0, 2),
     "TensorStridedSliceUpdate": lambda c: asked_move(c, 0, 4),
-    **rows_for(
+    **s.rows_for(
         "DynamicStitch ParallelDynamicStitch",
         lambda c: asked_move(c, *range(len(c.reads) // 2, len(c.reads))),
     ),
@@ -383,7 +372,7 @@ TABLE |= {
     "BiasAddGrad": lambda c: o.reduced(
         "sum", [a for a in range(c.rank()) if a != (c.rank() - 1 if _channels_last(c) else 1)]
     ),
-    **rows_for(
+    **s.rows_for(
         "PreventGradient CheckNumerics CheckNumericsV2 EnsureShape GuaranteeConst",
         lambda c: s.Same(),
     ),
@@ -392,33 +381,33 @@ TABLE |= {
     "FakeQuantWithMinMaxArgs": lambda c: o.fake_quantised(
         c["min"], c["max"], c["num_bits"], c["narrow_range"]
     ),
-    **rows_for(
+    **s.rows_for(
         "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel",
         _tf_numbers("fake_quant_vars", *FAKE),
     ),
     "SelectV2": lambda c: o.where(),
     # products and windows
-    **rows_for(
+    **s.rows_for(
         "MatMul SparseMatMul _FusedMatMul", lambda c: _tf_matmul(c, "transpose_a", "transpose_b")
     ),
-    **rows_for(
+    **s.rows_for(
         "BatchMatMul BatchMatMulV2 BatchMatMulV3", lambda c: _tf_matmul(c, "adj_x", "adj_y")
     ),
     "Einsum": lambda c: o.einsum(c["equation"]),
     # of a filter all of its input channel; of what a window reads all of its row of the batch
-    **rows_for(
+    **s.rows_for(
         "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter",
         lambda c: s.Whole(((c.rank() - 1, c.rank() - 2),), c.op.lower(), c.numbers(*WINDOW)),
     ),
-    **rows_for(
+    **s.rows_for(
         "MaxPoolGrad MaxPool3DGrad",
         lambda c: o.own_rows(c.op.lower(), (0,), c.numbers("ksize", *WINDOW), (1, 2)),
     ),
-    **rows_for(
+    **s.rows_for(
         "AvgPoolGrad AvgPool3DGrad",
         lambda c: o.own_rows(c.op.lower(), (0,), (*c.numbers("ksize", *WINDOW), c.gives[0])),
     ),
-    "DepthwiseConv2dNativeBackpropInput": lambda c: reads_of(
+    "DepthwiseConv2dNativeBackpropInput": lambda c: s.reads_of(
         c, o.own_rows(c.op.lower(), (0,), c.numbers(*WINDOW)), 2, 1
     ),
     "Dilation2D": lambda c: o.own_rows(
@@ -429,27 +418,27 @@ TABLE |= {
     "LogSoftmax": lambda c: o.log_softmax((-1,)),
     "Bitcast": lambda c: o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
     "LRN": lambda c: o.lrn(3, 2 * c["depth_radius"] + 1, c["alpha"], c["beta"], c["bias"]),
-    **worded(
-        word_list("ArgMax ArgMin"), lambda c, word: o.reduced(word, c.integers(1)[:1], places=True)
+    **s.worded(
+        s.word_list("ArgMax ArgMin"),
+        lambda c, word: o.reduced(word, c.integers(1)[:1], places=True),
     ),
     "L2Loss": lambda c: o.reduced("l2_loss", range(c.rank())),
-    "TopKV2": lambda c: reads_of(
+    "TopKV2": lambda c: s.reads_of(
         c, o.top_k(c.rank(), c.integers(1)[0], ordered=bool(c["sorted"])), 0
     ),
-    **rows_for("HSVToRGB RGBToHSV Cross", lambda c: _own_matrix(c, 1)),
-    **rows_for(
-        MATRICES,
-        lambda c: o.matrices(c.op.lower(), c.rank(), *filter(c.get, ("adjoint", "lower"))),
+    **s.rows_for("HSVToRGB RGBToHSV Cross", lambda c: _own_matrix(c, 1)),
+    **s.rows_for(
+        MATRICES, lambda c: o.matrices(c.op.lower(), c.rank(), *filter(c.get, ("adjoint", "lower")))
     ),
-    **rows_for(
+    **s.rows_for(
         "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad",
         lambda c: _tf_resize(c, *CORNERS),
     ),
     # movement that sizes of 1 leave open, or that indices name
-    **rows_for("Reshape ExpandDims", lambda c: o.reshape()),
+    **s.rows_for("Reshape ExpandDims", lambda c: o.reshape()),
     "Squeeze": lambda c: o.squeeze(c.shape(), c["squeeze_dims"] or None),
     "Transpose": lambda c: o.transpose(c.integers(1)),
-    "ConjugateTranspose": lambda c: then(c, o.transpose(c.integers(1)), o.function("conj")),
+    "ConjugateTranspose": lambda c: s.then(c, o.transpose(c.integers(1)), o.function("conj")),
     "Concat": lambda c: o.concat(c.integers(0)[0]),
     "ConcatV2": lambda c: o.concat(c.integers(len(c.reads) - 1)[0]),
     "Pack": lambda c: o.stack(c["axis"]),
@@ -464,10 +453,10 @@ TABLE |= {
         c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
     "TensorScatterUpdate": lambda c: _updated(c, False),
-    **rows_for("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),
+    **s.rows_for("TensorScatterAdd ScatterNdNonAliasingAdd", lambda c: _updated(c, True)),
 }
 
 
 def meaning(c: Call) -> s.Meaning:
     """Returns what an operation computes."""
-    return by_table(TABLE, c)
+    return s.by_table(TABLE, c)

@@ -17,9 +17,8 @@ from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
-from probe.semantics.contract import OperationTable, StepBuilder, by_table, reads_of, rows_for
 
-TABLE = OperationTable()
+TABLE = s.OperationTable()
 """What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
 that PyTorch tags as such."""
 
@@ -48,7 +47,7 @@ def meaning(call: AtenCall) -> s.Meaning:
     name = call.op if call.op in TABLE else call.op.removesuffix("_copy")
     pointwise = torch.Tag.pointwise in call.func.tags or name in UNTAGGED
     row = TABLE.get(name, _aten_function if pointwise else None)
-    found = by_table({name: row} if row else {}, replace(call, op=name))
+    found = s.by_table({name: row} if row else {}, replace(call, op=name))
     if isinstance(found, s.Unknown) and found.why.startswith(f"{name} "):  # with its overload
         why = found.why.removeprefix(name).replace("attributes", "arguments")
         return s.Unknown(str(call.func).removesuffix(".default") + why)
@@ -121,7 +120,7 @@ def _loss(c: AtenCall) -> s.Meaning:
         return each
     shape = np.broadcast_shapes(*(one.shape for one in c.reads if one is not None))
     whole = o.reduced(("mean", "sum")[c["reduction"] - 1], range(len(shape)))
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     build.add(whole, (build.add(each, range(c.count), shape),), c.gives[0])
     return build.done()
 
@@ -160,7 +159,7 @@ def _aten_add(product: Callable[[AtenCall], Any]) -> Row:
         if beta in (0, 1):
             numbers = () if alpha == 1 else c.more()
             return replace(one, reads=(1, 2), bias=None if beta == 0 else 0, numbers=numbers)
-        build = StepBuilder(c.count)
+        build = s.StepBuilder(c.count)
         first = build.add(replace(one, numbers=(alpha,)), (1, 2), c.gives[0])
         scaled = build.add(o.function("multiply", other=beta), (0,), c.shape())
         build.add(o.function("add"), (first, scaled), c.gives[0])
@@ -238,7 +237,7 @@ def _aten_cdist(c: AtenCall) -> s.Meaning:
     lead = np.broadcast_shapes(one[:-2], two[:-2])
     count, others, size = one[-2], two[-2], one[-1]
     norm = o.reduced("cdist", (-1,), numbers=(float(c.get("p", 2.0)),))
-    build = StepBuilder(2)
+    build = s.StepBuilder(2)
     wide = build.add(o.reshape(), (0,), (*one[:-1], 1, size))
     high = build.add(o.reshape(), (1,), (*two[:-2], 1, others, size))
     apart = build.add(s.Each("difference"), (wide, high), (*lead, count, others, size))
@@ -250,7 +249,7 @@ def _aten_cdist(c: AtenCall) -> s.Meaning:
 def _distance(c: AtenCall) -> s.Meaning:
     shape = np.broadcast_shapes(c.shape(0), c.shape(1))
     norm = o.reduced("norm", range(len(shape)), numbers=(float(c["p"]),))
-    build = StepBuilder(2)
+    build = s.StepBuilder(2)
     build.add(norm, (build.add(s.Each("difference"), (0, 1), shape),), ())
     return build.done()
 
@@ -286,7 +285,7 @@ def _aten_bn(c: AtenCall) -> s.Meaning:
         return norm
     # its running means change in place, each by what is found of its own channel
     reads = [0, *(c.at(name) for name in ("weight", "bias") if c.has(name))]
-    build, kept = StepBuilder(c.count), len(c.gives) - 2
+    build, kept = s.StepBuilder(c.count), len(c.gives) - 2
     first = build.add(norm, reads, *c.gives[:kept])
     for n, name in enumerate(("running_mean", "running_var")):
         each = s.Each(name, numbers=c.more("training"))
@@ -326,7 +325,7 @@ def _encodes(c: AtenCall) -> s.Meaning:
         # its weights too, or a mask for each head: a sample reads its own row of both
         each = mask is not None and (rows or len(mask.shape) == 4)
         made = o.own_rows(word, (0,), numbers, (c.at("mask") - ahead,) if each else ())
-    build = StepBuilder(c.count)
+    build = s.StepBuilder(c.count)
     build.add(made, (0, *range(3, c.count)), *c.gives)
     return build.done(*range(c.count, build.count))
 
@@ -376,7 +375,7 @@ def _reduces(c: AtenCall) -> s.Meaning:
 @TABLE.row("aminmax")
 def _aminmax(c: AtenCall) -> s.Meaning:
     axes, keep = _aten_axes(c), bool(c.get("keepdim"))
-    build = StepBuilder(1)
+    build = s.StepBuilder(1)
     both = [build.add(o.reduced(one, axes, keep), (0,), c.gives[0]) for one in ("min", "max")]
     return build.done(*both)
 
@@ -467,7 +466,7 @@ def _aten_fft(c: AtenCall) -> s.Meaning:
     found = o.fourier(kind, c.rank(), c["dim"], size, c["normalization"])
     if c.op != "_fft_r2c" or c["onesided"]:
         return found
-    build = StepBuilder(c.count)  # other libraries convert their input first
+    build = s.StepBuilder(c.count)  # other libraries convert their input first
     build.add(found, (build.add(o.cast(c.dtype(), c.dtypes[0]), (0,), c.shape()),), c.gives[0])
     return build.done()
 
@@ -478,7 +477,7 @@ def _aten_search(c: AtenCall) -> s.Meaning:
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return s.Unknown("every row is searched in a sequence of its own")
     whole = o.own_rows("searchsorted", range(len(c["self"].shape)), c.more())
-    return reads_of(c, whole, c.at("self"), c.at("sorted_sequence"))
+    return s.reads_of(c, whole, c.at("self"), c.at("sorted_sequence"))
 
 
 @TABLE.row("_trilinear")
@@ -584,7 +583,7 @@ def _aten_scatter(c: AtenCall) -> s.Meaning:
         if array and c[source].shape and np.unique(places).size != places.size:
             return s.Unknown("several elements are written into one place")  # chance decides
         return asked_move(c, 0, *([c.at(source)] if array else ()))
-    at, build = c.at(source), StepBuilder(c.count)
+    at, build = c.at(source), s.StepBuilder(c.count)
     wide = np.broadcast_shapes(c.shape(at), places.shape)
     if places.shape != wide or (c.op.startswith("scatter") and places.shape != c.shape(at)):
         return s.Unknown("it reads a part of what it adds")
@@ -618,7 +617,7 @@ def _embedding_bag(c: AtenCall) -> s.Meaning:
     starts = offsets[:-1] if c["include_last_offset"] else offsets
     bags = np.searchsorted(starts, np.arange(len(index)), side="right") - 1
     left_out = index == (-1 if c["padding_idx"] is None else c["padding_idx"])
-    width, table, build = c["weight"].shape[1], c.at("weight"), StepBuilder(c.count)
+    width, table, build = c["weight"].shape[1], c.at("weight"), s.StepBuilder(c.count)
     places = np.where(left_out[:, None], -1, bags[:, None] * width + np.arange(width))
     picked = (len(index), width)
     terms = build.add(o.take(0, index), (table,), picked)
@@ -656,7 +655,7 @@ def _aten_fold(c: AtenCall) -> s.Meaning:
 
 @TABLE.row("view_as_real")
 def _halves_of(c: AtenCall) -> s.Meaning:
-    build = StepBuilder(1)
+    build = s.StepBuilder(1)
     halves = [build.add(o.function(word), (0,), c.shape()) for word in ("real", "imag")]
     build.add(o.stack(-1), halves, c.gives[0])
     return build.done()
@@ -664,7 +663,7 @@ def _halves_of(c: AtenCall) -> s.Meaning:
 
 @TABLE.row("view_as_complex")
 def _of_halves(c: AtenCall) -> s.Meaning:
-    build = StepBuilder(1)
+    build = s.StepBuilder(1)
     halves = [build.add(o.take(-1, n), (0,), c.gives[0]) for n in range(2)]
     build.add(o.function("complex"), halves, c.gives[0])
     return build.done()
@@ -672,7 +671,7 @@ def _of_halves(c: AtenCall) -> s.Meaning:
 
 @TABLE.row("glu")
 def _gated(c: AtenCall) -> s.Meaning:
-    half, build = c.gives[0], StepBuilder(1)
+    half, build = c.gives[0], s.StepBuilder(1)
     first = build.add(o.split(c["dim"], (half, half)), (0,), half, half)
     gate = build.add(o.function("sigmoid"), (first + 1,), half)
     build.add(o.function("multiply"), (first, gate), half)
@@ -681,37 +680,37 @@ def _gated(c: AtenCall) -> s.Meaning:
 
 TABLE |= {
     "copy": lambda c: o.cast(dtype(c["src"].dtype), dtype(c["self"].dtype)),
-    **rows_for(
+    **s.rows_for(
         "_conj _conj_physical conj_physical",
         lambda c: o.function("conj") if c["self"].dtype.is_complex else s.Same(),
     ),
     "_neg_view": lambda c: o.function("negative"),
     # sums of products
-    **rows_for("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
-    **rows_for("addmm baddbmm addmv", _aten_add(lambda c: o.matmul((c.rank(1), c.rank(2))))),
+    **s.rows_for("mm bmm mv dot vdot", lambda c: o.matmul((c.rank(0), c.rank(1)))),
+    **s.rows_for("addmm baddbmm addmv", _aten_add(lambda c: o.matmul((c.rank(1), c.rank(2))))),
     "addbmm": _aten_add(lambda c: o.einsum("bmk,bkn->mn")),
     "addr": _aten_add(lambda c: o.einsum("m,n->mn")),
     "linear": lambda c: o.dense(bias=2 if c.count == 3 else None),
     # windows
-    **rows_for(
+    **s.rows_for(
         "upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d"
         " _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
         lambda c: asked_resize(c, range(2, c.rank()), (c.op, *c.more())),
     ),
-    **rows_for("fractional_max_pool2d fractional_max_pool3d", _own_index(lambda c: (0, 1), 1)),
+    **s.rows_for("fractional_max_pool2d fractional_max_pool3d", _own_index(lambda c: (0, 1), 1)),
     "affine_grid_generator": lambda c: o.affine_grid(c["size"][2:], c["align_corners"]),
     # norms, attention, recurrence
     "_weight_norm_interface": lambda c: o.own_rows("weight_norm", (c["dim"],)),
     "renorm": _own_index(lambda c: (c["dim"] % c.rank(),)),
-    **rows_for("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
-    **rows_for("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
+    **s.rows_for("softmax _softmax _safe_softmax", lambda c: o.softmax((c["dim"],))),
+    **s.rows_for("log_softmax _log_softmax", lambda c: o.log_softmax((c["dim"],))),
     "quantized::linear_dynamic": EVERYTHING,  # its scale is taken from the whole batch
     # whole axes
-    **rows_for(
+    **s.rows_for(
         "cumsum cumprod cummax cummin logcumsumexp",
         lambda c: o.cumulated(c.op, c["dim"]) if c.shape() else s.Each(c.op),
     ),
-    **rows_for(
+    **s.rows_for(
         "nonzero nonzero_static unique_consecutive _unique2 unique_dim bincount histc trace"
         " histogram _pdist_forward nll_loss_forward nll_loss2d_forward multi_margin_loss"
         " multilabel_margin_loss_forward segment_reduce",
@@ -720,7 +719,7 @@ TABLE |= {
     "bucketize": lambda c: o.bucketize(c.rank(), c["right"]),
     "isin": _own_index(lambda c: range(c.rank())),
     # matrices
-    **rows_for(
+    **s.rows_for(
         "linalg_inv_ex _linalg_det linalg_cholesky_ex _linalg_eigh _linalg_svd linalg_qr"
         " linalg_lu_factor_ex _linalg_slogdet linalg_eig cholesky cholesky_inverse linalg_lu"
         " linalg_matrix_exp linalg_ldl_factor_ex linalg_pinv geqrf",
@@ -737,21 +736,21 @@ TABLE |= {
     "ormqr": _aten_solve("self", "input2", "input3", own=(2, 1, 2)),
     # creation
     # movement
-    **rows_for(MOVES, asked_move),
+    **s.rows_for(MOVES, asked_move),
     "expand": lambda c: o.expand(c.shape(), c.gives[0]),
     "permute": lambda c: o.transpose(c["dims"]),
     "select": lambda c: o.take(c["dim"], c["index"] % c.shape()[c["dim"]]),
     "embedding": lambda c: o.take(0, c.index("indices")),
-    **rows_for(
+    **s.rows_for(
         "split split_with_sizes unsafe_split unsafe_split_with_sizes",
         lambda c: o.split(c["dim"], c.gives),
     ),
     "unbind": lambda c: o.unstack(c["dim"], len(c.gives)),
     "cat": lambda c: o.concat(c["dim"]),
     "stack": lambda c: o.stack(c["dim"]),
-    **rows_for("block_diag _chunk_cat", lambda c: asked_move(c, *range(c.count))),
+    **s.rows_for("block_diag _chunk_cat", lambda c: asked_move(c, *range(c.count))),
     "where": lambda c: o.where() if c.count == 3 else s.Each("where", "", c.more()),
-    **rows_for(
+    **s.rows_for(
         "slice_scatter select_scatter diagonal_scatter", lambda c: asked_move(c, 0, c.at("src"))
     ),
     "as_strided_scatter": lambda c: (

@@ -18,15 +18,7 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.contract import LeavesZeros, Meaning, Shapes
-from probe.semantics.elementwise import (
-    TRUE,
-    Vanishes,
-    applied,
-    fitted,
-    is_one,
-    is_zero,
-    of_float,
-)
+from probe.semantics.elementwise import TRUE, Vanishes, applied, fitted, is_one, is_zero, of_float
 from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 from probe.semantics.moving import Joins, Picks, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, numbered

@@ -118,10 +118,7 @@ def leaky_relu(slope: float, reads: tuple[int, ...] | None = None) -> Each:
 
 
 def elu(
-    alpha: float = 1.0,
-    scale: float = 1.0,
-    inner: float = 1.0,
-    reads: tuple[int, ...] | None = None,
+    alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0, reads: tuple[int, ...] | None = None
 ) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
@@ -455,10 +452,7 @@ def along(
 
 
 def own_rows(
-    word: str,
-    axes: Iterable[int],
-    numbers: tuple[Any, ...] = (),
-    rows: tuple[int, ...] = (),
+    word: str, axes: Iterable[int], numbers: tuple[Any, ...] = (), rows: tuple[int, ...] = ()
 ) -> Whole:
     """Returns what reads its own index of these axes of its first input, in their places too, and
     all along the others, in a manner that isn't known. ``rows``: as of ``Whole``."""
