@@ -29,7 +29,7 @@ from probe.invariant.torch_calls import (
 from probe.invariant.torch_einsum import Einsum
 from probe.invariant.torch_products import MetOperations, Products
 from probe.invariant.torch_recurrent import mkldnn_rnn_layer
-from probe.recorders.torch_calls import AtenCall, aten_call, changed_by, op_facts
+from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
 from probe.semantics import Each, Meaning, Unknown, functions, of_complex
@@ -624,7 +624,8 @@ def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCal
         every = tensors(func(*args, **kwargs))
     returned = len(every)
     every += [one for one in into if not any(one is other for other in every)]
-    call, _, _ = aten_call(func, args, kwargs, read, every, returned, range(len(every)))
+    ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
+    call, _, _ = aten_call(ran)
     found = meaning(call)
     numbers = [one for one in (*tree_leaves((args, kwargs)), *every) if torch.is_tensor(one)]
     return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found

@@ -205,7 +205,6 @@ class Graph(ABC):
         return array
 
     def nbytes(self, value: Any) -> int:
-        """Returns how much memory a value takes."""
         return int(value.nbytes)
 
     def name(self, key: Any) -> str:
@@ -247,6 +246,7 @@ class Graph(ABC):
             try:
                 run = self.start(piece, once=True) if piece.run is None else piece.run
                 found = run([self.values[key] for key in piece.fed])
+            # nodes that run one by one need not run as one model: all begin again, each for itself
             except Exception as error:
                 if len(piece.nodes) == 1 or isinstance(error, ProbeError):
                     raise

@@ -70,11 +70,9 @@ class JaxRecorder:
         return f"compiled as one operation: {names}; looking inside would change the bits it gives"
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         return [_jax_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         trace = _Trace(self, visit)
         with core.set_current_trace(trace):
             found = self.function()
@@ -169,6 +167,7 @@ class _RunValues:
         if not _is_array(value) and np.ndim(value) == 0:
             role = CONSTANT
         shape, dtype = programs.aval_of(core.typeof(value))
+        # NumPy has no such numbers: their bits are compared, as bytes
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
         found = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
@@ -203,7 +202,6 @@ class _Trace(Base):  # type: ignore[misc]
         self.depth, self.products = 0, set[Hashable]()
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        """Runs a primitive and reports it."""
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
         if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
@@ -373,6 +371,7 @@ class _Trace(Base):  # type: ignore[misc]
         told = _said_of(primitive, params, ins, means(value))._replace(
             attributes=programs.params_of(shown)
         )
+        # what looks into numbers is said anew of each call
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
@@ -399,7 +398,6 @@ class _Equations(_Trace):
     """Runs programs and loops equation by equation, whatever bits that gives."""
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        """Runs a primitive and reports it; of a program its equations."""
         if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
             return super().process_primitive(primitive, args, params)
         with core.set_current_trace(self):
@@ -423,7 +421,6 @@ class _EquationSource(composed.UncompiledSource):
         self.recorder, self.call = recorder, (primitive, list(args), params)
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs the equations one by one."""
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
         self.keys = [trace.values.key(one) for one in [*args, *programs.constants(params)]]
         found = trace.process_primitive(primitive, args, params)

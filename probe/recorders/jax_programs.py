@@ -91,6 +91,7 @@ class PrimitiveCall:
         self.wide = bool(jax.config.jax_enable_x64)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # as it was when it was recorded: JAX would take float64 for float32 otherwise
         with jax.enable_x64(self.wide):
             # behind its operands may be the arrays that a program closed over
             given = [_jax_array(*both) for both in zip(arrays, self.dtypes, strict=False)]
@@ -148,7 +149,6 @@ class Equation(NamedTuple):
     path: str
 
     def called(self, content: Content = lambda _: None) -> Call:
-        """Returns it as the table is asked about it."""
         return call_of(self.primitive, self.params, self.ins, self.outs, content)
 
     def run(self, given: Sequence[Any]) -> list[Any]:
@@ -502,6 +502,7 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[An
     """Returns whether a text, traced, is one equation of this primitive and these parameters."""
 
     def traced(*args: Any) -> Any:
+        # of text that ``lax_text`` has written, of parameters of a function that has run
         return eval(code, SPACE, {f"x{n}": one for n, one in enumerate(args)})
 
     try:

@@ -369,7 +369,7 @@ TABLE |= {
         "round" if c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN else "round_away"
     ),
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
-    "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
+    "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
     **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),

@@ -93,7 +93,6 @@ class LiteRTFile:
         return list(filter(None, nodes)), [keys[int(n)] for n in graph.outputs]
 
     def _data(self, tensor: Any) -> np.ndarray | None:
-        """Returns the bytes of a constant tensor."""
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
@@ -123,7 +122,6 @@ class LiteRTFile:
         return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
     def name(self, key: graphs.Key) -> str:
-        """Returns a tensor's name."""
         given = self.tensors[key].name
         return given.decode(errors="replace") if isinstance(given, bytes) else str(given or key)
 
@@ -160,6 +158,7 @@ class LiteRTFile:
         every = dict.fromkeys(n for one in nodes for n in (*one.operands, *one.gives))
         numbers = [n for n in every if n is not None]
         places = {n: place for place, n in enumerate(numbers)}
+        # the schema asks for a first buffer that is empty: it is that of all tensors without one
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
@@ -384,7 +383,6 @@ class LiteRTRecorder(graphs.GraphRecorder):
         super().__init__(content, inputs, switches)
 
     def plain(self) -> list[np.ndarray]:
-        """Runs the model unwatched."""
         try:
             made = interpreter_of(self.model, self.switches)
         except Exception as error:
@@ -404,7 +402,6 @@ class LiteRTRecorder(graphs.GraphRecorder):
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
     def cut(self, opens: bool) -> LiteRTOperators:
-        """Returns the model's operators."""
         return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
 
 

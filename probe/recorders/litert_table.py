@@ -191,8 +191,8 @@ TABLE |= {
         c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
     ),
     "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
-    "SHAPE": lambda c: o.sizes(c.shape(), c.dtypes[0]),
-    "RANK": lambda c: o.sizes(c.rank(), c.dtypes[0]),
+    "SHAPE": lambda c: o.known_sizes(c.shape(), c.dtypes[0]),
+    "RANK": lambda c: o.known_sizes(c.rank(), c.dtypes[0]),
     "RANGE": o.ranged,
     "ZEROS_LIKE": lambda c: s.Made(0),
     "FILL": lambda c: s.reads_of(c, o.expand((), c.gives[0]), 1),

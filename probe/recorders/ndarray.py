@@ -42,13 +42,11 @@ class ArrayRecorder:
         self.weights = {name: np.asarray(one) for name, one in weights.items()}
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         with restored([*self.inputs, *self.weights.values()]):
             found = _several(self.function(*self.inputs, **self.weights))
             return [np.array(one) for one in found]
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         run = _ArrayRun(visit)
         inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
         weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
@@ -377,6 +375,7 @@ for _name, _one in vars(np.ndarray).items():
         and _name not in vars(WatchedArray)
     ):
         setattr(WatchedArray, _name, _method(_name))
+# NumPy has no function of this name, and its own attribute T reports nothing
 WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
 WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 

@@ -64,6 +64,7 @@ class Constant:
             array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
             return Constant(tensor.data_type, array)
         array = numpy_helper.to_array(tensor)
+        # NumPy has no bfloat16: containers hold its bits as integers
         array = array.view(np.uint16) if bfloat16 else array
         return Constant(tensor.data_type, array, None if array.dtype.kind in "biufc" else tensor)
 

@@ -192,6 +192,7 @@ def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tu
         ins, outs = sizes[::-1] if transposed else sizes
         extra = c.get("output_padding", [0] * rank) if transposed else [0] * rank
         ins = tuple(size - more for size, more in zip(ins, extra, strict=True))
+        # SAME_LOWER has the odd zero in front
         padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
         if transposed and any(a != b for a, b in padding):
             raise s.NotSettled("where its odd padding goes differs between versions of ONNX")
@@ -204,6 +205,7 @@ def _onnx_conv(c: Call) -> s.Meaning:
     groups, axes = int(c.get("group", 1)), tuple(range(2, c.rank(1)))
     if c.shape()[1] % groups or c.gives[0][1] % groups:
         return s.Unknown("its groups do not divide its channels")
+    # a transposed convolution's weights have the input's channels first
     weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
     kernel, stride, dilation, padding = _onnx_window(c, kernel, transposed)
     first = o.convolution(
@@ -242,6 +244,7 @@ def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) 
 @TABLE.row("DFT")
 def _dft(c: Call) -> s.Meaning:
     """All along one axis; real and imaginary parts are last."""
+    # an attribute before version 20, then an input
     newer = int(c.value(2)) if c.has(2) else -2
     axis = int(c.get("axis", 1)) if c.version < 20 else newer
     return o.along("dft", c.rank(), (axis, -1), c.numbers())
@@ -284,6 +287,7 @@ def _onnx_scan(c: Call) -> s.Meaning:
 
 @TABLE.row("Softmax LogSoftmax Hardmax")
 def _onnx_softmax(c: Call) -> s.Meaning:
+    # before version 13 a softmax went over all axes from this one on together
     early = c.version < 13
     axis = int(c.get("axis", 1 if early else -1)) % c.rank()
     axes = tuple(range(axis, c.rank())) if early else (axis,)
@@ -550,8 +554,8 @@ TABLE |= {
     **s.rows_for("Loop Scan", lambda c: o.stack(int(c["stacked"]))),  # of what each iteration gave
     "Split": lambda c: s.reads_of(c, o.split(int(c.get("axis", 0)), c.gives), 0),
     "Expand": lambda c: s.reads_of(c, o.expand(c.shape(), c.gives[0]), 0),
-    "Shape": lambda c: o.sizes(c.shape()[c.get("start", 0) : c.get("end")]),
-    "Size": lambda c: o.sizes(prod(c.shape())),
+    "Shape": lambda c: o.known_sizes(c.shape()[c.get("start", 0) : c.get("end")]),
+    "Size": lambda c: o.known_sizes(prod(c.shape())),
     "Range": o.ranged,
     "ConstantOfShape": lambda c: s.Made(
         np.asarray(c.get("value", np.float32(0))).reshape(-1)[0], c.dtypes[0]

@@ -50,7 +50,9 @@ MOST_THREADS = 512
 def options(switches: Mapping[str, str]) -> Any:
     """Returns a session's options: those of the target's switches, and ``optimisation``."""
     found = onnxruntime.SessionOptions()
+    # fatal errors alone: what it refuses is raised, and said in one line
     found.log_severity_level = 4
+    # threads that spin while they wait take the cores of whatever runs beside them
     found.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if "threads" in switches:
         found.intra_op_num_threads = int(switches["threads"])
@@ -340,7 +342,6 @@ class OnnxRecorder(graphs.GraphRecorder):
             raise InputError("optimisation", level, "no such level", why)
 
     def plain(self) -> list[np.ndarray]:
-        """Runs the model unwatched."""
         session = self._session(options(self.switches))
         given = self.given(one.name for one in session.get_inputs())
         try:
@@ -349,7 +350,6 @@ class OnnxRecorder(graphs.GraphRecorder):
             raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
-        """Has the model optimised, and returns its nodes."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
             made = options(self.switches)

@@ -311,7 +311,6 @@ def built(made: Any, switches: Mapping[str, str]) -> Any:
 
 
 def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
-    """Sets a net's inputs."""
     for name, array in given.items():
         net.setInput(np.ascontiguousarray(array), name)
 
@@ -572,7 +571,6 @@ class OpenedNet:
     turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
-        """Returns a recorder of the model with these inputs."""
         names = [one.name for one in self.inputs] or [*arrays]
         for name in {*names} ^ {*arrays}:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
@@ -613,13 +611,11 @@ class OpenCVRecorder(graphs.GraphRecorder):
             self._copy()
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         net = self.opened.net() if self.opened.copied else self._fresh()
         wanted = results_by_name(self.read.layers)
         return self._forward(net, self.inputs, [wanted[name] for name in self.read.outputs])
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         if self.graph is None:
             self.graph = self.cut()
             shown = {id(one.own[-1]) for one in self.graph.nodes}

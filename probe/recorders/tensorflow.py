@@ -203,7 +203,6 @@ class TensorFlowRecorder:
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         return [array(one) for one in tensors(self.function())]
 
     def ran(self, outputs: Sequence[Any]) -> None:

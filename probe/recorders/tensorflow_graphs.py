@@ -512,7 +512,6 @@ class _NodeSource(composed.UncompiledSource):
         self.outer, self.graph, self.inputs = watch, graph, inputs
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs the nodes one by one."""
         watch = Watching(visit, self.outer.known)
         self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
         return [watch.seen(one) for one in watch.walk(self.graph, self.inputs)]
@@ -541,6 +540,8 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     ctx = context.context()
     definition = ctx.get_function_def(name)
     count = len(definition.signature.output_arg)
+    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
+    # that its graph is collected
     ctx.clear_kernel_cache()
     ctx.enable_graph_collection()
     try:

@@ -106,7 +106,6 @@ def _tf_function(c: Call, name: str) -> s.Meaning:
 
 
 def _channels_last(c: Call) -> bool:
-    """Whether channels are last."""
     return c.get("data_format", "NHWC") in ("NHWC", "NDHWC")
 
 
@@ -185,6 +184,7 @@ def _tf_conv(c: Call) -> s.Meaning:
     padding, rank = _tf_padding(c, c.shape(), c.gives[0], *window), len(kernel)
     channels, weights = c.shape()[-1 if _channels_last(c) else 1], tuple(range(rank + 2))
     if "Depthwise" in c.op:
+        # (height, width, channels, filters a channel): with one of these it is the order of others
         inner, weights = 1, (*range(rank), rank + 1, rank) if filters == 1 else ()
     return _epilogue(
         c, o.convolution(*window, padding, weights, channels // inner, _channels_last(c))
@@ -278,8 +278,8 @@ def _own_matrix(c: Call, last: int, *names: str, more: tuple[Any, ...] = ()) -> 
 
 @TABLE.row("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D")
 def _spectrum(c: Call) -> s.Meaning:
-    """The lengths that a transform of one real side reads may be others than its input has: then it
-    is cut off, or zeros stand behind, along with what is computed."""
+    """A transform with one real side may be given other lengths than its input has. The input is
+    cut off or padded with zeros then, as a part of what is computed."""
     axes = range(-(int(c.op[-2]) if c.op.endswith("D") else 1), 0)
     sizes = c.integers(1) if c.has(1) else [c.shape()[axis] for axis in axes]
     inverse, real = c.op.startswith("I"), "RFFT" in c.op
@@ -416,7 +416,7 @@ TABLE |= {
     # groups of elements
     "Softmax": lambda c: o.softmax((-1,)),
     "LogSoftmax": lambda c: o.log_softmax((-1,)),
-    "Bitcast": lambda c: o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
+    "Bitcast": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape()),
     "LRN": lambda c: o.lrn(3, 2 * c["depth_radius"] + 1, c["alpha"], c["beta"], c["bias"]),
     **s.worded(
         s.word_list("ArgMax ArgMin"),

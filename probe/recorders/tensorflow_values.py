@@ -50,7 +50,6 @@ def type_of(tensor: Any) -> TensorType:
 
 
 def sizes_of(tensor: Any) -> tuple[int, ...]:
-    """Returns an eager tensor's shape."""
     shape: tuple[int, ...] = tensor._shape_tuple()
     return shape
 

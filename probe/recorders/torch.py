@@ -24,7 +24,7 @@ import torch
 
 from probe.errors import InputError
 from probe.recorders import torch_private as private
-from probe.recorders.torch_calls import aten_call, changed_by, op_facts, signed
+from probe.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts, signed
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
 from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
@@ -56,7 +56,6 @@ class TorchRecorder:
         self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(one)) for one in tensors(self.function())]
 
@@ -237,7 +236,6 @@ class _Mode(private.TorchDispatchMode):
         return not private.SKIPS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs an operation and reports it."""
         kwargs = kwargs or {}
         if self.compiling():
             return func(*args, **kwargs)
@@ -254,6 +252,7 @@ class _Mode(private.TorchDispatchMode):
                 ordinary = False
                 if one.lay.meta:  # shapes without numbers
                     return func(*args, **kwargs)
+        # inference mode alone shows such an operation in the place of those that it calls
         if known.of_others and all(one.lay.plain for one in places):
             return private.called_for(func, args, kwargs, self)
         if not ordinary:
@@ -294,7 +293,7 @@ class _Mode(private.TorchDispatchMode):
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
                 told, same = None, None
             if told is None:
-                told = self._told(same, func, args, kwargs, read, every, returned, at)
+                told = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
             gives = [values.given(every[n], after[n]) for n in at]
             op, said = told
             if states and said.again is None:  # the same numbers come from the same states alone
@@ -306,28 +305,18 @@ class _Mode(private.TorchDispatchMode):
             values.written(one)
         return given
 
-    def _told(
-        self,
-        same: Hashable,
-        func: Any,
-        args: Any,
-        kwargs: Any,
-        read: Sequence[bool] | None,
-        every: Sequence[torch.Tensor],
-        returned: int,
-        at: Sequence[int],
-    ) -> tuple[str, Said]:
+    def _told(self, same: Hashable, ran: RanCall) -> tuple[str, Said]:
         """Its name, and what is said of a call. ``same``: what tells it from calls of which
-        something else is said, None: nothing does; others as of ``called``."""
-        call, plain, again = aten_call(func, args, kwargs, read, every, returned, at)
+        something else is said, None: nothing does."""
+        call, plain, again = aten_call(ran)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
         def lines(names: Sequence[str], result: str) -> list[str]:
             # a target's text has room for one number of threads
             return [first] * recorder.several + (plain(names, result) if plain else [])
 
-        view = object() if same is not None and op_facts(func).view else None
-        op = str(func).removesuffix(".default")
+        view = object() if same is not None and op_facts(ran.func).view else None
+        op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
         told = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
         if same is not None and not call.looked:

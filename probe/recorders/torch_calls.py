@@ -105,7 +105,6 @@ def leaves_of(value: Any) -> list[Any]:
 
 
 def arguments_of(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns arguments by name."""
     return {**known.defaults, **dict(zip(known.defaults, args, strict=False)), **kwargs}
 
 
@@ -213,22 +212,27 @@ class AtenCall(Base):
         return tuple((k, one) for k, one in every if k not in leave_out and one != usual.get(k))
 
 
-def aten_call(
-    func: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    read: Sequence[bool] | None,
-    every: Sequence[torch.Tensor],
-    returned: int,
-    at: Sequence[int],
-) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
-    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
-    not plain memory, or objects of C++.
+class RanCall(NamedTuple):
+    """An operation that has run, as PyTorch had it.
 
     ``read``: of each of its tensors, in order, whether it is read, None: all are; ``every``: what
     it gave and changed, of which the first so many are ``returned``; ``at``: which of these are new
-    values. Neither lines nor what runs it keep a tensor.
+    values.
     """
+
+    func: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    read: Sequence[bool] | None
+    every: Sequence[torch.Tensor]
+    returned: int
+    at: Sequence[int]
+
+
+def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
+    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
+    not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor."""
+    func, args, kwargs, read, every, returned, at = ran
     known, reads = op_facts(func), list[torch.Tensor]()
     left = repeat(True) if read is None else iter(read)
 

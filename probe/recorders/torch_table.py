@@ -128,7 +128,7 @@ def _loss(c: AtenCall) -> s.Meaning:
 @TABLE.row("view _unsafe_view _reshape_alias unsqueeze")
 def _viewed(c: AtenCall) -> s.Meaning:
     if c.get("dtype") is not None:
-        return o.bits(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
+        return o.bitcast(c.dtype(), c.dtypes[0], c.gives[0] == c.shape())
     return o.reshape()
 
 
@@ -181,6 +181,7 @@ def _aten_conv(c: AtenCall) -> s.Meaning:
         *(tuple(c["weight"].shape[2:]), _an_axis_each(c["stride"], rank)),
         _an_axis_each(c.get("dilation", 1), rank),
         tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
+        # a transposed convolution's weights have the input's channels first
         weights=(*spatial, *((0, 1) if turned else (1, 0))),
         groups=c.get("groups", 1),
         transposed=turned,

@@ -64,6 +64,7 @@ def maps_of(
     count = sum(sizes)
     bits = min(BITS[dtypes[n]] for n in data)
     signed = not any(dtypes[n].startswith(("u", "bool")) for n in data)
+    # a narrow format holds a position digit by digit, a run each: bfloat16 has 7 bits of them
     digits = max(1, -(-(2 * count + 1).bit_length() // bits))
     runs: list[list[np.ndarray]] = []
     constants: list[np.ndarray] = []

@@ -231,7 +231,6 @@ class Call:
         return self.attributes[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns an attribute, ``default`` where it isn't given."""
         return self.attributes.get(name, default)
 
     @property
@@ -240,7 +239,6 @@ class Call:
         return sum(one is not None and one.at >= 0 for one in self.reads)
 
     def has(self, slot: int) -> bool:
-        """Returns whether it has an operand in this slot."""
         return slot < len(self.reads) and self.reads[slot] is not None
 
     def operand(self, slot: int) -> Operand:
@@ -259,15 +257,12 @@ class Call:
         return tuple(self.at(slot) for slot in slots if self.has(slot))
 
     def shape(self, slot: int = 0) -> tuple[int, ...]:
-        """Returns the shape of an operand."""
         return self.operand(slot).shape
 
     def rank(self, slot: int = 0) -> int:
-        """Returns how many axes an operand has."""
         return len(self.operand(slot).shape)
 
     def dtype(self, slot: int = 0) -> str:
-        """Returns the dtype of an operand."""
         return self.operand(slot).dtype
 
     def value(self, slot: int) -> np.ndarray:

@@ -27,11 +27,6 @@ NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
 """What subtracts a mean (but an RMSNorm), divides by a root mean square, scales and shifts."""
 
 
-def _present(numbers: tuple[Any, ...]) -> list[str]:
-    """Returns what a norm does with the arrays that it has."""
-    return [word for word, has in zip(("multiply", "add"), numbers[1:], strict=True) if has]
-
-
 def exponentials(
     one: Labels, axes: tuple[int, ...], zeros: np.ndarray | None
 ) -> tuple[Labels, Labels, Labels]:
@@ -67,7 +62,6 @@ class Normalises(LeavesZeros):
 
     @property
     def notices(self) -> bool:  # type: ignore[override]
-        """Returns whether exact zeros are looked for."""
         return self.vanishes
 
     def labels(
@@ -98,7 +92,10 @@ class Normalises(LeavesZeros):
         axis = (rank - 1 if self.along is None else self.along) % max(rank, 1)
         scales = [mixing.lay_along(other, axis, rank) for other in reads[1:]]
         if self.word in NORMS:
-            for word, other in zip(_present(numbers), scales, strict=False):
+            # a scale and a shift, as far as it has them
+            both = zip(("multiply", "add"), numbers[1:], strict=True)
+            words = [word for word, has in both if has]
+            for word, other in zip(words, scales, strict=False):
                 labels = applied(word, labels, other)
         elif scales:
             shape, arrays, names = mixing.broadcast_labels([labels, *scales])

@@ -90,6 +90,7 @@ def premix(array: np.ndarray) -> np.ndarray:
 
 def tag(*words: object) -> np.uint64:
     """Returns a label for words: names of operations, numbers, digests."""
+    # reprs: 1, 1.0 and True are three words; zeros between them: "a", "bc" is not "ab", "c"
     text = "\0".join(map(repr, words)).encode()
     return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
 
@@ -108,6 +109,7 @@ def joint(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     found: int | np.ndarray = 0
     with np.errstate(over="ignore"):
         for array in arrays:
+            # three times what is there: without a factor the order of two labels would not count
             if isinstance(array, np.uint64) and isinstance(found, int):
                 found = _mixed_one(3 * found + _mixed_one(int(array)) & _ALL)
                 continue
@@ -132,7 +134,6 @@ def of_index(name: Name, size: int) -> np.ndarray:
 
 
 def with_words(what: np.uint64, *words: object) -> np.uint64:
-    """Returns a label for an operation's name and further words."""
     return np.uint64(joint(what, tag(*words))[()])
 
 
@@ -154,7 +155,6 @@ class Labels(NamedTuple):
     fixed: bool = False
 
     def name(self, axis: int) -> Name:
-        """Returns the name of an axis."""
         return self.names[axis] if self.names else axis
 
     def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
@@ -186,12 +186,17 @@ def of_content(bits: np.ndarray) -> Labels:
         return Labels(bits.shape, np.where(zero, ZERO, array))
     if plain.dtype.kind not in "iufV":
         return Labels(bits.shape, np.full(bits.shape, tag(plain.tobytes())))
+    # the dtype is part of it, as bits are compared: 1 in float32 is not 1 in float64
     words = plain.view(f"u{plain.dtype.itemsize}")
     return Labels(bits.shape, np.where(zero, ZERO, joint(words, tag(plain.dtype.str))))
 
 
 def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
-    """Labels of something that is the same on both sides: a digest, and the index left out."""
+    """Labels of something that is the same on both sides: a digest, and the index left out.
+
+    So a weight's labels don't come from its numbers: ``matching.known`` says which weights are
+    labelled so, and what either pure way would cost.
+    """
     array = np.full((1,) * len(shape), tag(digest))
     return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
 

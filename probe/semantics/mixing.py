@@ -18,7 +18,6 @@ MOST_LABELS = 1 << 22  # speed alone
 
 
 def all_known(reads: Sequence[Labels]) -> bool:
-    """Returns whether everything that is read was understood."""
     return all(one.known for one in reads)
 
 
@@ -211,6 +210,7 @@ def associated(one: Labels, two: Labels, adds: bool) -> Labels:
                 known=all_known([one, two])
             )  # a bias of zeros, as converters add it
     shape, arrays, names = broadcast_labels([one, two])
+    # products are added up in labels too, behind an exclusive or: else a + b and a b would be one
     key = ZERO if adds else PRODUCT
     with np.errstate(over="ignore"):
         found = unmix(np.add(*(premix(array ^ key) for array in arrays))) ^ key
@@ -292,6 +292,7 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: boo
 def _mixed_pair(
     one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64, turns: bool
 ) -> np.ndarray:
+    # a sum of both has no order
     if turns:
         with np.errstate(over="ignore"):
             both = mixed(mixed(one) + mixed(two))

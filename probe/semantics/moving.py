@@ -93,7 +93,8 @@ class Picks(Moves):
         one, index = reads[0], np.asarray(self.index)
         axis = self.axis % len(one.shape)
         names = [*map(one.name, range(len(one.shape)))]
-        if one.implicit(axis) and _consecutive(index):
+        line = index.ndim == 1 and index.size and bool((np.diff(index) == 1).all())
+        if one.implicit(axis) and line:
             size = index.size
             array = one.array
             if size == 1:
@@ -106,12 +107,6 @@ class Picks(Moves):
         found = one.full([axis]).take(index, axis)
         names[axis : axis + 1] = range(index.ndim)
         return [Labels(shapes[0], found, one.known, tuple(names))]
-
-
-def _consecutive(index: np.ndarray) -> bool:
-    if index.ndim != 1 or not index.size:
-        return False
-    return bool((np.diff(index) == 1).all())
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def cast(
     return function("cast", reads, to=after, **words)
 
 
-def bits(before: str, after: str, whole: bool = True) -> Meaning:
+def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
     """Returns the bits of one dtype read as another. ``whole``: of the same size, so that the
     places stay."""
     if not whole:
@@ -243,7 +243,6 @@ def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
 
 
 def log_softmax(axes: Sequence[int]) -> Normalises:
-    """Returns the logarithm of a softmax."""
     return Normalises(tuple(axes), "log_softmax")
 
 
@@ -466,7 +465,6 @@ def matrices(word: str, rank: int, *flags: str) -> Whole:
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
-    """Returns elements in their order along an axis."""
     return along("sort", rank, (axis,), ("descending",) * descending)
 
 
@@ -516,7 +514,7 @@ def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
     return function("fake_quant", low=low, high=high, bits=int(bits), narrow=bool(narrow))
 
 
-def sizes(shape: int | Sequence[int], dtype: str = "int64") -> Holds:
+def known_sizes(shape: int | Sequence[int], dtype: str = "int64") -> Holds:
     """Returns sizes of an array, which are known while a run goes on."""
     return Holds(np.asarray(shape, dtype))
 
@@ -607,7 +605,6 @@ def triangular_solve(
 
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
-    """Returns a cumulative sum or product."""
     if exclusive:
         return Unknown("it leaves out its own element")
     return Scans(axis, functions.canonical(word), reverse)
@@ -641,12 +638,10 @@ def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
 
 
 def concat(axis: int) -> Joins:
-    """Returns arrays one behind the other."""
     return Joins(axis)
 
 
 def stack(axis: int) -> Joins:
-    """Returns arrays along a new axis."""
     return Joins(axis, stacked=True)
 
 

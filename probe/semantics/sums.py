@@ -14,7 +14,7 @@ import numpy as np
 from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
 from probe.semantics.elementwise import applied, divided, fitted, of_float
-from probe.semantics.labels import ZERO, Labels, Name, joint, of_content, tag, with_words
+from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 
 
 @dataclass(frozen=True)
@@ -314,8 +314,22 @@ class Scans(Meaning):
         found = np.flip(found, axis) if self.reverse else found
         fresh = tuple(("mixed", a) if a in mixes else name for a, name in enumerate(names))
         known = mixing.all_known(reads)
-        every = enumerate(shapes)
-        return [self._given(found, state, fresh, to, n, known, sizes) for n, to in every]
+
+        def given(number: int, to: tuple[int, ...]) -> Labels:
+            # of ``found`` an axis may be left out
+            fits = len(to) == rank and all(
+                a in mixes or n == m for a, (n, m) in enumerate(zip(to, sizes, strict=True))
+            )
+            every_step = not mixes or (fits and to[self.axis] == sizes[self.axis])
+            if fits and every_step and (number == 0 or not self.states):
+                return Labels(to, joint(found, tag(number)), known, fresh)
+            if self.batch is None or len(to) < 2 or to[-2] != state.shape[self.batch]:
+                last = mixing.one_label([Labels(state.shape, state)], tag(number))
+                return mixing.of_one(last, to, known)
+            wide = [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
+            return Labels(to, joint(state, tag(number)).reshape(wide), known)
+
+        return [given(n, to) for n, to in enumerate(shapes)]
 
     def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
         """Returns what a step reads besides: weights, and its own row of the first states."""
@@ -329,33 +343,3 @@ class Scans(Meaning):
             row = mixing.reduce(one, others, True).reshape(-1)
             first = joint(first, row.reshape([-1 if a == self.batch else 1 for a in range(rank)]))
         return np.asarray(first)
-
-    def _given(
-        self,
-        found: np.ndarray,
-        last: np.ndarray,
-        names: tuple[Name, ...],
-        to: tuple[int, ...],
-        number: int,
-        known: bool,
-        sizes: tuple[int, ...],
-    ) -> Labels:
-        mixes = tuple(a % len(names) for a in self.mixes)
-        if (
-            len(to) == found.ndim
-            and all(
-                a in mixes or n == m  # of ``found`` an axis may be left out
-                for a, (n, m) in enumerate(zip(to, sizes, strict=True))
-            )
-            and (not mixes or to[self.axis] == sizes[self.axis])
-            and (number == 0 or not self.states)
-        ):
-            return Labels(to, joint(found, tag(number)), known, names)
-        if self.batch is None or len(to) < 2 or to[-2] != last.shape[self.batch]:
-            return mixing.of_one(
-                mixing.one_label([Labels(last.shape, last)], tag(number)), to, known
-            )
-        rows = joint(last, tag(number)).reshape(
-            [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
-        )
-        return Labels(to, rows, known)
