@@ -246,14 +246,15 @@ def _lax_stack(c: Call) -> s.Meaning:
     own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
     leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
     lead = max(leads, key=len)
-    return o.solved(c.op, c.count, range(c.count), shapes, own, lead, c.gives, c.numbers())
+    systems = o.Systems(c.count, range(c.count), shapes, c.gives)
+    return o.solved(c.op, systems, own, lead, c.numbers())
 
 
 @TABLE.row("triangular_solve")
 def _lax_triangular(c: Call) -> s.Meaning:
-    shapes, how = [c.shape(0), c.shape(1)], (c["left_side"], c["lower"], c["transpose_a"])
-    last = c["unit_diagonal"], c["conjugate_a"]
-    return o.triangular_solve(2, (0, 1), shapes, c.gives[0], *how, *last)
+    how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
+    systems = o.Systems(2, (0, 1), [c.shape(0), c.shape(1)], c.gives)
+    return o.triangular_solve(systems, *(c[name] for name in how))
 
 
 @TABLE.row("custom_linear_solve")
@@ -273,7 +274,8 @@ def _lax_solve(c: Call) -> s.Meaning:
     said = tuple(repr(sorted(one.params.items())) for one in solves)
     own = [len(shape) - axes for shape in shapes]
     said = said or tuple(sorted({name for name, _ in every}))
-    return o.solved("linear_solve", c.count, slots, shapes, own, lead, c.gives, said)
+    systems = o.Systems(c.count, slots, shapes, c.gives)
+    return o.solved("linear_solve", systems, own, lead, said)
 
 
 # movement

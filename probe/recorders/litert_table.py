@@ -79,7 +79,7 @@ def _lite_conv(c: Call) -> s.Meaning:
     window = (kernel, *_strides(c, len(kernel)))
     padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
-    return o.convolution(*window, padding, weights, groups, channels_last=True, reads=reads)
+    return o.convolution(o.Frame(*window, padding), weights, groups, True, reads)
 
 
 @TABLE.row("TRANSPOSE_CONV")
@@ -87,14 +87,14 @@ def _lite_back(c: Call) -> s.Meaning:
     window = (c.shape(1)[1:3], *_strides(c, 2))
     padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
-    return o.convolution(*window, padding, weights, 1, True, transposed=True, reads=reads)
+    return o.convolution(o.Frame(*window, padding, True), weights, 1, True, reads)
 
 
 @TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
 def _lite_pool(c: Call, kind: str) -> s.Meaning:
     kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _strides(c, 2)[0]
     padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
-    return o.pool(kind, kernel, stride, padding, channels_last=True)
+    return o.pool(kind, o.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 
 
 @TABLE.row("FULLY_CONNECTED")

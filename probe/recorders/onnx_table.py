@@ -178,8 +178,7 @@ def _onnx_matmul(c: Call) -> s.Meaning:
     return s.then(c, product, *_fused_function(c))
 
 
-def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tuple[Any, ...]:
-    """Returns kernel, stride, dilation and padding."""
+def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> o.Frame:
     rank = len(kernel)
     stride, dilation = c.get("strides", [1] * rank), c.get("dilations", [1] * rank)
     auto, pads = c.get("auto_pad", "NOTSET"), c.get("pads", [0] * 2 * rank)
@@ -196,7 +195,7 @@ def _onnx_window(c: Call, kernel: Sequence[int], transposed: bool = False) -> tu
         padding = o.same_padding(ins, outs, kernel, stride, dilation, auto != "SAME_UPPER")
         if transposed and any(a != b for a, b in padding):
             raise s.NotSettled("where its odd padding goes differs between versions of ONNX")
-    return tuple(kernel), tuple(stride), tuple(dilation), padding
+    return o.Frame(tuple(kernel), tuple(stride), tuple(dilation), padding, transposed)
 
 
 @TABLE.row("Conv ConvTranspose FusedConv")
@@ -207,12 +206,8 @@ def _onnx_conv(c: Call) -> s.Meaning:
         return s.Unknown("its groups do not divide its channels")
     # a transposed convolution's weights have the input's channels first
     weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
-    kernel, stride, dilation, padding = _onnx_window(c, kernel, transposed)
-    first = o.convolution(
-        *(kernel, stride, dilation, padding, weights, groups),
-        transposed=transposed,
-        reads=c.places(0, 1, 2),
-    )
+    frame = _onnx_window(c, kernel, transposed)
+    first = o.convolution(frame, weights, groups, reads=c.places(0, 1, 2))
     added = [(o.function("add"), 3)] if c.has(3) else []
     return s.then(c, first, *added, *_fused_function(c))
 
@@ -221,9 +216,8 @@ def _onnx_conv(c: Call) -> s.Meaning:
 def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     if len(c.gives) > 1:
         return s.Unknown("indices count from the first batch row")
-    kernel, stride, dilation, padding = _onnx_window(c, c["kernel_shape"])
-    ends = _on(c, "count_include_pad"), _on(c, "ceil_mode")
-    return o.pool(kind, kernel, stride, padding, False, dilation, *ends)
+    frame = _onnx_window(c, c["kernel_shape"])
+    return o.pool(kind, frame, False, _on(c, "count_include_pad"), _on(c, "ceil_mode"))
 
 
 def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> s.Row:
@@ -426,8 +420,8 @@ def _attention(c: Call) -> s.Meaning:
     slots = [slot for slot in range(3 + biased) if c.has(slot)]
     own = [c.rank(slot) - (slot < 3) for slot in slots]
     shapes, lead = [c.shape(slot) for slot in slots], c.shape()[:1]
-    numbers = c.places(*slots)
-    return o.solved("attention", c.count, numbers, shapes, own, lead, c.gives, c.numbers())
+    systems = o.Systems(c.count, c.places(*slots), shapes, c.gives)
+    return o.solved("attention", systems, own, lead, c.numbers())
 
 
 # movement

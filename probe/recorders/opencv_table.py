@@ -97,13 +97,9 @@ def _dnn_conv(c: Call) -> s.Meaning:
     window = _dnn_window(c, c.shape(1)[2:])
     if len(window[0]) != c.rank() - 2 or c.get("fusedActivation"):
         return s.Unknown("a convolution whose weights have other axes than its input")
-    return o.convolution(
-        *(*window, _dnn_padding(c, window, transposed)),
-        weights=(*axes, 0, 1) if transposed else (*axes, 1, 0),
-        groups=int(c.get("group", 1)),
-        transposed=transposed,
-        reads=range(min(c.count, 3)),
-    )
+    frame = o.Frame(*window, _dnn_padding(c, window, transposed), transposed)
+    weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
+    return o.convolution(frame, weights, int(c.get("group", 1)), reads=range(min(c.count, 3)))
 
 
 @TABLE.row("Pooling")
@@ -116,8 +112,9 @@ def _dnn_pool(c: Call) -> s.Meaning:
         return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
     window = _dnn_window(c)
     counts = kind == "average" and c.get("ave_pool_padded_area", True)
-    padding, ceil = _dnn_padding(c, window), bool(c.get("ceil_mode", True))
-    return o.pool(kind, window[0], window[1], padding, counts_padding=counts, ceil=ceil)
+    # OpenCV's pools have no dilation
+    frame = o.Frame(*window[:2], (1,) * len(window[0]), _dnn_padding(c, window))
+    return o.pool(kind, frame, counts_padding=counts, ceil=bool(c.get("ceil_mode", True)))
 
 
 @TABLE.row("InnerProduct")

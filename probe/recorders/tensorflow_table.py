@@ -180,25 +180,24 @@ def _tf_padding(
 @TABLE.row("_FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative")
 def _tf_conv(c: Call) -> s.Meaning:
     *kernel, inner, filters = c.shape(1)
-    window = kernel, _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
     padding, rank = _tf_padding(c, c.shape(), c.gives[0], *window), len(kernel)
     channels, weights = c.shape()[-1 if _channels_last(c) else 1], tuple(range(rank + 2))
     if "Depthwise" in c.op:
         # (height, width, channels, filters a channel): with one of these it is the order of others
         inner, weights = 1, (*range(rank), rank + 1, rank) if filters == 1 else ()
-    return _epilogue(
-        c, o.convolution(*window, padding, weights, channels // inner, _channels_last(c))
-    )
+    frame = o.Frame(*window, padding)
+    return _epilogue(c, o.convolution(frame, weights, channels // inner, _channels_last(c)))
 
 
 @TABLE.row("Conv2DBackpropInput Conv3DBackpropInputV2")
 def _tf_back(c: Call) -> s.Meaning:
     *kernel, inner, _ = c.shape(1)
-    window = kernel, _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
+    window = tuple(kernel), _spatial_ends(c, c["strides"]), _spatial_ends(c, c["dilations"])
     padding = _tf_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     groups, rank = c.gives[0][-1 if _channels_last(c) else 1] // inner, len(kernel)
     weights, reads = (*range(rank), rank + 1, rank), c.places(2, 1)
-    return o.convolution(*window, padding, weights, groups, _channels_last(c), True, reads)
+    return o.convolution(o.Frame(*window, padding, True), weights, groups, _channels_last(c), reads)
 
 
 @TABLE.row(s.word_list("MaxPool:max MaxPool3D:max AvgPool:average AvgPool3D:average"))
@@ -206,8 +205,9 @@ def _tf_pool(c: Call, kind: str) -> s.Meaning:
     kernel, stride = _spatial_ends(c, c["ksize"]), _spatial_ends(c, c["strides"])
     if sum(c["ksize"]) > sum(kernel) + 2:
         return s.Unknown("it pools over channels or the batch")
-    padding = _tf_padding(c, c.shape(), c.gives[0], kernel, stride, (1,) * len(kernel))
-    return o.pool(kind, kernel, stride, padding, _channels_last(c))
+    window = kernel, stride, (1,) * len(kernel)
+    frame = o.Frame(*window, _tf_padding(c, c.shape(), c.gives[0], *window))
+    return o.pool(kind, frame, _channels_last(c))
 
 
 @TABLE.row("MaxPoolV2")
@@ -301,16 +301,17 @@ def _segments(c: Call) -> s.Meaning:
 
 @TABLE.row("MatrixSolve")
 def _tf_solve(c: Call) -> s.Meaning:
-    shapes, to, said = [c.shape(0), c.shape(1)], c.gives[0], ("adjoint",) * bool(c["adjoint"])
-    return o.solved("linalg_solve", c.count, c.places(0, 1), shapes, (2, 2), to[:-2], [to], said)
+    systems = o.Systems(c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives)
+    said = ("adjoint",) * bool(c["adjoint"])
+    return o.solved("linalg_solve", systems, (2, 2), c.gives[0][:-2], said)
 
 
 @TABLE.row("MatrixTriangularSolve")
 def _tf_triangular(c: Call) -> s.Meaning:
-    system = c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives[0]
+    systems = o.Systems(c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives)
     adjoint = bool(c["adjoint"])
     conjugate = adjoint and c.dtype().startswith("complex")
-    return o.triangular_solve(*system, True, bool(c["lower"]), adjoint, False, conjugate)
+    return o.triangular_solve(systems, True, bool(c["lower"]), adjoint, False, conjugate)
 
 
 @TABLE.row("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits")

@@ -177,14 +177,17 @@ def _an_axis_each(numbers: Any, rank: int) -> tuple[int, ...]:
 def _aten_conv(c: AtenCall) -> s.Meaning:
     rank = len(c["weight"].shape) - 2
     spatial, turned = tuple(range(2, rank + 2)), bool(c.get("transposed", False))
-    return o.convolution(
+    frame = o.Frame(
         *(tuple(c["weight"].shape[2:]), _an_axis_each(c["stride"], rank)),
         _an_axis_each(c.get("dilation", 1), rank),
         tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
+        turned,
+    )
+    return o.convolution(
+        frame,
         # a transposed convolution's weights have the input's channels first
         weights=(*spatial, *((0, 1) if turned else (1, 0))),
         groups=c.get("groups", 1),
-        transposed=turned,
         reads=range(c.count),
     )
 
@@ -205,12 +208,13 @@ def _aten_pool(c: AtenCall) -> s.Meaning:
     if average and c.get("divisor_override") is not None:
         return o.own_rows("average", range(lead), c.more())
     kernel = _an_axis_each(c["kernel_size"], rank)
-    return o.pool(
-        "average" if average else "max",
-        kernel,
-        _an_axis_each(c["stride"], rank) if c["stride"] else kernel,
+    frame = o.Frame(
+        *(kernel, _an_axis_each(c["stride"], rank) if c["stride"] else kernel),
+        (1,) * rank if average else _an_axis_each(c["dilation"], rank),
         tuple((n, n) for n in _an_axis_each(c["padding"], rank)),
-        dilation=() if average else _an_axis_each(c["dilation"], rank),
+    )
+    return o.pool(
+        *("average" if average else "max", frame),
         counts_padding=average and bool(c["count_include_pad"]),
         ceil=bool(c["ceil_mode"]),
         lead=lead,
@@ -227,7 +231,8 @@ def _adaptive(c: AtenCall) -> s.Meaning:
     if "max" in c.op or any(n % m for n, m in zip(inner, sizes, strict=True)):
         return o.own_rows(c.op, range(lead), sizes)
     kernel = tuple(n // m for n, m in zip(inner, sizes, strict=True))
-    return o.pool("average", kernel, kernel, ((0, 0),) * rank, counts_padding=True, lead=lead)
+    frame = o.Frame(kernel, kernel, (1,) * rank, ((0, 0),) * rank)
+    return o.pool("average", frame, counts_padding=True, lead=lead)
 
 
 @TABLE.row("_cdist_forward _euclidean_dist")
@@ -419,7 +424,7 @@ def _aten_solve(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Ro
             mine, axes = (*own[:-1], 1), 1  # of one right side each
         lead, word = to[: len(to) - axes], c.op.lstrip("_").removesuffix("_ex")
         gives, more = [to] if "solve" in c.op else list(c.gives), c.more("check_errors")
-        found = o.solved(word, c.count, reads, shapes, mine, lead, gives, more)
+        found = o.solved(word, o.Systems(c.count, reads, shapes, gives), mine, lead, more)
         if len(gives) == len(c.gives):
             return found
         factors, last_one = o.own_rows("factors", range(len(shapes[0]) - 2)), len(found.steps)
@@ -437,7 +442,7 @@ def _aten_triangular(c: AtenCall) -> s.Meaning:
     names = ("A", "self") if older else ("self", "B")
     shapes = [tuple(c[name].shape) for name in names]
     found = o.triangular_solve(
-        *(c.count, [c.at(name) for name in names], shapes, c.gives[0]),
+        o.Systems(c.count, [c.at(name) for name in names], shapes, c.gives[:1]),
         left=older or bool(c["left"]),
         lower=not c["upper"],
         transposed=older and bool(c["transpose"]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
-from probe.semantics.windows import Windows
+from probe.semantics.windows import Frame, Windows
 
 SELU = (1.6732632423543772, 1.0507009873554805)
 """Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
@@ -323,50 +323,42 @@ def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
 
 
 def convolution(
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    padding: Padding,
+    frame: Frame,
     weights: Sequence[int] = (),
     groups: int = 1,
     channels_last: bool = False,
-    transposed: bool = False,
     reads: Sequence[int] = (0, 1),
-    flipped: bool = False,
 ) -> Windows:
     """Returns a convolution of a batch, with channels second or last; all but these as of
     ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
-    spatial, channels = _layout(len(kernel), channels_last)
+    spatial, channels = _layout(len(frame.kernel), channels_last)
     return Windows(
-        *(spatial, channels, tuple(kernel), tuple(stride), tuple(dilation), tuple(padding)),
-        kind="transposed" if transposed else "convolution",
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
+        kind="transposed" if frame.transposed else "convolution",
         groups=groups,
         reads=tuple(reads),
         weights=tuple(weights),
-        word="transposed convolution" if transposed else "convolution",
-        flipped=flipped,
+        word="transposed convolution" if frame.transposed else "convolution",
     )
 
 
 def pool(
     kind: str,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Padding,
+    frame: Frame,
     channels_last: bool = False,
-    dilation: Sequence[int] = (),
     counts_padding: bool = False,
     ceil: bool = False,
     lead: int = 2,
 ) -> Windows:
     """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
     aren't last: 1 without a batch. Others as of ``Windows``."""
-    spatial, channels = _layout(len(kernel), channels_last)
+    spatial, channels = _layout(len(frame.kernel), channels_last)
     if not channels_last:
-        spatial, channels = tuple(range(lead, lead + len(kernel))), lead - 1
+        spatial, channels = tuple(range(lead, lead + len(frame.kernel))), lead - 1
     return Windows(
-        *(spatial, channels, tuple(kernel), tuple(stride)),
-        *(tuple(dilation) or (1,) * len(kernel), tuple(padding)),
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
         kind=kind,
         reads=(0,),
         counts_padding=counts_padding,
@@ -551,24 +543,30 @@ def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
     return own_rows("grid_sample", (0, 1), words, (1,))
 
 
+class Systems(NamedTuple):
+    """A stack of linear systems. ``total``: of all arrays that the operation reads; ``numbers``,
+    ``shapes``: of those that belong to the systems; ``gives``: shapes of the results."""
+
+    total: int
+    numbers: Sequence[int]
+    shapes: Sequence[tuple[int, ...]]
+    gives: Sequence[tuple[int, ...]]
+
+
 def solved(
     word: str,
-    count: int,
-    numbers: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
+    systems: Systems,
     own: Sequence[int],
     lead: tuple[int, ...],
-    gives: Sequence[tuple[int, ...]],
     said: tuple[Any, ...] = (),
 ) -> Steps:
     """Returns what solves a stack of linear systems: each result reads all of its own matrix and of
     its own right sides.
 
-    ``count``: of all that the operation reads; ``numbers``, ``shapes``, ``own``: of the operands,
-    with how many of the last axes are a single system's; ``lead``: the axes that count the stack,
-    to which those of the operands broadcast; ``gives``: shapes of results; ``said``: what else
-    decides.
+    ``own``: how many of each operand's last axes are a single system's; ``lead``: the axes that
+    count the stack, to which those of the operands broadcast; ``said``: what else decides.
     """
+    count, numbers, shapes, gives = systems
     parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
     build, joined = StepBuilder(count), []
     for number, shape, part in zip(numbers, shapes, parts, strict=True):
@@ -587,21 +585,16 @@ def solved(
 
 
 def triangular_solve(
-    count: int,
-    numbers: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
-    to: tuple[int, ...],
+    systems: Systems,
     left: bool = True,
     lower: bool = True,
     transposed: bool = False,
     unit: bool = False,
     conjugate: bool = False,
 ) -> Steps:
-    """Returns what solves triangular systems: a stack of matrices, each with right sides. Others as
-    of ``solved``."""
-    said = (left, lower, transposed, unit, conjugate)
-    word, lead = "triangular_solve", to[:-2]
-    return solved(word, count, numbers, shapes, (2, 2), lead, [to], tuple(map(bool, said)))
+    """Returns what solves triangular systems: a stack of matrices, each with right sides."""
+    said = tuple(map(bool, (left, lower, transposed, unit, conjugate)))
+    return solved("triangular_solve", systems, (2, 2), systems.gives[0][:-2], said)
 
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:

@@ -23,7 +23,7 @@ class Frame(NamedTuple):
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
-    transposed: bool
+    transposed: bool = False
 
 
 def slid(
