@@ -9,9 +9,11 @@ reads does; whether its other outputs must agree is reported as unknown.
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
 
-A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``
-and scans, normalised ``groups``, ``recurrent`` layers, sliding ``windows``; ``contract``: what all
-of them say.
+``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
+tables. A file for each kind of meaning: ``elementwise`` with the table of ``functions``,
+``moving`` and movement that is ``asked`` of the operation itself, ``sums`` and scans, ``groups``
+(norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
+``mixing`` is how they come together.
 """
 
 from probe.semantics import functions, operations
