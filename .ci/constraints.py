@@ -73,9 +73,9 @@ def minors() -> list[str]:
 
 def environment(folder: Path, minor: str) -> Path:
     """The interpreter of an empty environment. Leaves with a message where there is no such."""
-    python = packages.interpreter(minor)
+    python = packages.find_python(minor)
     if python is None:
-        sys.exit(f"constraints: {packages.missing(minor)}")
+        sys.exit(f"constraints: {packages.python_missing(minor)}")
     subprocess.run([python, "-m", "venv", folder], check=True)
     return install.interpreter(folder)
 

@@ -23,13 +23,13 @@ def described(path: Path) -> bool:
     """Gives a file the schema's descriptions; returns whether it lacked some."""
     rows = pq.read_table(path)
     before = dict(rows.schema.metadata)
-    wanted = schema.described(before[b"probe.table"].decode())
+    wanted = schema.described_schema(before[b"probe.table"].decode())
     fields = [wanted.field(one.name).metadata == one.metadata for one in rows.schema]
     if all(fields) and before == before | wanted.metadata:
         return False
     origins = {k.decode(): v.decode() for k, v in before.items() if k not in wanted.metadata}
     compacted = origins.pop(COMPACTED, None) is not None
-    file.write(path, before[b"probe.table"].decode(), rows, compacted, origins)
+    file.write_file(path, before[b"probe.table"].decode(), rows, compacted, origins)
     if not bits(pq.read_table(path)).equals(bits(rows)):
         raise SystemExit(f"file={path.name}: its rows have changed; restore it with git")
     return True

@@ -34,8 +34,8 @@ from probe import Case, Store, Target, load
 from probe.errors import TargetError
 from probe.launch import open_session
 from probe.recording.replayed import OnTarget
-from probe.sweeps import sweep
-from probe.target import unavailable
+from probe.sweeps import sweep_cases
+from probe.target import why_unavailable
 
 TEXTS = list(
     dict.fromkeys(
@@ -128,7 +128,7 @@ def record(folder: Path, step: int, only: str) -> None:
     for cases, texts, lengths in grids:
         targets = [Target.parse(text) for text in dict.fromkeys(texts) if text.startswith(only)]
         with Store(folder / "sweep") as store:
-            found = sweep(cases, targets, lengths, store=store, control="differing", keep=0)
+            found = sweep_cases(cases, targets, lengths, store=store, control="differing", keep=0)
         for text, one in found.targets.items():
             print(text, one.comparisons, "comparisons", len(one.failures), "failures", flush=True)
     groups: dict[tuple[str, tuple[int, ...]], list[Case]] = {}
@@ -137,7 +137,7 @@ def record(folder: Path, step: int, only: str) -> None:
     targets = [Target.parse(text) for text in TEXTS if text.startswith(only)]
     for (vary, values), cases in groups.items():
         with Store(folder / "others") as store:
-            sweep(cases, targets, values, vary, store=store, control="differing", keep=0)
+            sweep_cases(cases, targets, values, vary, store=store, control="differing", keep=0)
     print("other operations", flush=True)
     texts = [*padded_network.MAIN, *padded_network.OTHERS]
     networks(folder, [text for text in texts if text.startswith(only)])
@@ -149,7 +149,7 @@ def networks(folder: Path, texts: list[str]) -> None:
     kept = json.loads(path.read_text()) if path.exists() else {}
     for text in texts:
         target = Target.parse(text)
-        if text in kept or unavailable(target):
+        if text in kept or why_unavailable(target):
             continue
         found: dict[str, str] = {}
         with open_session(target) as session, tempfile.TemporaryDirectory() as made:

@@ -34,10 +34,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
-    "probe/summation": ("tests/orders", "tests/numbers", "tests/operations"),
-    "probe/comparison": ("tests/orders", "tests/operations"),
+    "probe/summation": ("tests/summation", "tests/comparison", "tests/explaining"),
+    "probe/comparison": ("tests/comparison", "tests/explaining", "tests/enclosure"),
     "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
-    "probe/ulp.py": ("tests/numbers", "tests/orders"),
+    "probe/ulp.py": ("tests/test_ulp", "tests/summation", "tests/comparison"),
 }
 """What is changed, where a wrong operator gives wrong bits or a wrong claim about them, and the
 folders of tests that are to notice."""

@@ -281,11 +281,11 @@ def _replayed(one: dict[str, Any]) -> int:
 # --- the tests' own pairs ---
 
 TESTS = (
-    "recording/test_moved recording/test_close recording/test_arguments recording/test_terms "
+    "recording/test_related recording/test_related_close recording/test_matching_arguments "
     "recording/test_whole_models recorders/test_torch recorders/test_ndarray "
     "interface/test_cli_record"
 ).split()
-QUICK_TESTS = TESTS[:4]
+QUICK_TESTS = TESTS[:3]
 
 
 def record_tests(folder: Path, quick: bool) -> None:

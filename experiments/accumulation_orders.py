@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from lib import frame
 from probe import Case, Store, Target, kernels, shard, window
 from probe.campaign import case_row, run_row
-from probe.comparison import MOST_KNOWN, revealed
+from probe.comparison import MOST_KNOWN, run_and_reveal
 from probe.errors import TargetError
 from probe.explaining.causes import explain_store
 from probe.launch import AnySession, open_session
@@ -29,7 +29,7 @@ from probe.printing import Output
 from probe.progress import Tell
 from probe.store import parquet
 from probe.summation.summation import Summation
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.sweeps.plan import output_columns
 
 NAME = "accumulation_orders"
@@ -116,7 +116,7 @@ QUICK = "reference reference,algorithm=pairwise,length_switch=9".split()
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
     with Store.here(store) as kept, frame.bar("differences") as progress:
-        found = sweep(
+        found = sweep_cases(
             GRID[:1] if quick else GRID,
             [Target.parse(text) for text in (QUICK if quick else ORDINARY)],
             GRID_LENGTHS,
@@ -132,7 +132,7 @@ def main(store: Path, quick: bool) -> bool:
         if explain_store(store, progress=tell).interrupted:
             return True
     studies = [STUDIES[0]._replace(targets=QUICK, asked=False)] if quick else STUDIES
-    studies = shard.current().part(studies)
+    studies = shard.current_shard().part(studies)
     with Store.here(store) as kept, Output().progress("orders") as tell:
         try:
             Studies(kept, studies, tell).run()
@@ -178,7 +178,7 @@ class Studies:
     def _stored(self, table: str, place: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the stored rows of a table at a place."""
         self.store.flush()
-        rows = parquet.table(self.store.path, table).to_pylist()
+        rows = parquet.read_table(self.store.path, table).to_pylist()
         return [row for row in rows if all(row[name] == value for name, value in place.items())]
 
     def _study(self, session: AnySession, study: Study, place: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Studies:
         answered = {row["at"] for row in self._stored("kernels", place) if row["kernel"]}
         for at in sorted(set(first.values()) - answered):
             found = kernels.observe(target, study.case, at)
-            self.store.append("kernels", kernels.rows(place | {"at": at}, found))
+            self.store.append("kernels", kernels.kernel_rows(place | {"at": at}, found))
 
     def _reveal(
         self,
@@ -220,7 +220,7 @@ class Studies:
         known: list[Summation],
     ) -> list[Summation]:
         """Stores one length; the summations of its outputs."""
-        side = revealed(session, case, known)
+        side = run_and_reveal(session, case, known)
         if side.orders is None:
             raise TargetError(session.target.text, "error", f"{side.refusal}: no order to draw")
         self.store.append("reveals", side.orders.rows(place))

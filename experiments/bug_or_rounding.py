@@ -33,7 +33,7 @@ from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
 from probe import Case, Store, Target, floats
 from probe.campaign import run_row
-from probe.comparison import CaseRun, Comparison, Finding, Revealer, compared, revealed
+from probe.comparison import CaseRun, Comparison, Finding, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import UNKNOWN, WITHIN, Enclosure, RoundingVerdict, of_operands, of_sums
 from probe.enclosure.operations import Interval, enclosed
 from probe.errors import ProbeError
@@ -218,7 +218,7 @@ def cost(kept: Store, run: str) -> None:
             work = case.summands * math.prod(case.output_shape())
             if (case.label, "replay", work) in stored:
                 continue
-            ways = _ways(revealed(session, case))
+            ways = _ways(run_and_reveal(session, case))
             for repeat in range(TURNS):
                 for variant, way in ways.items():
                     begun = time.perf_counter()
@@ -400,7 +400,7 @@ def pairs(target: str, dtypes: dict[str, int]) -> dict[str, Any]:
         for trial in Drawing(dtypes, KINDS, OPERATIONS).trials(target, TRIALS, 7):
             try:
                 finding = Finding.drawn_from(trial.shapes)
-                found = compared(trial.shapes, session, session, finding.operands)
+                found = compare_shapes(trial.shapes, session, session, finding.operands)
                 found.reveal(session, session, Revealer(tried=None))
             except ProbeError:  # it refuses the operation
                 continue
@@ -457,7 +457,7 @@ def _child(code: str, variables: dict[str, str]) -> str:
 
 def conditions(function: str, left: str, right: str) -> dict[str, Any]:
     """The smallest sets of conditions that bring a function's bits back."""
-    from probe.answers.conditions import bisect
+    from probe.answers.bisect import bisect
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)

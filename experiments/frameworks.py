@@ -19,12 +19,12 @@ from length_sweep import grid
 from lib import frame
 from probe import Case, Store, Target, load, shard
 from probe.campaign import case_row
-from probe.comparison import revealed
+from probe.comparison import run_and_reveal
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import Output
 from probe.sweeps.plan import output_columns
-from probe.target import unavailable
+from probe.target import why_unavailable
 
 NAME = "frameworks"
 
@@ -71,7 +71,7 @@ def main(store: Path, quick: bool) -> bool:
     if frame.swept(store, f"{NAME}: the grid", parts, targets, **options):
         return True
     with Store.here(store) as kept, Output().working(f"{NAME}: all targets at one length"):
-        together(kept, targets, shard.current().part(TOGETHER[: 1 if quick else None]))
+        together(kept, targets, shard.current_shard().part(TOGETHER[: 1 if quick else None]))
     return frame.explained(store, NAME)
 
 
@@ -81,7 +81,7 @@ def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
     newest = there.runs.sort_values("started").drop_duplicates("target", keep="last")
     runs = dict(zip(newest.target, newest.run_id, strict=True))  # the sweep's
     done = set(zip(there.outputs.run_id, there.outputs.case_id, strict=True))
-    for target in (one for one in targets if not unavailable(one)):  # the sweep has stored why
+    for target in (one for one in targets if not why_unavailable(one)):  # the sweep has stored why
         run_id, session = runs[target.text], patient(target)
         todo = [case for case in shapes if (run_id, case.id) not in done]
         try:
@@ -97,7 +97,7 @@ def together(kept: Store, targets: list[Target], shapes: list[Case]) -> None:
 
 def keep_outputs(kept: Store, session: AnySession, case: Case, run_id: str) -> None:
     """Stores all outputs of one case, with the order and the rounding of each."""
-    side = revealed(session, case)
+    side = run_and_reveal(session, case)
     place = {"run_id": run_id, "case_id": case.id, "target": session.target.text, "vary": "length"}
     kept.append("cases", case_row(case))
     y = side.operands.y.reshape(case.output_shape())

@@ -115,7 +115,7 @@ def measure_all(chosen: Iterable[Subject], store: Path, kept: Store, out: Output
             run = runs[subject.target]
             if (run["run_id"], subject.name) in done:
                 continue
-            if (allowed := budget.current()) and allowed.over:
+            if (allowed := budget.current_budget()) and allowed.over:
                 allowed.left_out += 1
                 continue
             try:
@@ -143,7 +143,7 @@ def stored(store: Path) -> set[tuple[str, str]]:
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures, stores and prints; whether Ctrl-C ended it."""
-    if (part := shard.current()) != shard.ALL:
+    if (part := shard.current_shard()) != shard.ALL:
         why = "times are compared within one run"
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     out = Output()

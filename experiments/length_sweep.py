@@ -18,7 +18,7 @@ from rich.text import Text
 from lib import frame
 from probe import Case, Store, Target
 from probe.printing import Output, table
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.sweeps.bits import TargetSummary
 
 KERNELS = (1, 3, 5, 9)
@@ -98,7 +98,7 @@ def main(store: Path, quick: bool) -> bool:
     found: dict[str, list[TargetSummary]] = {}
     with Store.here(store) as kept, frame.bar("length sweep") as progress:
         for shapes, texts, lengths in plan(quick):
-            part = sweep(
+            part = sweep_cases(
                 shapes,
                 [Target.parse(text) for text in texts],
                 lengths,

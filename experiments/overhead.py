@@ -27,7 +27,7 @@ from probe.campaign import run_row
 from probe.errors import InputError
 from probe.launch import InlineSession, open_session
 from probe.printing import Output, table
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 
 SINGLE = "tensorflow,threads=1"
 TINY = [
@@ -117,7 +117,7 @@ def by_probe(race: Race, folder: Path) -> None:
     where = Target.parse(race.target)
     with tempfile.TemporaryDirectory(dir=folder) as path, Store(Path(path) / "machine") as store:
         options: dict[str, Any] = {"control": race.control, "opens": InlineSession}
-        sweep(race.cases, [where], race.lengths, store=store, **options)
+        sweep_cases(race.cases, [where], race.lengths, store=store, **options)
 
 
 def run_race(race: Race, repeat: int, folder: Path) -> list[Row]:
@@ -153,7 +153,7 @@ def side_by_side(targets: Sequence[str], repeat: int) -> Iterator[Row]:
     def both() -> None:
         with tempfile.TemporaryDirectory() as path, Store(Path(path) / "machine") as store:
             where = [Target.parse(target) for target in targets]
-            sweep(LARGE, where, race.lengths, store=store, control="differing")
+            sweep_cases(LARGE, where, race.lengths, store=store, control="differing")
 
     size = len(targets) * len(LARGE) * (len(race.lengths) - 1)
     yield from in_turns("two targets", size, {"by hand": loops, "probe": both}, repeat)
@@ -227,7 +227,7 @@ def measure(quick: bool) -> Iterator[tuple[str, list[Row]]]:
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
-    if (part := shard.current()) != shard.ALL:
+    if (part := shard.current_shard()) != shard.ALL:
         why = "times are compared within one run"
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")

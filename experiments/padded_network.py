@@ -21,7 +21,7 @@ from lib import frame
 from lib.padding import Measured, Request, measure
 from probe import Store, Target
 from probe.printing import Output
-from probe.target import unavailable
+from probe.target import why_unavailable
 
 FIXED = 4096
 EVERY = range(1, 1025)
@@ -109,7 +109,7 @@ def wishes(quick: bool) -> list[tuple[Target, list[Request]]]:
     found += [(text, [wish(network(1, 2), EVERY)]) for text in MAIN]
     found += [(text, [costs(*size) for size in sizes]) for text, sizes in TIMED.items()]
     targets = [(Target.parse(text), each) for text, each in found]
-    return [(where, each) for where, each in targets if unavailable(where) is None]
+    return [(where, each) for where, each in targets if why_unavailable(where) is None]
 
 
 def wish(source: str, contents: range | tuple[int, ...]) -> Request:

@@ -19,7 +19,7 @@ from rich.text import Text
 from lib import frame
 from probe import Case, Store, Target
 from probe.printing import Output, table
-from probe.sweeps import DifferingRun, Summary, TargetSummary, sweep
+from probe.sweeps import DifferingRun, Summary, TargetSummary, sweep_cases
 
 REPORT = Case(
     op="conv2d",
@@ -78,7 +78,7 @@ def main(store: Path, quick: bool) -> bool:
     targets = [Target.parse(text) for text in (QUICK if quick else TARGETS)]
     lengths = range(5, 16) if quick else LENGTHS
     with Store.here(store) as kept, frame.bar("prefix stability") as progress:
-        found = sweep(
+        found = sweep_cases(
             cases,
             targets,
             lengths,

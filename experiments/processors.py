@@ -19,9 +19,9 @@ from pathlib import Path
 from lib import frame
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
-from probe.installation import install, is_there
+from probe.installation import install_target, is_there
 from probe.printing import Output
-from probe.switch_points.by_order import measure, measured
+from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",
@@ -70,12 +70,12 @@ def main(store: Path, quick: bool) -> bool:
     out = Output()
     with Store.here(store) as kept:
         before = measured(kept)
-        for text in shard.each(QUICK if quick else targets()):
+        for text in shard.questions_of_part(QUICK if quick else targets()):
             where = Target.parse(text)
             if text in before:
                 continue
             provide(where, out)
-            found = measure(
+            found = measure_by_order(
                 *(where, [REPORT, TELLING, *GRID], LENGTHS, kept, "processors"),
                 revealed=REVEALED,
                 whole={REPORT: PUBLISHED},
@@ -92,7 +92,7 @@ def provide(where: Target, out: Output) -> None:
     if where.version is None or is_there(where):
         return
     try:
-        install(where)
+        install_target(where)
     except ProbeError as error:
         out.note(str(error))
 

@@ -129,7 +129,7 @@ def main(store: Path, quick: bool) -> bool:
     )
     with Store.here(store) as kept, Output().progress("remedies") as tell:
         try:
-            for number, (target, subjects) in enumerate(shard.each(plan)):
+            for number, (target, subjects) in enumerate(shard.questions_of_part(plan)):
                 tell(number, len(plan), target)
                 measured_on(target, subjects, kept, found)
         except KeyboardInterrupt:
@@ -198,7 +198,7 @@ def stored(store: Store) -> set[tuple[str, str, int]]:
     """Targets, subjects and full lengths that have their remedies already."""
     found = set()
     for key in store.done_keys("remedies"):
-        named = dict(zip(schema.keys("remedies"), key, strict=True))
+        named = dict(zip(schema.key_columns("remedies"), key, strict=True))
         subject = named["case_id"] or named["network_id"]
         found.add((named["target"], subject, named["fixed"]))
     return found

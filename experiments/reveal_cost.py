@@ -108,7 +108,7 @@ def main(store: Path, quick: bool) -> bool:
     with Store.here(store) as kept, Output().progress("reveal cost") as tell:
         try:
             for number, text in enumerate(targets):
-                todo = shard.current().part(list(cases(text))[: 4 if quick else None])
+                todo = shard.current_shard().part(list(cases(text))[: 4 if quick else None])
                 with open_session(Target.parse(text)).start() as session:
                     run = run_row(session.target, session.facts, session.variables, NAME)
                     kept.append("runs", run)

@@ -32,7 +32,7 @@ from probe.campaign import run_row
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import Output, table
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 
 Row = dict[str, Any]
 
@@ -118,8 +118,11 @@ def swept(
 ) -> Swept:
     """Sweeps in this process and a child, every length run once and compared with the longest."""
     start = time.monotonic()
-    with shard.asking(shard.Shard.parse(part)) as mine, Store.here(store / mine.folder) as kept:
-        found = sweep(cases, [Target.parse(target)], lengths, store=kept, control="differing")
+    with (
+        shard.within_shard(shard.Shard.parse(part)) as mine,
+        Store.here(store / mine.folder) as kept,
+    ):
+        found = sweep_cases(cases, [Target.parse(target)], lengths, store=kept, control="differing")
     (one,) = found.targets.values()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Swept(
@@ -204,7 +207,7 @@ def reading(store: Path, size: int) -> Iterator[Row]:
 def summed_up(store: Path) -> tuple[float, float]:
     """Seconds, and the most MiB that this process held, imports and all."""
     start = time.monotonic()
-    stored.stored(load(store))
+    stored.summary_of_stores(load(store))
     seconds = time.monotonic() - start
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -368,7 +371,7 @@ def measure(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
 @frame.script
 def main(store: Path, quick: bool) -> None:
     """Measures, stores and prints."""
-    if (part := shard.current()) != shard.ALL:
+    if (part := shard.current_shard()) != shard.ALL:
         why = "times are compared within one run"
         raise InputError("shard", part.text, why, "leave it out, and run it on each machine")
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", ABSL_MIN_LOG_LEVEL="3")

@@ -19,11 +19,11 @@ from pathlib import Path
 from lib import frame
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
-from probe.installation import install, remove
+from probe.installation import install_target, remove_installed
 from probe.printing import Output
 from probe.runtimes import environments
-from probe.runtimes.environments import number
-from probe.switch_points.by_order import measure, measured
+from probe.runtimes.environments import release_numbers
+from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",
@@ -63,8 +63,8 @@ def main(store: Path, quick: bool) -> bool:
     """Release by release; whether Ctrl-C ended it."""
     with Store.here(store) as kept:
         if quick:
-            return ask(shard.each(QUICK), kept)
-        for version in shard.each(wanted()):
+            return ask(shard.questions_of_part(QUICK), kept)
+        for version in shard.questions_of_part(wanted()):
             texts = [text for text in targets(version) if text not in measured(kept)]
             if texts and release(version, texts, kept):
                 return True
@@ -79,7 +79,7 @@ def wanted() -> list[str]:
 
 def targets(version: str) -> list[str]:
     """Returns a release with every way of running it that may change its order."""
-    release = number(version)
+    release = release_numbers(version)
     switches = [""]
     if release >= (2,):
         switches.append(",mode=graph")
@@ -95,23 +95,23 @@ def targets(version: str) -> list[str]:
 def release(version: str, texts: list[str], store: Store) -> bool:
     """Installs one release, measures it and removes it again; whether Ctrl-C ended it."""
     out, where = Output(), Target.parse(f"tensorflow=={version}")
-    kept = environments.find("tensorflow", version) is not None
+    kept = environments.find_environment("tensorflow", version) is not None
     try:
-        found = install(where)
+        found = install_target(where)
         out.note(f"{where.text}: installed in {found.seconds:g} s")
     except ProbeError as error:
         out.note(str(error))  # the sweep stores it as a failure
     try:
         return ask(texts, store)
     finally:
-        if not kept and environments.find("tensorflow", version) is not None:
-            remove(where)
+        if not kept and environments.find_environment("tensorflow", version) is not None:
+            remove_installed(where)
 
 
 def ask(texts: Iterable[str], store: Store) -> bool:
     """Returns bits and differences of every target, then its orders; whether Ctrl-C ended it."""
     for text in texts:
-        found = measure(
+        found = measure_by_order(
             *(Target.parse(text), [REPORT, *TELLING], LENGTHS, store, "version_history"),
             revealed={TELLING[0]: LENGTHS},
             whole={REPORT: PUBLISHED},

@@ -193,13 +193,13 @@ ACTIVATIONS: Dict[str, Activation] = {
 """Functions of one element, or (softmax) of the channels of one position."""
 
 
-def rounds_once(name: str) -> bool:
+def activation_rounds_once(name: str) -> bool:
     """Returns whether an activation rounds at most once, so that all libraries agree."""
     roundings = ACTIVATIONS[name].roundings
     return roundings is not None and roundings < 2
 
 
-def lines(
+def spelling_lines(
     name: str, library: str, alpha: float = 1.0, x: str = "x", older: bool = False
 ) -> List[str]:
     """Returns a spelling's lines of the value named ``x``; the last line is an expression.
@@ -216,7 +216,7 @@ def lines(
     return re.sub(r"\bx\b", x, text.format(name=name, alpha=alpha)).split("\n")
 
 
-def caffe(name: str, alpha: float = 1.0) -> Tuple[str, str]:
+def caffe_layer(name: str, alpha: float = 1.0) -> Tuple[str, str]:
     """Returns the type and the fields of a Caffe layer, with the parameter put in."""
     kind, fields = ACTIVATIONS[name].caffe
     return kind, fields.format(alpha=alpha)
@@ -235,7 +235,9 @@ def onnx(name: str, alpha: float = 1.0) -> List[ActivationNode]:
     ]
 
 
-def compiled(spelled: List[str], given: Mapping[str, Any], name: str = "activation") -> Callable:
+def compiled_spelling(
+    spelled: List[str], given: Mapping[str, Any], name: str = "activation"
+) -> Callable:
     """Returns f(x) of a spelling's lines; ``given``: the names that they use."""
     body = ["    " + line for line in spelled[:-1]] + ["    return " + spelled[-1]]
     found: Dict[str, Any] = dict(given)
@@ -245,10 +247,10 @@ def compiled(spelled: List[str], given: Mapping[str, Any], name: str = "activati
     return function
 
 
-def function(name: str, alpha: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
+def numpy_activation(name: str, alpha: float = 1.0) -> Callable[[np.ndarray], np.ndarray]:
     """Returns f(x) in NumPy for arrays of any float dtype, which it keeps; it gives no warnings."""
-    spelled = ["number = x.dtype.type"] + lines(name, "numpy", alpha)
-    computed = compiled(spelled, {"np": np, "math": math}, name)
+    spelled = ["number = x.dtype.type"] + spelling_lines(name, "numpy", alpha)
+    computed = compiled_spelling(spelled, {"np": np, "math": math}, name)
 
     def activation(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):

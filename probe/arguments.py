@@ -27,7 +27,7 @@ def by(entries: Iterable[int]) -> str:
     return "x".join(map(str, entries))
 
 
-def count(name: str, value: object, least: int = 1) -> int:
+def whole_number(name: str, value: object, least: int = 1) -> int:
     """``value`` as an int of at least ``least``; text of digits is taken too. Raises InputError."""
     whole = isinstance(value, (int, str, np.integer)) and not isinstance(value, bool)
     try:
@@ -41,7 +41,7 @@ def count(name: str, value: object, least: int = 1) -> int:
     return number
 
 
-def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
+def axis_sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
     """Returns one size for each of ``rank`` axes, from ``5``, ``"5"``, ``"1x5"`` or ``(1, 5)``."""
     if isinstance(value, str):
         entries: list[object] = list(value.split("x"))
@@ -58,10 +58,10 @@ def sizes(name: str, value: object, rank: int) -> tuple[int, ...]:
         raise InputError(
             name, value, f"{len(entries)} sizes for {rank} axes", f"write {name}={form}"
         )
-    return tuple(count(name, entry) for entry in entries)
+    return tuple(whole_number(name, entry) for entry in entries)
 
 
-def numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
+def finite_numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
     """Finite numbers that ``dtype`` can hold, from text with commas, a number or a sequence."""
     todo = "write finite numbers separated by commas; put=w[...]=nan sets others"
     try:
@@ -83,7 +83,7 @@ Place = tuple[str, tuple[int, ...], float]
 """An operand, an index into it (or the first numbers of one), and the value put there."""
 
 
-def put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
+def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
     """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where.
     ``ranks``: how many axes each operand has."""
     found = []
@@ -109,7 +109,7 @@ def put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
 
 
 def put_text(places: Iterable[Place]) -> str:
-    """Returns places as the command line writes them; ``put`` gives them back."""
+    """Returns places as the command line writes them; ``parse_put`` gives them back."""
     return "; ".join(f"{name}[{', '.join(map(str, at))}]={value!r}" for name, at, value in places)
 
 
@@ -157,7 +157,7 @@ def choice(name: str, value: object, known: Iterable[str]) -> str:
     return str(value)
 
 
-def spelled(name: str, value: object, known: Collection[str]) -> str:
+def spelled_choice(name: str, value: object, known: Collection[str]) -> str:
     """As ``choice``, but libraries' spellings will do: DepthwiseConv2D is depthwise_conv2d."""
     if isinstance(value, str) and value in known:
         return value
@@ -187,7 +187,7 @@ def padding(given: object, rank: int) -> Padding:
     if len(entries) not in (1, rank):
         why = f"{len(entries)} entries for {rank} spatial axes"
         raise InputError("padding", given, why, PADDINGS)
-    pairs = tuple(_pair(entry, given) for entry in entries)
+    pairs = tuple(_padding_pair(entry, given) for entry in entries)
     return pairs * rank if len(pairs) == 1 else pairs
 
 
@@ -197,7 +197,7 @@ PADDINGS = (
 )
 
 
-def _pair(entry: object, given: object) -> Pair:
+def _padding_pair(entry: object, given: object) -> Pair:
     both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
     if len(both) != 2:
         raise InputError("padding", given, f"{entry} is not a pair before:after", PADDINGS)
@@ -224,7 +224,7 @@ def padding_text(found: Padding) -> str:
 def length(op: str, value: object, rank: int) -> int | None:
     """Returns the last spatial axis; None leaves it open.
     An operation without such an axis has 1."""
-    size = None if value is None else count("length", value)
+    size = None if value is None else whole_number("length", value)
     if rank or size == 1:
         return size
     if size is None:
@@ -237,24 +237,24 @@ def layout(op: str, text: object, dtype: str) -> str:
     """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`.
     Raises InputError."""
     try:
-        word = layouts.parsed(text)
+        word = layouts.parse_layout(text)
     except ValueError as error:
         raise InputError("layout", text, str(error), layouts.HOW) from None
     images = OPERATIONS[op].windows and (OPERATIONS[op].spatial_rank or 0) > 1
     if word == "channels_last" and not images:
         why = f"this memory format is for 2 or 3 spatial axes, and {op} has fewer"
         raise InputError("layout", word, why, "use transposed, which has channels last too")
-    size = floats.container(dtype).itemsize
+    size = floats.container_dtype(dtype).itemsize
     if layouts.offset(word) > 0 and layouts.offset(word) % size:
         why = f"elements of {dtype} have {size} bytes"
         raise InputError("layout", word, why, f"use a multiple of {size}")
     return word
 
 
-def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
+def kernel_sizes(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
     """Returns the kernel on every axis; 1 for an operation without one."""
     if size is not None:
-        return sizes("kernel", size, rank)
+        return axis_sizes("kernel", size, rank)
     if OPERATIONS[op].windows:
         raise InputError("kernel", None, "it is required", "write kernel=N, its size")
     return (1,) * rank
@@ -263,7 +263,7 @@ def kernel(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
 def height(value: Sizes, rank: int) -> tuple[int, ...]:
     """Returns the spatial axes before the last."""
     if rank > 1:
-        return sizes("height", value, rank - 1)
+        return axis_sizes("height", value, rank - 1)
     why = f"this operation has {'one' if rank else 'no'} spatial axis" + " only" * rank
     raise InputError("height", value, why, "leave it out, or use conv2d")
 
@@ -272,8 +272,8 @@ def channels(op: str, channels: int, groups: object, filters: object) -> tuple[i
     """Groups and filters with their defaults, checked against the channels."""
     depthwise = OPERATIONS[op].depthwise
     default = channels if depthwise else 1
-    group_count = default if groups is None else count("groups", groups)
-    filter_count = default if filters is None else count("filters", filters)
+    group_count = default if groups is None else whole_number("groups", groups)
+    filter_count = default if filters is None else whole_number("filters", filters)
     if depthwise and group_count not in (1, channels):
         why = f"a depthwise operator has as many groups as channels, {channels}"
         raise InputError("groups", group_count, why, "leave it out")

@@ -84,19 +84,19 @@ class Budget:
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
-def current() -> Budget | None:
+def current_budget() -> Budget | None:
     """Returns the budget that counts now; None where there is no limit."""
     return _CURRENT.get()
 
 
 def spent() -> str:
     """Returns that the time of the budget that counts now is over, in words; empty if it isn't."""
-    budget = current()
+    budget = current_budget()
     over = budget is not None and budget.over
     return f"the {span(budget.seconds)} of --time were over" if budget and over else ""
 
 
-def check() -> None:
+def require_time() -> None:
     """Raises TimeOver where the time is over: called before each question to one operation."""
     if why := spent():
         raise TimeOver(why)

@@ -30,7 +30,7 @@ from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Reporter, Tell, silent
 from probe.runtimes.runtime import Missing
-from probe.target import Target, runtime
+from probe.target import Target, target_runtime
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.store import Store
@@ -45,7 +45,7 @@ HEARD = 0.2
 """Seconds after which a wait ends for a moment, so that Ctrl-C is heard."""
 
 
-def completed(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+def completed_in_processes(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
     """Yields futures in the order in which they end, so that Ctrl-C is heard at once.
 
     A library that installs its own handler of SIGINT with SA_RESTART (polars does) keeps a thread
@@ -115,7 +115,7 @@ class Campaign(ABC, Generic[Question]):
         self.tally = Tally()
         self.parts: dict[str, CampaignPart[Question]] = {}
         self.done = self.total = 0
-        self.shard, self.budget = shard.current(), budget.current()
+        self.shard, self.budget = shard.current_shard(), budget.current_budget()
         self._ended = False
         self.lock = threading.Lock()
 
@@ -221,7 +221,7 @@ class Campaign(ABC, Generic[Question]):
         with ThreadPoolExecutor(workers, "campaign") as pool:
             futures = [pool.submit(part.run) for part in parts]
             try:
-                for future in completed(futures):
+                for future in completed_in_processes(futures):
                     future.result()
             finally:
                 if not all(future.done() for future in futures):
@@ -381,7 +381,7 @@ def in_processes(
     with ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh) as pool:
         waiting = {pool.submit(answer, job): job for job in jobs}
         try:
-            for done, future in enumerate(completed(waiting), 1):
+            for done, future in enumerate(completed_in_processes(waiting), 1):
                 take(waiting[future], future.result())
                 if progress:
                     progress(done, len(jobs), waiting[future])
@@ -418,7 +418,7 @@ def run_row(
 def _processor(where: Target) -> Row:
     """What an emulated target's processor is, instead of this machine's; {} for a native one."""
     try:
-        ran = runtime(where)
+        ran = target_runtime(where)
     except Missing:
         return {}
     return machine.emulating(ran.emulated, where.device) if ran.emulated else {}

@@ -8,6 +8,7 @@ Matrix products and sums have ``length`` rows and a kernel of 1: see :mod:`probe
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -20,7 +21,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import arguments, floats
-from probe.arguments import Numbers, Place, Sizes, by, count, flag, numbers, sizes, spelled
+from probe.arguments import (
+    Numbers,
+    Place,
+    Sizes,
+    axis_sizes,
+    by,
+    finite_numbers,
+    flag,
+    spelled_choice,
+    whole_number,
+)
 from probe.errors import InputError, one_of
 from probe.geometry import Padding, Pair, around
 from probe.layout import CONTIGUOUS
@@ -202,38 +213,38 @@ class Case(Layer, Summed):  # type: ignore[misc]
         put: str | None = None,
         **unknown: object,
     ) -> None:
-        _refuse_unknown(unknown, _words(type(self)))
+        _refuse_unknown(unknown, _argument_names(type(self)))
         if op == "":
             todo = 'write Case("conv1d", kernel=5) or another of ' + ", ".join(OF_CASES)
             raise InputError("op", "(none)", "it is required", todo)
-        op = spelled("op", op, (*OF_CASES, *ALIASES))
+        op = spelled_choice("op", op, (*OF_CASES, *ALIASES))
         op = ALIASES.get(op, op)
-        dtype = spelled("dtype", dtype, floats.FORMATS)
+        dtype = spelled_choice("dtype", dtype, floats.FORMATS)
         made: dict[str, Any] = {"op": op}
         rank = OPERATIONS[op].spatial_rank or 0
-        made["kernel"] = arguments.kernel(op, kernel, rank)
-        made["in_channels"] = count("in_channels", in_channels)
+        made["kernel"] = arguments.kernel_sizes(op, kernel, rank)
+        made["in_channels"] = whole_number("in_channels", in_channels)
         made["groups"], made["filters"] = arguments.channels(
             op, made["in_channels"], groups, filters
         )
         made["length"] = arguments.length(op, length, rank)
-        made["stride"] = sizes("stride", stride, rank)
-        made["dilation"] = sizes("dilation", dilation, rank)
+        made["stride"] = axis_sizes("stride", stride, rank)
+        made["dilation"] = axis_sizes("dilation", dilation, rank)
         made["padding"] = arguments.padding(padding, rank)
-        made["batch"] = count("batch", batch)
+        made["batch"] = whole_number("batch", batch)
         made["height"] = None if height is None else arguments.height(height, rank)
         made["dtype"] = dtype
-        made["kind"] = spelled("operands", operands, KINDS)
+        made["kind"] = spelled_choice("operands", operands, KINDS)
         made["seed"] = _seed(seed)
-        made["weights"] = None if weights is None else numbers("weights", weights, dtype)
+        made["weights"] = None if weights is None else finite_numbers("weights", weights, dtype)
         made["bias"] = _bias(bias, dtype)
-        made["split"] = None if split is None else count("split", split)
+        made["split"] = None if split is None else whole_number("split", split)
         made["ceil_mode"] = flag("ceil_mode", ceil_mode)
-        made["pad_with"] = spelled("pad_with", pad_with, PAD_WITH)
+        made["pad_with"] = spelled_choice("pad_with", pad_with, PAD_WITH)
         made["layout"] = arguments.layout(op, layout, dtype)
         ranks = {"x": rank + 2} | ({"w": rank + 2} if OPERATIONS[op].weighted else {})
         ranks |= {} if made["bias"] is None else {"b": 1}
-        made["put"] = arguments.put_text(arguments.put(put, ranks)) or None if put else None
+        made["put"] = arguments.put_text(arguments.parse_put(put, ranks)) or None if put else None
         for name, value in made.items():
             object.__setattr__(self, name, value)
         arguments.check_absent(op, made)
@@ -311,12 +322,22 @@ class Case(Layer, Summed):  # type: ignore[misc]
         length = self.length if length is None else length
         if length is None:
             raise InputError("length", None, "the case has no length", "give one, length=N")
-        return (*self.other_axes, count("length", length)) if self.spatial_rank else ()
+        return (*self.other_axes, whole_number("length", length)) if self.spatial_rank else ()
 
     def drawn(self, kind: str, seed: int) -> Case:
         """Returns the same sums of other generated operands; a bias is generated, too."""
-        bias = None if self.bias is None else "normal"
-        return self.with_(operands=kind, seed=seed, weights=None, bias=bias, put=None)
+        changes = {
+            "kind": spelled_choice("operands", kind, KINDS),
+            "seed": _seed(seed),
+            "weights": None,
+            "bias": None if self.bias is None else "normal",
+            "put": None,
+        }
+        # no shape changes, and a reveal draws a dozen times: all else was checked when it was made
+        drawn = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(drawn, name, value)
+        return drawn
 
     def with_(self, **changes: Any) -> Case:
         """Returns the same case with other arguments of ``Case``.
@@ -364,7 +385,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
             raise InputError(
                 "case", repr(given)[:40], "it is not a JSON object", 'write {"op": ...}'
             )
-        _refuse_unknown(given, _words(cls))
+        _refuse_unknown(given, _argument_names(cls))
         if "op" not in given:
             raise InputError("op", None, "it is required", "add op to the case")
         return cls(**given)
@@ -409,7 +430,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
     def places(self) -> tuple[Place, ...]:
         """Returns what ``put`` puts where: operand, index and value."""
         rank = self.spatial_rank + 2
-        return arguments.put(self.put or "", {"x": rank, "w": rank, "b": 1})
+        return arguments.parse_put(self.put or "", {"x": rank, "w": rank, "b": 1})
 
     @property
     def bias_values(self) -> tuple[float, ...] | None:
@@ -457,7 +478,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         return ", ".join(parts)
 
 
-def _words(kind: type) -> list[str]:
+def _argument_names(kind: type) -> list[str]:
     """Returns the arguments of ``Case``."""
     named = kind.__init__.__annotations__  # type: ignore[misc]
     return [name for name in named if name not in ("return", "unknown")]
@@ -471,7 +492,7 @@ def _refuse_unknown(given: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def _seed(seed: object) -> int:
-    number = count("seed", seed, least=0)
+    number = whole_number("seed", seed, least=0)
     if number >= 2**63:
         raise InputError("seed", seed, "it has more than 63 bits", "use a smaller one")
     return number
@@ -482,7 +503,7 @@ def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
         return None
     if bias == "normal":
         return "normal"
-    values = numbers("bias", bias, dtype)  # type: ignore[arg-type]
+    values = finite_numbers("bias", bias, dtype)  # type: ignore[arg-type]
     single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
     return values[0] if single else values
 

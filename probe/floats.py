@@ -41,7 +41,7 @@ def format_of(name: str) -> Format:
         raise ValueError(f"format={name}: there is no such format; write one of {known}") from None
 
 
-def container(name: str) -> np.dtype:
+def container_dtype(name: str) -> np.dtype:
     """The dtype in which arrays of that format travel; ``bfloat16`` travels as ``uint16``."""
     if name not in FORMATS:
         known = ", ".join(sorted(FORMATS))
@@ -54,7 +54,7 @@ def eps(name: str) -> float:
     return 2.0 ** (1 - format_of(name).precision)
 
 
-def largest(name: str) -> float:
+def largest_finite(name: str) -> float:
     """Returns the largest finite value of the format."""
     form = format_of(name)
     return (2.0 - eps(name)) * 2.0**form.emax
@@ -79,7 +79,7 @@ def to_container(array: np.ndarray, name: str) -> np.ndarray:
 
     Values are never converted: another dtype is a TypeError.
     """
-    array, wanted = np.asarray(array), container(name)
+    array, wanted = np.asarray(array), container_dtype(name)
     if array.dtype == wanted:
         return array
     if array.dtype.name == name:
@@ -105,7 +105,7 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
     """Returns the container array with these bit patterns.
     Integers of another type are converted."""
-    return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container(name))
+    return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_dtype(name))
 
 
 def widen(array: np.ndarray, name: str) -> np.ndarray:
@@ -144,14 +144,14 @@ def nearest(values: np.ndarray, name: str) -> np.ndarray:
         rounded = np.where(
             magnitude < 2.0**form.emin, np.copysign(values + shift - shift, values), rounded
         )
-        over = np.abs(rounded) > largest(name)
+        over = np.abs(rounded) > largest_finite(name)
         rounded = np.where(over, np.copysign(np.inf, values), rounded)
         return np.where(magnitude < np.inf, rounded, values)
 
 
 def round_to(values: np.ndarray, name: str) -> np.ndarray:
     """float64 values to a container array, each rounded once: to the nearest, ties to even."""
-    wanted = container(name)
+    wanted = container_dtype(name)
     with np.errstate(all="ignore"):
         if name in ("float32", "float64"):
             return np.asarray(values, dtype=np.float64).astype(wanted)
@@ -166,6 +166,8 @@ def cut_to(values: np.ndarray, name: str) -> np.ndarray:
     found = round_to(values, name)
     bits = to_bits(found, name)
     with np.errstate(invalid="ignore"):
+        # rounding went away from zero: one step back, since patterns of one sign rise with their
+        # size
         beyond = np.abs(widen(found, name)) > np.abs(values)
     return from_bits(bits - beyond.astype(bits.dtype), name)
 
@@ -179,11 +181,12 @@ def round_float32_to(values: np.ndarray, name: str) -> np.ndarray:
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     with np.errstate(over="ignore"):
         rounded = (bits + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
+    # a NaN whose payload lies in the lower half would become an infinity
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
     return np.where(np.isnan(values), quiet, rounded).astype(np.uint16)
 
 
-def text(bits: int, name: str) -> str:
+def bits_text(bits: int, name: str) -> str:
     """One value as people read it: ``97.20009 (0x42c26672)``, shortest digits, then the bits."""
     form = format_of(name)
     value = from_bits(np.array([int(bits)], dtype=form.unit), name)

@@ -32,7 +32,7 @@ CHECK = Case(op="conv2d", kernel="1x3", length=8, operands="ones", weights=(1.0,
 
 @dataclass(frozen=True)
 class Installed:
-    """What ``install`` did. ``environment`` is None where the target uses this interpreter."""
+    """What was done. ``environment`` is None where the target uses this interpreter."""
 
     target: Target
     environment: Environment | None
@@ -51,7 +51,7 @@ class Installed:
         }
 
 
-def install(where: Target, tell: Tell | None = None, root: Path | None = None) -> Installed:
+def install_target(where: Target, tell: Tell | None = None, root: Path | None = None) -> Installed:
     """Provides what ``where`` needs, and checks that it answers.
 
     ``root``: an arm64 root folder to use instead of one made of Debian packages. ``tell`` gets
@@ -76,80 +76,80 @@ def install(where: Target, tell: Tell | None = None, root: Path | None = None) -
 def _provide(
     where: Target, tell: Tell, root: Path | None
 ) -> tuple[Environment | None, dict[str, Any], bool]:
-    device = target.emulated(where)
-    if device is not None and (why := runtime.missing(device)):
+    device = target.emulated_processor(where)
+    if device is not None and (why := runtime.emulation_missing(device)):
         raise Failed(why)
     own = target.installed_version(backends.get(where.name))
     arm64 = device == "arm64"
     if not arm64 and where.version in (None, own):
-        return None, _own(where, own, tell), device is None
+        return None, _check_own(where, own, tell), device is None
     version = where.version or own
     if version is None:
         todo = f"name one, {where.name}==1.2.3@arm64"
         raise InputError(
             "target", where.text, f"no {where.name} is here to take the version of", todo
         )
-    recipe = packages.recipe(where.name, version, arm64)
+    recipe = packages.release_recipe(where.name, version, arm64)
     folder = environments.folder_of(where.name, version, arm64)
     with environments.locked(folder):
-        found = environments.find(where.name, version, arm64)
+        found = environments.find_environment(where.name, version, arm64)
         if found is None:
-            return *_make(folder, recipe, arm64, root, tell), False
+            return *_make_environment(folder, recipe, arm64, root, tell), False
     if device is None or arm64:
         return found, found.facts, True
     tell(2, STEPS, f"asking {where.text}")
-    return found, _answers(where, target.runtime(where)), True
+    return found, _answers(where, target.target_runtime(where)), True
 
 
-def _own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
+def _check_own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
     """Returns facts of a target of this interpreter, which at most needs an emulator."""
     if where.device == "cpu" and where.version is None:
         todo = f"write which, such as {where.name}=={own or '1.2.1'}"
         raise InputError("target", where.text, "it does not name a release to install", todo)
-    if why := target.unavailable(where):
+    if why := target.why_unavailable(where):
         raise Failed(why)
     tell(2, STEPS, f"asking {where.text}")
-    return _answers(where, target.runtime(where))
+    return _answers(where, target.target_runtime(where))
 
 
-def _make(
+def _make_environment(
     folder: Path, recipe: packages.Recipe, arm64: bool, root: Path | None, tell: Tell
 ) -> tuple[Environment, dict[str, Any]]:
     """Returns a new environment; on any failure none."""
-    environments.remove(folder)
+    environments.remove_environment(folder)
     named = f"{recipe.library}=={recipe.version}"
     try:
         tell(0, STEPS, "an arm64 root folder" if arm64 else f"Python {recipe.python}")
         if arm64:
-            python = sysroot.environment(sysroot.provide(root), folder)
+            python = sysroot.make_environment(sysroot.provide(root), folder)
             tell(1, STEPS, f"{named} for arm64")
-            sysroot.fill(folder, python, [recipe.choices[-1], *recipe.beside])
+            sysroot.install_wheels(folder, python, [recipe.choices[-1], *recipe.beside])
         else:
             _native(folder, recipe, lambda: tell(1, STEPS, named))
         tell(2, STEPS, f"asking {named}")
         ran = runtime.in_folder(folder, arm64)
         facts = _answers(Target(recipe.library, recipe.version), ran)
-        if not environments.same(str(facts.get("library_version")), recipe.version):
+        if not environments.same_release(str(facts.get("library_version")), recipe.version):
             why = f"{facts.get('library_version')} answers in its place"
             raise Failed(f"{named} was installed, but {why}")
         environments.complete(folder, recipe.library, recipe.version, arm64, facts)
     except BaseException:
-        environments.remove(folder)
+        environments.remove_environment(folder)
         raise
     tell(STEPS, STEPS, named)
-    found = environments.read(folder)
+    found = environments.read_environment(folder)
     assert found is not None
     return found, facts
 
 
 def _native(folder: Path, recipe: packages.Recipe, then: Callable[[], None]) -> None:
-    python = packages.interpreter(recipe.python)
+    python = packages.find_python(recipe.python)
     if python is None:
-        raise Failed(packages.missing(recipe.python))
+        raise Failed(packages.python_missing(recipe.python))
     folder.parent.mkdir(parents=True, exist_ok=True)
     packages.create(folder, python)
     then()
-    packages.install(folder, recipe)
+    packages.install_release(folder, recipe)
 
 
 def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
@@ -172,17 +172,17 @@ def _answers(where: Target, ran: Runtime) -> dict[str, Any]:
 
 def is_there(where: Target) -> bool:
     """Returns whether a target can run without being installed first."""
-    return target.unavailable(where) is None
+    return target.why_unavailable(where) is None
 
 
-def remove(where: Target) -> Environment:
+def remove_installed(where: Target) -> Environment:
     """Takes a release's environment away. InputError where there is none."""
     own = target.installed_version(backends.get(where.name))
     version, arm64 = where.version or own or "", where.device == "arm64"
-    found = environments.find(where.name, version, arm64)
+    found = environments.find_environment(where.name, version, arm64)
     if found is None:
-        there = ", ".join(one.target for one in environments.installed()) or "none"
+        there = ", ".join(one.target for one in environments.installed_environments()) or "none"
         raise InputError("target", where.text, "it is not installed", f"there are: {there}")
     with environments.locked(found.folder):
-        environments.remove(found.folder)
+        environments.remove_environment(found.folder)
     return found

@@ -184,12 +184,12 @@ class Session:
     def start(self) -> Self:
         """Starts the child and its library, and sets ``facts``; a running one is ended first."""
         self._end()
-        if self.command is None and (why := target.unavailable(self.target)):
+        if self.command is None and (why := target.why_unavailable(self.target)):
             raise self._error("unavailable", why)
         self._born = self.mark()
         command, slower, request = self.command, 1.0, _start_request(self.target)
         if command is None:
-            ran = target.runtime(self.target)
+            ran = target.target_runtime(self.target)
             command, slower = (*ran.command, *WORKER), ran.slower
             if ran.facts is None and not ran.emulated:  # releases that pyproject.toml allows
                 request["without"] = _unneeded(self.target)
@@ -201,14 +201,14 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env=environment(self.variables),
+                env=child_environment(self.variables),
             )
         except OSError as error:
             raise self._error("unavailable", f"{Path(command[0]).name}: {error.strerror}") from None
         self._pipes = Pipes(self._process)
         try:
             slow = " (emulated, which takes 5 to 10 times as long)"
-            slow *= target.emulated(self.target) is not None
+            slow *= target.emulated_processor(self.target) is not None
             before = _TOOK.get(self.target.text)
             slow += "" if before is None else f", which took {span(before)} before"
             begun = time.monotonic()
@@ -236,7 +236,7 @@ class Session:
         if self.command is not None:
             return _own_facts(self.target) if self.command[0] == sys.executable else {}
         try:
-            facts = target.runtime(self.target).facts
+            facts = target.target_runtime(self.target).facts
         except Missing:
             return {}
         return _own_facts(self.target) if facts is None else dict(facts)
@@ -353,7 +353,7 @@ class InlineSession:
 
     def start(self) -> Self:
         """Sets the target's variables in this process, imports its library, sets ``facts``."""
-        if why := target.unavailable(self.target) or self._elsewhere() or self._too_late():
+        if why := target.why_unavailable(self.target) or self._elsewhere() or self._too_late():
             raise TargetError(self.target.text, "unavailable", why)
         os.environ.update(self.variables)
         from probe.worker import child  # late: a sweep's own process runs no library
@@ -371,7 +371,7 @@ class InlineSession:
         return f"the library is already loaded in this process without {said}" if wrong else ""
 
     def _elsewhere(self) -> str:
-        ran = target.runtime(self.target)
+        ran = target.target_runtime(self.target)
         own = ran.facts is None and not ran.emulated
         return (
             "" if own else "a different Python interpreter runs it, so it can't run in this process"
@@ -428,7 +428,7 @@ class InlineSession:
 AnySession = Session | InlineSession
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the whole environment of a child: ``PASSED`` from ours, and then ``variables``."""
     return {name: os.environ[name] for name in PASSED if name in os.environ} | dict(variables)
 
@@ -459,7 +459,7 @@ def open_session(where: target.Target, inline: bool = False, **limits: Any) -> A
 
 def _start_request(where: target.Target) -> dict[str, Any]:
     switches = dict(where.switches)
-    device = "cpu" if target.emulated(where) else where.device
+    device = "cpu" if target.emulated_processor(where) else where.device
     request = {"do": "start", "backend": where.name, "switches": switches, "device": device}
-    home = backends.home(where.name)
+    home = backends.entry_point_of(where.name)
     return request if home is None else request | {"home": list(home)}

@@ -48,7 +48,7 @@ def offset(word: str) -> int:
     return int(word[len(OFFSET) :]) if word.startswith(OFFSET) else -1
 
 
-def parsed(text: object) -> str:
+def parse_layout(text: object) -> str:
     """Returns the word as it is stored. ValueError says why it is none."""
     word = str(text).strip().lower().replace("-", "_")
     if word in WORDS:
@@ -61,12 +61,12 @@ def parsed(text: object) -> str:
     return OFFSET + str(int(number))
 
 
-def number(word: str) -> int:
+def layout_number(word: str) -> int:
     """The number that stands for a word in the store's integer columns ``at`` and ``against``."""
     return OFFSETS + offset(word) if word.startswith(OFFSET) else 1 + WORDS.index(word)
 
 
-def named(value: int) -> str:
+def layout_of_number(value: int) -> str:
     """Returns the word of a number. ValueError: it stands for none."""
     if OFFSETS <= value <= OFFSETS + FARTHEST:
         return OFFSET + str(value - OFFSETS)
@@ -75,24 +75,24 @@ def named(value: int) -> str:
     raise ValueError(f"{value} is not the number of a layout")
 
 
-def of(layer) -> str:
+def layout_of_spec(layer) -> str:
     """Returns the layout in a worker's spec or a layer of a program."""
     return layer.get("layout", CONTIGUOUS)
 
 
-def laid(layer: Dict[str, Any], word: str) -> Dict[str, Any]:
+def with_layout(layer: Dict[str, Any], word: str) -> Dict[str, Any]:
     """Returns the spec with another layout."""
     if word == CONTIGUOUS:
         return {name: value for name, value in layer.items() if name != "layout"}
     return dict(layer, layout=word)
 
 
-def kept(word: str, words: Tuple[str, ...]) -> bool:
+def keeps_layout(word: str, words: Tuple[str, ...]) -> bool:
     """Whether a word is among those that a library keeps; ``offset:N`` stands for every N."""
     return (OFFSET + "N" if word.startswith(OFFSET) else word) in words
 
 
-def behind(array: np.ndarray) -> int:
+def bytes_behind_boundary(array: np.ndarray) -> int:
     """Returns how many bytes behind a multiple of ``BOUNDARY`` an array begins."""
     return int(array.ctypes.data % BOUNDARY)
 
@@ -106,7 +106,7 @@ def copied(array: np.ndarray, address: int = 0) -> np.ndarray:
     return copy
 
 
-def shifted(x, word):
+def offset_copy_lines(x, word):
     """Returns lines that copy the NumPy array of a name to an offset's place; none for no offset.
 
     NumPy itself only promises multiples of 16.

@@ -38,8 +38,8 @@ def facts() -> dict[str, Any]:
         "machine": label(),
         "cpu_vendor": cpu.get("vendor_id"),
         "cpu_model": cpu.get("model name"),
-        "cpu_family": _number(cpu.get("cpu family")),
-        "cpu_model_number": _number(cpu.get("model")),
+        "cpu_family": _integer_of(cpu.get("cpu family")),
+        "cpu_model_number": _integer_of(cpu.get("model")),
         "cpu_isa": isa(),
         "cores": cores(),
         "os": " ".join([platform.system(), *platform.libc_ver()]).strip(),
@@ -174,7 +174,7 @@ def _user() -> str:
         return ""  # a container may run under a number that has no name
 
 
-def _number(text: str | None) -> int | None:
+def _integer_of(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
 
 
@@ -200,18 +200,20 @@ def _cpu() -> dict[str, str]:
 
 
 def _mac() -> dict[str, str]:
-    brand = _ask("sysctl", "-n", "machdep.cpu.brand_string")
+    brand = _output_of("sysctl", "-n", "machdep.cpu.brand_string")
     vendor = "Apple" if brand.startswith("Apple") else "GenuineIntel"
-    features = "asimd" if vendor == "Apple" else _ask("sysctl", "-n", "machdep.cpu.leaf7_features")
+    features = (
+        "asimd" if vendor == "Apple" else _output_of("sysctl", "-n", "machdep.cpu.leaf7_features")
+    )
     return {"model name": brand, "vendor_id": vendor, "flags": features.lower()}
 
 
 def _git(root: Path, *arguments: str) -> str | None:
     # no lock: it would stay behind where this process is killed
-    return _ask("git", "--no-optional-locks", "-C", str(root), *arguments) or None
+    return _output_of("git", "--no-optional-locks", "-C", str(root), *arguments) or None
 
 
-def _ask(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

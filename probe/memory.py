@@ -60,24 +60,24 @@ def require(case: Sized) -> None:
     names = ("batch", *space, "in_channels"), ("kernel",) * rank + ("in_channels", "filters")
     named = zip((*names, ("batch", *space, "filters")), shapes, strict=True)
     largest = max(named, key=lambda one: math.prod(one[1]))
-    room(need(shapes[:2], shapes[2:], case.dtype), *_contributor(*largest))
+    require_room(need(shapes[:2], shapes[2:], case.dtype), *_contributor(*largest))
 
 
 def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dtype: str) -> int:
     """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
     elements = sum(operands) + sum(math.prod(shape) for shape in given)
-    item = floats.container(dtype).itemsize
+    item = floats.container_dtype(dtype).itemsize
     return max(DRAWN * max(operands, default=0), COPIES * item * elements)
 
 
-def room(needed: int, name: str, value: int) -> None:
+def require_room(needed: int, name: str, value: int) -> None:
     """Raises InputError, which blames ``name=value``, where that many bytes are not free."""
     if needed <= TRIFLE:
         return
     there = free()
     if there is not None and needed > there:
-        why = f"it needs {_text(needed)}, and {_text(there)} are free"
+        why = f"it needs {_bytes_text(needed)}, and {_bytes_text(there)} are free"
         raise InputError(name, value, why, "use a smaller one, or a machine with more memory")
 
 
@@ -87,7 +87,7 @@ def _contributor(names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, i
     return name, size
 
 
-def _text(count: int) -> str:
+def _bytes_text(count: int) -> str:
     """Returns bytes as people write them."""
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
         if count >= 1 << power:
@@ -108,7 +108,7 @@ def free(root: Path = Path("/")) -> int | None:
 
 
 def _available(root: Path) -> int | None:
-    for line in _lines(root / "proc/meminfo"):
+    for line in _lines_of(root / "proc/meminfo"):
         name, _, size = line.partition(":")
         if name == "MemAvailable":
             return int(size.split()[0]) << 10
@@ -118,7 +118,7 @@ def _available(root: Path) -> int | None:
 def _cgroups(root: Path) -> list[int]:
     """What every limit on this process leaves: version 2's, and version 1's memory controller's."""
     found = []
-    for line in _lines(root / "proc/self/cgroup"):
+    for line in _lines_of(root / "proc/self/cgroup"):
         _, controllers, place = line.split(":", 2)
         folder = root / "sys/fs/cgroup"
         names = ("memory.max", "memory.current", "inactive_file")
@@ -137,10 +137,10 @@ def _cgroups(root: Path) -> list[int]:
 
 def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
     """Returns what one cgroup leaves; files that it holds in memory can be given up."""
-    most, taken = (_number(_lines(folder / name)) for name in (limit, usage))
+    most, taken = (_number(_lines_of(folder / name)) for name in (limit, usage))
     if most is None or taken is None or most >= UNLIMITED:
         return None
-    lines = (line.split() for line in _lines(folder / "memory.stat"))
+    lines = (line.split() for line in _lines_of(folder / "memory.stat"))
     held = [int(line[1]) for line in lines if line[:1] == [cache]]
     return most - taken + sum(held)
 
@@ -150,7 +150,7 @@ def _number(lines: list[str]) -> int | None:
     return int(lines[0]) if lines and lines[0].isdigit() else None
 
 
-def _lines(path: Path) -> list[str]:
+def _lines_of(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").split("\n")[:-1]
     except OSError:

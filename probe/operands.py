@@ -20,7 +20,7 @@ every window different and all products inexact, and the pairs small after they 
 window, whatever the stride and dilation. A fused product of the pair keeps digits that the rounded
 one has lost.
 
-Where the pairs sit was searched for: measured rates stand in tests/numbers/test_operands.py. What
+Where the pairs sit was searched for: measured rates stand in tests/test_operands.py. What
 can't show: with one product nothing; with two only fusion; with three and four also some exchanges
 of two leaves (of the big pair); at the edge of a padded input windows that lack half a pair show
 less. An accumulator wider than the operands' dtype loses nothing that could show.
@@ -79,10 +79,12 @@ _AT_ONCE = 1 << 12
 
 def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndarray:
     """uint64 hashes of every coordinate of ``shape``; a smaller shape gives their prefix."""
-    return _drawn(seed, tensor, [draw], shape)[0]
+    return _hashes_of_draws(seed, tensor, [draw], shape)[0]
 
 
-def _drawn(seed: int, tensor: str, draws: Sequence[int], shape: tuple[int, ...]) -> np.ndarray:
+def _hashes_of_draws(
+    seed: int, tensor: str, draws: Sequence[int], shape: tuple[int, ...]
+) -> np.ndarray:
     """Returns the hashes of several draws, (draws, *shape)."""
     starts = [(seed + _GOLDEN * (1 + _TENSORS[tensor] + 8 * draw)) & _MASK for draw in draws]
     state = mix(np.array(starts, np.uint64).reshape((-1,) + (1,) * len(shape)))
@@ -103,7 +105,8 @@ def normal(seed: int, tensor: str, shape: tuple[int, ...]) -> np.ndarray:
     """Nearly normal numbers (Irwin-Hall: the sum of 12 uniforms, less 6), exact in float64."""
     total = np.zeros(shape, dtype=np.int64)
     for draws in [range(6)] if total.size <= _AT_ONCE else [[draw] for draw in range(6)]:
-        pairs = _drawn(seed, tensor, draws, shape)
+        # both halves of a hash are a uniform each
+        pairs = _hashes_of_draws(seed, tensor, draws, shape)
         total += (pairs >> np.uint64(32)).astype(np.int64).sum(axis=0)
         total += (pairs & np.uint64(2**32 - 1)).astype(np.int64).sum(axis=0)
     values: np.ndarray = (2 * total + 12 - 12 * 2**32) / 2.0**33
@@ -143,12 +146,12 @@ def cancel_weights(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndar
         return small.reshape(shape)
     (first, second), middle = cancel_layout(len(small))
     for one, other in middle:
-        size = _size(seed, 2 + one, precision - 1 - _digits(precision), small.shape[1])
+        size = _pair_sizes(seed, 2 + one, precision - 1 - _digits(precision), small.shape[1])
         small[one], small[other] = size + small[one] % 1, small[other] - size
-    size = _size(seed, 2 + first, precision - 1, small.shape[1])
+    size = _pair_sizes(seed, 2 + first, precision - 1, small.shape[1])
     small[first], small[second] = size, -size
     if len(small) == 4:  # no room for a middle pair: one that cancels with what the big pair leaves
-        size = _size(seed, 2, precision // 2 - 3, small.shape[1])
+        size = _pair_sizes(seed, 2, precision // 2 - 3, small.shape[1])
         small[1] = size + small[1] % 1
         small[second] -= size
     return small.reshape(shape)
@@ -159,7 +162,7 @@ def _digits(precision: int) -> int:
     return precision // 2 - 2
 
 
-def _size(seed: int, draw: int, exponent: int, filters: int) -> np.ndarray:
+def _pair_sizes(seed: int, draw: int, exponent: int, filters: int) -> np.ndarray:
     """Whole numbers from 1.25 to 1.75 times 2**exponent, one a filter, away from its ends."""
     fraction = below(2**32, seed, "w", draw, (1, filters))[0] * 2.0**-33
     return np.floor((1.25 + fraction) * 2.0**exponent)
@@ -212,12 +215,12 @@ def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray |
     elif case.bias_values is not None:
         b = np.array(case.bias_values, dtype=np.float64)
     if case.put:
-        x, w, b = _put(case, x, w, b)
+        x, w, b = _with_values_put(case, x, w, b)
     rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
     return (*rounded, None if b is None else floats.round_to(b, case.dtype))
 
 
-def _put(
+def _with_values_put(
     case: OperandsWanted, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Returns the operands with what ``put`` puts into them; places beyond their shapes are left
@@ -231,25 +234,18 @@ def _put(
     return found["x"], found["w"], found.get("b")
 
 
-def _normal(tensor: str) -> Draw:
+def _normal_draw(tensor: str) -> Draw:
     return lambda case, shape: normal(case.seed, tensor, shape)
 
 
-def _ramp(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    steps = 10.0 * np.arange(shape[-2], dtype=np.float64)
-    return np.broadcast_to(steps[:, None], shape)
+def _rising_draw(first: float, step: float) -> Draw:
+    """Returns an input that rises evenly along the length."""
+    return lambda case, shape: np.broadcast_to(
+        (first + step * np.arange(shape[-2], dtype=np.float64))[:, None], shape
+    )
 
 
-def _count(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    steps = 1.0 + np.arange(shape[-2], dtype=np.float64)
-    return np.broadcast_to(steps[:, None], shape)
-
-
-def _pixels(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return below(2**32, case.seed, "x", 0, shape) / 2.0**32
-
-
-def _layer(tensor: str) -> Draw:
+def _layer_draw(tensor: str) -> Draw:
     """Returns weights and biases as PyTorch's layers start: uniform within 1 / sqrt(summands)."""
 
     def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
@@ -274,26 +270,18 @@ def _limits(case: OperandsWanted) -> tuple[int, int, int]:
     return max(min(product // weight, 15), 1), weight, -(-case.summands // (room - 1))
 
 
-def _whole(case: OperandsWanted, tensor: str, largest: int, shape: Shape) -> np.ndarray:
+def _whole_numbers(case: OperandsWanted, tensor: str, largest: int, shape: Shape) -> np.ndarray:
     return (below(2 * largest + 1, case.seed, tensor, 0, shape) - largest).astype(np.float64)
-
-
-def _integer_input(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return _whole(case, "x", _limits(case)[0], shape)
 
 
 def _integer_weights(case: OperandsWanted, shape: Shape) -> np.ndarray:
     _, largest, step = _limits(case)
-    values = _whole(case, "w", largest, shape).reshape(case.summands, -1)
+    values = _whole_numbers(case, "w", largest, shape).reshape(case.summands, -1)
     leaf, filter_ = np.ogrid[: values.shape[0], : values.shape[1]]
     return (values * ((leaf + filter_) % step == 0)).reshape(shape)
 
 
-def _integer_bias(case: OperandsWanted, shape: Shape) -> np.ndarray:
-    return _whole(case, "b", 1, shape)
-
-
-def _cancel(tensor: str) -> Draw:
+def _cancel_draw(tensor: str) -> Draw:
     draw = {"x": cancel_inputs, "w": cancel_weights, "b": cancel_bias}[tensor]
     return lambda case, shape: draw(case.seed, floats.format_of(case.dtype).precision, shape)
 
@@ -309,12 +297,12 @@ def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndar
     return np.asarray(chosen)
 
 
-def _infinite(tensor: str) -> Draw:
+def _infinite_draw(tensor: str) -> Draw:
     """Nearly normal numbers, few infinities of both signs, and few so huge that sums overflow."""
 
     def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
         values = normal(case.seed, tensor, shape)
-        huge = np.copysign(0.75 * floats.largest(case.dtype), values)
+        huge = np.copysign(0.75 * floats.largest_finite(case.dtype), values)
         values = np.where(_rare(tensor, 6, case, shape), huge, values)
         infinite = np.copysign(np.inf, values)
         return np.where(_rare(tensor, 7, case, shape), infinite, values)
@@ -322,7 +310,7 @@ def _infinite(tensor: str) -> Draw:
     return draw
 
 
-def _nan(tensor: str) -> Draw:
+def _nan_draw(tensor: str) -> Draw:
     """Nearly normal numbers, and few NaNs among them."""
 
     def draw(case: OperandsWanted, shape: Shape) -> np.ndarray:
@@ -332,7 +320,7 @@ def _nan(tensor: str) -> Draw:
     return draw
 
 
-def _tiny(tensor: str) -> Draw:
+def _tiny_draw(tensor: str) -> Draw:
     """Numbers around the smallest normal one, or beside what makes their products that small.
 
     The seed says which operands are small: the weights, the input, or both by half the exponent.
@@ -352,36 +340,43 @@ def _tiny(tensor: str) -> Draw:
 
 
 KINDS = {
-    "normal": Kind("nearly normal numbers", _normal("x"), _normal("w"), _normal("b")),
-    "ramp": Kind("x is 10 * t along the length", _ramp, _normal("w"), _normal("b")),
+    "normal": Kind(
+        "nearly normal numbers", _normal_draw("x"), _normal_draw("w"), _normal_draw("b")
+    ),
+    "ramp": Kind(
+        "x is 10 * t along the length",
+        _rising_draw(0.0, 10.0),
+        _normal_draw("w"),
+        _normal_draw("b"),
+    ),
     "cancel": Kind(
         "sums that cancel: a changed order or rounding shows at almost every output",
-        *(_cancel(tensor) for tensor in "xwb"),
+        *(_cancel_draw(tensor) for tensor in "xwb"),
     ),
     "integers": Kind(
         "small whole numbers, so that all sums are exact: a control in which nothing can differ",
-        _integer_input,
+        lambda case, shape: _whole_numbers(case, "x", _limits(case)[0], shape),
         _integer_weights,
-        _integer_bias,
+        lambda case, shape: _whole_numbers(case, "b", 1, shape),
     ),
-    "count": Kind("x is 1, 2, 3, ... along the length", _count, _ones, _ones),
+    "count": Kind("x is 1, 2, 3, ... along the length", _rising_draw(1.0, 1.0), _ones, _ones),
     "image": Kind(
         "pixels from 0 to 1, weights as a layer starts: within 1 / sqrt(summands)",
-        _pixels,
-        _layer("w"),
-        _layer("b"),
+        lambda case, shape: below(2**32, case.seed, "x", 0, shape) / 2.0**32,
+        _layer_draw("w"),
+        _layer_draw("b"),
     ),
     "infinite": Kind(
         "normal numbers, a few infinities and numbers that overflow: one window in four",
-        *(_infinite(tensor) for tensor in "xwb"),
+        *(_infinite_draw(tensor) for tensor in "xwb"),
     ),
     "nan": Kind(
         "normal numbers with a few NaNs, in about one window of four",
-        *(_nan(tensor) for tensor in "xwb"),
+        *(_nan_draw(tensor) for tensor in "xwb"),
     ),
     "tiny": Kind(
         "subnormal numbers, and such that products and sums are near the smallest normal one",
-        *(_tiny(tensor) for tensor in "xwb"),
+        *(_tiny_draw(tensor) for tensor in "xwb"),
     ),
     "ones": Kind("x and w are 1: every output counts its products", _ones, _ones, _ones),
 }

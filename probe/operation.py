@@ -93,7 +93,7 @@ OPERATIONS: Dict[str, Operation] = {
 }
 
 
-def names(*kinds: str) -> Tuple[str, ...]:
+def operation_names(*kinds: str) -> Tuple[str, ...]:
     """Returns the names of all operations of these kinds, in the table's order."""
     return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
 
@@ -101,11 +101,13 @@ def names(*kinds: str) -> Tuple[str, ...]:
 OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.of_cases)
 """Operations that a case can have."""
 
-OF_NETWORKS = names("convolution", "pool") + ("dense", "pad") + names("elementwise")
+OF_NETWORKS = (
+    operation_names("convolution", "pool") + ("dense", "pad") + operation_names("elementwise")
+)
 """Operations of a network's layers."""
 
 
-def of(spec: Mapping[str, Any]) -> Operation:
+def operation_of_spec(spec: Mapping[str, Any]) -> Operation:
     """Returns the operation of a worker's spec."""
     return OPERATIONS[spec["op"]]
 
@@ -116,8 +118,8 @@ def rounds_once(spec: Mapping[str, Any]) -> bool:
     ``spec``: ``op``, and ``activation`` where it is one.
     """
     if spec["op"] == "activation":
-        return activations.rounds_once(spec["activation"])
-    roundings = of(spec).roundings
+        return activations.activation_rounds_once(spec["activation"])
+    roundings = operation_of_spec(spec).roundings
     return roundings is not None and roundings < 2
 
 

@@ -1,7 +1,7 @@
 """The options of questions, each declared once: commands, Python functions and nodes read these.
 
 A command makes ``--NAME`` of one and passes on the word that was written; the function that the
-question is asks ``checked`` for the value, so that both refuse the same with the same line.
+question is asks ``checked_options`` for the value, so that both refuse the same with the same line.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Option(NamedTuple):
 
     def check(self, name: str, value: Any) -> Any:
         """Returns the value of what was given, perhaps as a text. Raises InputError."""
-        from probe.arguments import choice, count  # late: a command's help needs no NumPy
+        from probe.arguments import choice, whole_number  # late: a command's help needs no NumPy
 
         if self.choices:
             return choice(name, value, self.choices)
         if self.least is None or value is None:
             return value
-        return count(name, value, self.least)
+        return whole_number(name, value, self.least)
 
 
 VARIED = "What is varied: length (default), batch (default of dense), filters, channels or layout."
@@ -118,6 +118,6 @@ OPTIONS = {
 }
 
 
-def checked(**given: Any) -> list[Any]:
+def checked_options(**given: Any) -> list[Any]:
     """Returns the values of options in the order in which they are given. Raises InputError."""
     return [OPTIONS[name].check(name, value) for name, value in given.items()]

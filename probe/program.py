@@ -47,9 +47,9 @@ class Program(NamedTuple):
         return list(found)
 
 
-def operands(layer):
+def operand_names(layer):
     """Returns the names of the arrays that a layer has beside its inputs."""
-    row = operation.of(layer)
+    row = operation.operation_of_spec(layer)
     if row.weighted:
         return ("w", "b") if layer["bias"] else ("w",)
     return row.arrays
@@ -57,17 +57,19 @@ def operands(layer):
 
 def case(spec):
     """Returns the program of one operation, whose operands are ``w`` and ``b``."""
-    steps = (ProgramStep(spec, (0,), {name: name for name in operands(spec)}),)
-    return Program(steps, layout=layout.of(spec))
+    steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
+    return Program(steps, layout=layout.layout_of_spec(spec))
 
 
-def alone(step):
+def single_step(step):
     """Returns the program of one step of another one: its operands keep their names."""
     reads = tuple(range(len(step.reads)))
-    return Program((step._replace(reads=reads),), len(reads), layout=layout.of(step.layer))
+    return Program(
+        (step._replace(reads=reads),), len(reads), layout=layout.layout_of_spec(step.layer)
+    )
 
 
-def chain(specs, reads=None, inputs=1, more=()):
+def layer_program(specs, reads=None, inputs=1, more=()):
     """Returns the program of layers; the operands have the numbers of their layers.
 
     The first spec says how the input lies in memory.
@@ -77,7 +79,7 @@ def chain(specs, reads=None, inputs=1, more=()):
     """
     found = []
     for number, spec in enumerate(specs):
-        arrays = {name: "%s%d" % (name, number) for name in operands(spec)}
+        arrays = {name: "%s%d" % (name, number) for name in operand_names(spec)}
         found.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
     further = tuple(tuple(shape) for shape in more)
-    return Program(tuple(found), inputs, True, layout.of(specs[0]), further)
+    return Program(tuple(found), inputs, True, layout.layout_of_spec(specs[0]), further)

@@ -62,20 +62,20 @@ ALL = Shard(1, 1)
 _CURRENT: ContextVar[Shard] = ContextVar("shard", default=ALL)
 
 
-def each(questions: Iterable[Question]) -> Iterator[Question]:
+def questions_of_part(questions: Iterable[Question]) -> Iterator[Question]:
     """Yields the questions of this part; campaigns within the loop run all of their own."""
-    mine = current().part(list(questions))
-    with asking(ALL):
+    mine = current_shard().part(list(questions))
+    with within_shard(ALL):
         yield from mine
 
 
-def current() -> Shard:
+def current_shard() -> Shard:
     """Returns the part that is run now; ``ALL`` if none was chosen."""
     return _CURRENT.get()
 
 
 @contextmanager
-def asking(shard: Shard) -> Iterator[Shard]:
+def within_shard(shard: Shard) -> Iterator[Shard]:
     """Within this context every campaign runs this part alone."""
     token = _CURRENT.set(shard)
     try:

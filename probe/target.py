@@ -22,7 +22,7 @@ from probe.backends.contract import Backend
 from probe.errors import InputError, one_of
 from probe.runtimes import environments
 from probe.runtimes.runtime import Missing, Runtime, models
-from probe.runtimes.runtime import runtime as find_runtime
+from probe.runtimes.runtime import find_runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 
@@ -119,7 +119,7 @@ class Target:
 
 
 def _known_backend(name: str = "") -> str:
-    return one_of(name, backends.names())
+    return one_of(name, backends.known_backends())
 
 
 def _backend(name: str) -> type[Backend]:
@@ -136,17 +136,17 @@ def _has_device(backend: type[Backend], device: str) -> bool:
     return device in models()
 
 
-def emulated(target: Target) -> str | None:
+def emulated_processor(target: Target) -> str | None:
     """Returns the target's device if that is a processor to emulate, else None."""
     device = target.device
     known = device in EMULATED or (device != "cpu" and ":" not in device)
     return device if known else None
 
 
-def runtime(target: Target) -> Runtime:
+def target_runtime(target: Target) -> Runtime:
     """Returns what runs a target: an interpreter, perhaps under an emulator.
     Raises ``runtime.Missing``."""
-    backend, device = _backend(target.name), emulated(target)
+    backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
     own = installed_version(backend)
@@ -184,12 +184,12 @@ def _checked_switches(
     return tuple(sorted(switches, key=lambda pair: order.index(pair[0])))
 
 
-def unavailable(target: Target) -> str | None:
+def why_unavailable(target: Target) -> str | None:
     """Returns why a target can't run on this machine with this interpreter, or None.
     Imports no library."""
     backend = _backend(target.name)
     try:
-        own = runtime(target).facts is None
+        own = target_runtime(target).facts is None
     except Missing as missing:
         return str(missing)
     switches = dict(target.switches)
@@ -198,7 +198,7 @@ def unavailable(target: Target) -> str | None:
             return (
                 f"{library}, which these switches require, is not installed; pip install {library}"
             )
-    if emulated(target):
+    if emulated_processor(target):
         return None
     return _lacking_hardware(target.device, switches, backend.needs(switches))
 
@@ -265,16 +265,16 @@ def available_targets() -> list[Choice]:
     Every library with its defaults, and with the switches that are known to move bits. Cheap: no
     library is imported.
     """
-    return [Choice(target, unavailable(target), doc) for target, doc in _suggestions()]
+    return [Choice(target, why_unavailable(target), doc) for target, doc in _suggestions()]
 
 
 def _suggestions() -> Iterator[tuple[Target, str]]:
-    for name in backends.names():
+    for name in backends.known_backends():
         backend = _backend(name)
         yield Target(name), backend.doc
         for text in backend.suggestions:
             target = Target.parse(f"{name}{text}")
             docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
             yield target, "; ".join(docs) or f"on {target.device}"
-    for found in environments.installed():
+    for found in environments.installed_environments():
         yield Target.parse(found.target), f"Python {found.facts.get('python_version')}, installed"

@@ -41,7 +41,7 @@ _BLOCK = (
 )  # speed alone: elements compared at once: the bits of both and the answer stay in the cache
 
 
-def ordered(bits: np.ndarray, name: str) -> np.ndarray:
+def ordered_number(bits: np.ndarray, name: str) -> np.ndarray:
     """The number (int64) of each bit pattern in increasing order of value; +0 and -0 are both 0.
 
     NaNs, which have no place, lie beyond the infinities.
@@ -54,7 +54,10 @@ def ordered(bits: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_ordered(numbers: np.ndarray, name: str) -> np.ndarray:
-    """Returns the bit patterns with these numbers: the inverse of ``ordered``; 0 becomes +0."""
+    """Returns the bit patterns with these numbers: 0 becomes +0.
+
+    The inverse of ``ordered_number``.
+    """
     form = floats.format_of(name)
     numbers = np.asarray(numbers, dtype=np.int64)
     sign = np.array(1 << (form.bits - 1), dtype=form.unit)
@@ -82,7 +85,11 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     a, b = _bits_of_both(a, b, name)
     form = floats.format_of(name)
     if form.bits == 64:
-        return _distance_of_doubles(a, b, name).reshape(shape)
+        first, second = ordered_number(a, name), ordered_number(b, name)
+        steps = second - first
+        if _wrapped(first, second, steps).any():  # not all of float64 fit int64
+            steps = second.astype(object) - first.astype(object)
+        return _with_nans(steps, a, b, name).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
     for one, other, start in _cached_blocks(a, b):
         out = steps[start : start + one.size]
@@ -91,15 +98,6 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
         if _beyond_infinity(first, second, form):
             out[:] = _with_nans(out, one, other, name)
     return steps.reshape(shape)
-
-
-def _distance_of_doubles(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    """``distance`` of float64, of which not all fit int64."""
-    first, second = ordered(a, name), ordered(b, name)
-    steps = second - first
-    if _wrapped(first, second, steps).any():
-        steps = second.astype(object) - first.astype(object)
-    return _with_nans(steps, a, b, name)
 
 
 def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -140,7 +138,7 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     return Differences(*[column[keep] for column in found])
 
 
-def apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
+def bits_apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
     """Where two container arrays of the same shape differ, as ``differences``: bool, that shape."""
     found = np.zeros(a.size, dtype=bool)
     found[differences(a, b, name, zeros).index] = True
@@ -164,7 +162,7 @@ def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
     return (bits & ~sign) == 0
 
 
-def largest(ulps: np.ndarray):
+def largest_ulp(ulps: np.ndarray):
     """The largest of some distances without its sign, an int: 0 of none, None where all are NaN."""
     numbers = np.abs(ulps[ulps != NAN])
     return None if len(ulps) and not len(numbers) else int(numbers.max()) if len(numbers) else 0
@@ -236,10 +234,11 @@ def _largest_distance(pieces, form):
 
 
 def _signed(bits: np.ndarray, form) -> np.ndarray:
-    """``ordered`` in signed integers of the format's own width."""
+    """``ordered_number`` in signed integers of the format's own width."""
     whole = bits.view(np.dtype(form.unit).str.replace("u", "i"))
     sign = whole >> np.array(form.bits - 1, dtype=whole.dtype)
     rest = np.array((1 << (form.bits - 1)) - 1, dtype=whole.dtype)
+    # of negative numbers the bits rise as the values fall: their magnitude is negated
     return (whole ^ (sign & rest)) - sign
 
 

@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,21 +22,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shel
 # OpenMP's threads (PyTorch's) otherwise spin while they wait, and take the processor from the
 # tests of the other processes: a PyTorch test costs two to three times as much
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-
-SECONDS_EACH = """
-    answers bisection channels cli_explain cli_help cli_reproduce cli_results cli_sweep cluster
-    cluster_processes conventions conversion dense emulate experiments experiments_frameworks
-    experiments_history experiments_network experiments_orders experiments_remedies
-    experiments_reproductions kept launch network_parts network_programs network_readers
-    network_running network_trust
-    network_turned plugin pooling products real_models recognition recorded jax
-    onnxruntime opencv litert tensorflow torch
-    remedies replayed reports reproduction reproduction_networks reveal shard source stable
-    stable_models sweep thresholds walk why
-""".split()
-"""Modules that start many processes, import large libraries or execute notebooks: what `make check`
-leaves to `make test`, as it does those of each library. All rooms have tests outside of these."""
 
 
 CORES = 2
@@ -68,23 +52,12 @@ def pytest_unconfigure(config):
         gc.unfreeze()
 
 
-MINUTES_TOGETHER = set(Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines())
-"""What takes longest of tests whose like stay in `make test`: these are left to `make slow`."""
-
-
-HALF_A_MINUTE = """
-    jax tensorflow experiments_reproductions experiments_remedies fuzz reports
-""".split()
-"""Modules that import a large library here and go through all that they know of it, or that run an
-experiment whose like stays in `make test`."""
-
-
 def pytest_collection_modifyitems(items):
     for item in items:
-        name = item.path.stem.removeprefix("test_")
-        if item.name in MINUTES_TOGETHER or name in HALF_A_MINUTE:
+        some = item.get_closest_marker("slow_at")
+        if some and item.callspec.id in some.args:
             item.add_marker("slow")
-        if name not in SECONDS_EACH and not name.startswith("backends"):
+        if not item.get_closest_marker("long"):
             item.add_marker("check")
 
 
@@ -106,7 +79,7 @@ def started(_sessions):
     """started(target text): a running Session; skips with the reason where it can't run."""
 
     def start(text):
-        if why := target.unavailable(Target.parse(text)):
+        if why := target.why_unavailable(Target.parse(text)):
             pytest.skip(f"{text}: {why}")
         session = _sessions.pop(text, None)
         if session is None or not session.alive:

@@ -15,7 +15,7 @@ from probe import floats
 from probe.answers.explain import predicted
 from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.case import Case
-from probe.comparison import outputs
+from probe.comparison import outputs_of_call
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
 from probe.store import Store
@@ -92,7 +92,7 @@ def read(session: AnySession, case: Case) -> tuple[list[Row], list[Row]]:
 
 
 def _outputs(session: AnySession, case: Case) -> list[Row]:
-    bits = floats.to_bits(outputs(session, case), case.dtype)
+    bits = floats.to_bits(outputs_of_call(session, case), case.dtype)
     rows = []
     for index, place in enumerate(np.ndindex(shape := case.output_shape())):
         batch, *spatial, channel = place

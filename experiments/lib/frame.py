@@ -23,9 +23,9 @@ from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explaining.causes import explain_store
 from probe.printing import Output
 from probe.progress import Tell
-from probe.shard import ALL, Shard, asking, current
+from probe.shard import ALL, Shard, current_shard, within_shard
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 
 Main = Callable[[Path, bool], "bool | None"]
@@ -56,7 +56,7 @@ def script(main: Main) -> click.Command:
             if cluster and limit:
                 raise InputError("time", limit, "nodes are not timed", "leave out --cluster")
             with (
-                asking(Shard.parse(shard)) as part,
+                within_shard(Shard.parse(shard)) as part,
                 budget.within(limit) as allowed,
                 Output().heard(name),
             ):
@@ -77,13 +77,13 @@ def script(main: Main) -> click.Command:
 def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
     """Runs an experiment's shards on a cluster's nodes; whether Ctrl-C ended it."""
     out = Output()
-    if current() != ALL:
+    if current_shard() != ALL:
         todo = "leave --shard out: nodes get parts of the experiment"
         raise InputError(
-            "shard", current().text, "a cluster divides the experiment by itself", todo
+            "shard", current_shard().text, "a cluster divides the experiment by itself", todo
         )
     with out.progress(path.stem) as tell:
-        interrupted = scripts.run(cluster, path, folder, quick, tell, out.note)
+        interrupted = scripts.run_on_nodes(cluster, path, folder, quick, tell, out.note)
     if not interrupted:
         out.results.print(f"{path.stem}: every part is stored in {from_here(folder)}")
     return interrupted
@@ -107,7 +107,9 @@ def swept(
     """
     with Store.here(store) as kept, bar(what) as progress:
         for cases, values, vary in parts:
-            part = sweep(cases, targets, values, vary, store=kept, progress=progress, **options)
+            part = sweep_cases(
+                cases, targets, values, vary, store=kept, progress=progress, **options
+            )
             if part.interrupted:
                 return True
     return False
@@ -120,7 +122,7 @@ def explained(store: Path, what: str) -> bool:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(show.shown(stored.stored(load(store))))
+    out.results.print(show.stores(stored.summary_of_stores(load(store))))
     return found.interrupted
 
 

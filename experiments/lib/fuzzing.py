@@ -20,7 +20,8 @@ from lib.referee import Referee, Unrefereed
 from probe import machine, ulp
 from probe.campaign import Campaign, CampaignPart, Row, Sessions, Tally, case_row
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compared
+from probe.comparison import ComparedShapes, Comparison, Finding, Revealer, compare_shapes
+from probe.enclosure import RoundingVerdict
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession, open_session
 from probe.progress import Tell
@@ -166,7 +167,7 @@ def tried(
     """
     opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     job = _Fuzzing(store, experiment, progress, opens)
-    rows = parquet.table(store.path, "trials").to_pylist()
+    rows = parquet.read_table(store.path, "trials").to_pylist()
     job.sides = {}
     job.known_rows = {(row["run_id"], row["number"]) for row in rows}
     return job.run([(Target.parse(text), some) for text, some in trials.items()], workers)
@@ -228,7 +229,7 @@ class _Sides:
         if trial.against_target is not None:
             second = self.others.of(Target.parse(trial.against_target))
         finding = Finding.drawn_from(trial.shapes)
-        found = compared(trial.shapes, self.session, second, finding.operands)
+        found = compare_shapes(trial.shapes, self.session, second, finding.operands)
         found.reveal(self.session, second, Revealer(tried=None))
         return told(found) | self._refereed(found, finding)
 
@@ -243,9 +244,11 @@ class _Sides:
                 return nothing | {"unrefereed": machine.publishable(str(why))}
             direct.append(y.reshape(-1, side.case.filters))
         dtype, sides = found.left.case.dtype, (found.left, found.right)
-        other = [ulp.apart(y, one.operands.y, dtype) for y, one in zip(direct, sides, strict=True)]
+        other = [
+            ulp.bits_apart(y, one.operands.y, dtype) for y, one in zip(direct, sides, strict=True)
+        ]
         values = direct[0][tuple(found.pairs.left.T)], direct[1][tuple(found.pairs.right.T)]
-        differs = ulp.apart(*values, dtype)
+        differs = ulp.bits_apart(*values, dtype)
         said = np.zeros(len(differs), bool)
         said[found.differing] = True
         return {
@@ -271,4 +274,11 @@ def told(found: Comparison) -> Row:
         "replayed": int(found.proved(found.differing).sum()),
         "by_order": found.by_order,
         "unknown": found.unknown,
+        **proved(found.rounding),
     }
+
+
+def proved(verdict: RoundingVerdict) -> Row:
+    """Returns what is proved of differing outputs, in columns of ``trials``, ``walks``, ..."""
+    names = ("explained", "within", "beyond")
+    return {name: getattr(verdict, name) for name in names} | {"open": verdict.unknown}

@@ -18,7 +18,7 @@ import numpy as np
 from probe import ulp
 from probe.invariant.classes import Entry, Sizes, digest
 from probe.invariant.telling import products
-from probe.summation.summation import ranges
+from probe.summation.summation import ranges_of_mask
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
 """Modules with ``subjects() -> Iterator[Subject]``; each imports its library when asked to make."""
@@ -120,14 +120,14 @@ def spans(sizes: Iterable[int]) -> list[int]:
     """Returns sizes as start, stop, start, stop, ..."""
     mask = np.zeros(max(sizes, default=0) + 1, bool)
     mask[list(sizes)] = True
-    return ranges(mask)
+    return ranges_of_mask(mask)
 
 
 def different(y: np.ndarray, wanted: np.ndarray, dtype: str) -> int:
     """Returns how many numbers have different bits; +0 and -0 are different."""
     if ulp.equal(y, wanted, dtype) and y.all() and wanted.all():
         return 0
-    return int(np.count_nonzero(ulp.apart(y, wanted, dtype, zeros="differ")))
+    return int(np.count_nonzero(ulp.bits_apart(y, wanted, dtype, zeros="differ")))
 
 
 def counted(made: Made, groups: Iterable[Group], dtype: str) -> Counted:

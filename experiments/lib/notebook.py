@@ -40,7 +40,7 @@ def newest(found: Results, table: str) -> pandas.DataFrame:
 
 def in_order(targets: Iterable[str]) -> list[str]:
     """Target texts, each once: by library as ``probe targets`` lists them, fewer switches first."""
-    libraries = backends.names()
+    libraries = backends.known_backends()
 
     def place(text: str) -> tuple[int, int, str]:
         target = Target.parse(text)

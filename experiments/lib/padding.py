@@ -24,9 +24,9 @@ from probe.padding.search import PaddedModel
 from probe.progress import Tell
 from probe.recording.difference import Difference
 from probe.recording.recording import Run
-from probe.recording.replayed import OnTarget, replayed
-from probe.recording.subject import opened
-from probe.recording.walk import compared
+from probe.recording.replayed import OnTarget, replay_run
+from probe.recording.subject import open_model
+from probe.recording.walk import compare_and_explain
 from probe.store import Store, load
 from probe.target import Target
 
@@ -163,7 +163,7 @@ def graph_of(network: NineLayers, session: AnySession, folder: Path) -> PaddedMo
     """
     words = {name: getattr(network, name) for name in ("width", "seed", "blocks", "padding")}
     path = nine_layers.onnx_model(folder / f"{network.id}.onnx", **words)
-    model = opened(path, switches={"optimisation": "none"})
+    model = open_model(path, switches={"optimisation": "none"})
     x = {"x": content(network.fixed)}
     return PaddedModel(OnTarget(model, session), x, {"x": AXIS}, network.fixed, seconds=SECONDS)
 
@@ -233,7 +233,7 @@ class _Rows:
             sides = self.graph.side(length, to), self.graph.whole(length)
             control = [] if to in controlled else self._control(length, sides)
             controlled.add(to)
-            rows += self._layers(length, to, compared(*sides), control)
+            rows += self._layers(length, to, compare_and_explain(*sides), control)
         return rows
 
     def _control(self, length: int, sides: tuple[Run, Run]) -> list[str]:
@@ -330,7 +330,7 @@ class _Rows:
         mine, theirs = self.kept(length, short), self.kept(length, whole)
         shared = mine.shape[AXIS]
         ours, others = np.ascontiguousarray(mine), np.ascontiguousarray(theirs[..., :shared])
-        apart = ulp.apart(ours, others, "float32")
+        apart = ulp.bits_apart(ours, others, "float32")
         return int(apart.sum()) + theirs[..., shared:].size
 
     def programs(self, safe: dict[int, int]) -> list[Row]:
@@ -359,7 +359,7 @@ class _Rows:
         ways = {"least": self.graph.sized(length).least, "safe": safe}
         other = None
         if self.request.layerwise and length in self.request.decided:
-            other = int(ulp.apart(fixed, self.target.plain(given)[0], "float32").sum())
+            other = int(ulp.bits_apart(fixed, self.target.plain(given)[0], "float32").sum())
             ways["layerwise"] = safe
         for variant, to in ways.items():
             run, size = self._run(variant, x, to)
@@ -375,7 +375,7 @@ class _Rows:
                 "fixed": self.request.fixed,
                 "compared": mine.size,
                 "differing": len(found.index),
-                "max_ulp": ulp.largest(found.ulps),
+                "max_ulp": ulp.largest_ulp(found.ulps),
                 "other_than_layers": other,
             }
 
@@ -391,7 +391,7 @@ class _Rows:
         """Computes what users get: all layers in one call, or one by one where none does that."""
         output, _, _ = self.target.port.end_to_end(run)
         if output is None:
-            (output,) = replayed(run, self.target.port).results
+            (output,) = replay_run(run, self.target.port).results
         assert output is not None
         return output
 
@@ -415,7 +415,7 @@ class _Rows:
                     "content": length,
                     "variant": variant,
                     "padded": to,
-                    "differing": int(ulp.apart(short, fixed, "float32").sum()),
+                    "differing": int(ulp.bits_apart(short, fixed, "float32").sum()),
                     "error": decisions.error(short, truth, "float32"),
                     "error_fixed": decisions.error(fixed, truth, "float32"),
                 }

@@ -467,7 +467,7 @@ def judged(double: Double) -> Row:
 
     left, right = double.plain()
     right = right[: len(left)] if right.shape != left.shape else right
-    direct = int(ulp.apart(left, right, "float32").sum())
+    direct = int(ulp.bits_apart(left, right, "float32").sum())
     inputs = None if double.inputs is None else list(double.inputs)
     found = first_difference(double.left, double.right, inputs=inputs)
     first = found.found.first
@@ -512,9 +512,9 @@ def asked(
 ) -> Tally:
     """Draws pairs for each target, asks for their causes, and stores the answers; what the store
     has is not asked again. ``apart``: in processes of their own, which a library may end."""
-    rows = parquet.table(store.path, "planted").to_pylist()
+    rows = parquet.read_table(store.path, "planted").to_pylist()
     done, tally = {(row["run_id"], row["number"]) for row in rows}, Tally()
-    every = shard.current().part(
+    every = shard.current_shard().part(
         [(text, n) for text, count in counts.items() for n in range(count)]
     )
     runs: dict[str, str | None] = {}

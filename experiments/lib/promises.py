@@ -61,7 +61,7 @@ class Asked:
     @property
     def sizes(self) -> range:
         """Returns all sizes that may be promised."""
-        return range(search.shortest(self.case, self.vary), self.upto + 1)
+        return range(search.shortest_size(self.case, self.vary), self.upto + 1)
 
     def at(self, size: int) -> Case:
         """Returns the case at a size."""
@@ -117,7 +117,7 @@ def promised(
     """
     opens = partial(open_session, time_limit=PATIENCE, start_limit=PATIENCE)
     job = _Promises(store, experiment, progress, opens)
-    rows = parquet.table(store.path, "promises").to_pylist()
+    rows = parquet.read_table(store.path, "promises").to_pylist()
     job.referees = {}
     job.known_rows = {(row["run_id"], row["number"]) for row in rows}
     return job.run([(Target.parse(text), some) for text, some in asked.items()], workers)
@@ -164,7 +164,9 @@ def held(asked: Asked, session: AnySession, referee: Referee) -> Row:
     Errors: ``Unrefereed`` where there is no direct call; TargetError.
     """
     referee.outputs(asked.at(asked.sizes[0]), operands.generate(asked.at(asked.sizes[0])))
-    found = search.find(session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan)
+    found = search.find_switch_points(
+        session, asked.case, asked.upto, vary=asked.vary, scanned=asked.scan
+    )
     told = Switching(found).report()
     sure, likely = promises(told)
     broken, compared = contradicted(asked, [*sure, *likely], referee)
@@ -226,7 +228,7 @@ def contradicted(
                     continue
                 new = ~seen[place]
                 first[place[new]], seen[place] = found[size][new], True
-                if ulp.apart(first[place], found[size], asked.case.dtype).any():
+                if ulp.bits_apart(first[place], found[size], asked.case.dtype).any():
                     wrong.add(size)
     return broken, compared
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from probe import floats
 from probe.case import Case
-from probe.launch import environment, library_variables
+from probe.launch import child_environment, library_variables
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -43,7 +43,7 @@ class Referee:
             before = dict(os.environ)
             try:
                 os.environ.clear()
-                os.environ.update(environment(library_variables(where)))
+                os.environ.update(child_environment(library_variables(where)))
                 self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
                 self.pool.submit(os.getpid).result()
             finally:

@@ -17,7 +17,7 @@ from probe.comparison import ComparedShapes, Finding
 from probe.errors import ProbeError, StoreError
 from probe.progress import Tell
 from probe.reproduction import folder
-from probe.reproduction.content import Reproduction, case_of
+from probe.reproduction.content import Reproduction, stored_case
 from probe.reproduction.failing import Failing
 from probe.store import Store, parquet
 from probe.store.results import load
@@ -58,7 +58,7 @@ def draw(store: Path, number: int, each: bool = False) -> list[Drawn]:
     found = []
     for number, row in enumerate(kept):
         values = row["vary"], int(row["at"]), int(row["against"])
-        shapes = ComparedShapes(case_of(results, row["case_id"]), *values, None)
+        shapes = ComparedShapes(stored_case(results, row["case_id"]), *values, None)
         found.append(Drawn(store.name, number, row["target"], shapes, int(row["compared"])))
     return found
 
@@ -81,7 +81,7 @@ def attempt(
     """
     ordered = sorted(drawn, key=lambda one: one.target)
     job = _Trying(store, experiment, progress)
-    rows = parquet.table(store.path, "reproductions").to_pylist()
+    rows = parquet.read_table(store.path, "reproductions").to_pylist()
     job.known_rows = {_key(row) for row in rows if row["confirmed"]}
     job.times = times
     groups = groupby(ordered, key=lambda one: one.target)
@@ -117,7 +117,9 @@ class _Trying(Campaign[Drawn]):
         before, runs = time.perf_counter(), failed.runs
         row |= {"found": one.compared, "processes": self.times}
         try:
-            made = folder.proved(failed, Finding.drawn_from(shapes), times=self.times)
+            made = folder.proved_reproduction(
+                failed, Finding.drawn_from(shapes), folder.ReportOptions(times=self.times)
+            )
         except ProbeError as error:
             row |= {"confirmed": False, "reason": machine.publishable(str(error))}
             self.tally.failures.setdefault(one.target, []).append(str(error))

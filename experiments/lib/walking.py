@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.fuzzing import proved
 from lib.models import every
 from lib.variations import Model, Variation
 from probe import machine, shard
@@ -28,7 +29,7 @@ from probe.errors import ProbeError, TargetError
 from probe.launch import open_session
 from probe.progress import Tell, silent
 from probe.recording import RECORDERS
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each, Normalises, Reduces, Scans, Unknown, Windows
 from probe.store import Store, parquet
 from probe.target import Target
@@ -55,7 +56,7 @@ def walk_all(models: Iterable[Model], store: Store, folder: Path, tell: Tell = s
     with the reason.
     """
     job = _Walking(store, folder)
-    chosen = shard.current().part(list(models))
+    chosen = shard.current_shard().part(list(models))
     total, count = sum(len(model.variations) for model in chosen), 0
     try:
         for model in chosen:
@@ -73,7 +74,7 @@ class _Walking:
     def __init__(self, store: Store, folder: Path) -> None:
         self.store, self.folder, self.tally = store, folder, Tally()
         self.runs: dict[str, str] = {}
-        rows = parquet.table(store.path, "walks").to_pylist()
+        rows = parquet.read_table(store.path, "walks").to_pylist()
         self.done = {tuple(row[name] for name in ("run_id", "model", *WORDS)) for row in rows}
 
     def walk(self, model: Model) -> None:
@@ -169,6 +170,7 @@ def recorders(sides: tuple[Any, Any], target: str) -> list[Any]:
 
 def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, list[Row]]:
     """Walks two runs; columns of ``walks`` and of ``sources``."""
+    from probe.answers.first_difference import ComparisonQuestion, Walked
     from probe.recording.walk import walk
 
     begun = time.monotonic()
@@ -192,7 +194,11 @@ def walked(sides: tuple[Any, Any], one: Variation, target: str) -> tuple[Row, li
         "first_cause": (first and first.cause) or None,
         "notes": machine.publishable("; ".join(found.notes)) or None,
         "seconds": seconds,
+        **proved(found.rounding),
     }
+    decided = Walked(found, ComparisonQuestion()).decided()
+    if decided["total"]:
+        row |= {"decisions": decided.pop("total")} | decided
     return row | _outputs(found) | _cost(right), _sources(found)
 
 
@@ -235,7 +241,7 @@ def _decisions(found: Any, pair: Any) -> tuple[int, int]:
 def _cost(recorder: Any) -> Row:
     """Time and memory of a run, unwatched and watched."""
     plain, plain_bytes = _measured(recorder.plain)
-    watched, watched_bytes = _measured(lambda: recorded(recorder))
+    watched, watched_bytes = _measured(lambda: record_run(recorder))
     return {
         "plain_seconds": plain,
         "watched_seconds": watched,
@@ -284,7 +290,7 @@ def _sources(found: Any) -> list[Row]:
         if cause is not None:
             row |= {"cause": cause.kind or None, "examined": cause.examined}
             row |= {"replayed": cause.replayed, "alone": int(cause.alone)}
-            row |= {"why": machine.publishable(cause.why)}
+            row |= {"why": machine.publishable(cause.why), **proved(cause.rounding)}
         rows.append(row)
     return rows
 

@@ -66,7 +66,7 @@ class Answer(ABC):
         """Three lines: the question and the last one end at the terminal's width; the finding,
         which says why, is never cut."""
         asked, finding, last = (" ".join(line.split()) for line in self.lines())
-        return "\n".join((_cut(asked), finding, _cut(last)))
+        return "\n".join((_cut_to_terminal(asked), finding, _cut_to_terminal(last)))
 
     def _repr_png_(self) -> bytes | None:
         """Returns the picture for notebooks; None makes them print the three lines."""
@@ -78,24 +78,26 @@ class Answer(ABC):
         if figure is None:
             return b""
         file = BytesIO()
+        # matplotlib writes its version and the time: equal pictures would be different files
         undated = {"Date": None} if form == "svg" else {"Software": None}
         figure.savefig(file, format=form, metadata=undated)
         return file.getvalue()
 
     def __getattr__(self, name: str) -> Any:
+        # copy and pickle ask for attributes before there is a ``found``: no recursion then
         if name.startswith("_") or "found" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.found, name)
 
 
-def _cut(line: str) -> str:
+def _cut_to_terminal(line: str) -> str:
     width = WIDTH
     if sys.stdout is not None and sys.stdout.isatty():
         width = max(shutil.get_terminal_size().columns, 40)
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
-def case_of(given: object) -> Case:
+def checked_case(given: object) -> Case:
     """Returns the case that was given. InputError for anything else, such as a text or a model."""
     if not isinstance(given, Case):
         todo = 'give one such as probe.Case(op="conv1d", kernel=5, in_channels=4)'
@@ -103,12 +105,12 @@ def case_of(given: object) -> Case:
     return given
 
 
-def target_of(given: str | Target) -> Target:
+def checked_target(given: str | Target) -> Target:
     """Returns a target, or that of a text. Raises InputError."""
     return given if isinstance(given, Target) else Target.parse(given)
 
 
-def targets_of(given: str | Target | Iterable[str | Target]) -> list[Target]:
+def checked_targets(given: str | Target | Iterable[str | Target]) -> list[Target]:
     """Returns one target or several, each once. Raises InputError."""
     several = [given] if isinstance(given, str | Target) else given
-    return list(dict.fromkeys(map(target_of, several)))
+    return list(dict.fromkeys(map(checked_target, several)))

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib import util
+from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.runtimes import environments, packages
 from probe.runtimes import runtime as runtimes
-from probe.target import Target, gpus, installed_version, unavailable
+from probe.target import Target, gpus, installed_version, why_unavailable
 
 CASES = (
     Case(op="conv1d", kernel=5, in_channels=2, filters=3, length=9),
@@ -113,26 +113,28 @@ class Examined:
         }
 
 
-def examine(store: Path = Path(), tell: Callable[[int, int, str], None] | None = None) -> Examined:
+def examine_machine(
+    store: Path = Path(), tell: Callable[[int, int, str], None] | None = None
+) -> Examined:
     """Examines this machine; takes some seconds for each library, which runs in its own process.
 
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """
-    checks = [*_machine(store), *_interpreters(), *_emulators(), *_packages()]
-    lacking = {name: unavailable(Target(name)) for name in backends.names()}
+    checks = [*_machine_checks(store), *_runtime_checks(), *_package_checks()]
+    lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     here = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
         if tell and why is None:
             tell(here.index(name), len(here), name)
         late = budget.spent() if why is None else ""
         checks.append(
-            Check(name, "missing", f"not started: {late}") if late else _library(name, why)
+            Check(name, "missing", f"not started: {late}") if late else _library_check(name, why)
         )
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     return Examined(checks, variables, other_pip())
 
 
-def _machine(store: Path) -> Iterator[Check]:
+def _machine_checks(store: Path) -> Iterator[Check]:
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
     facts = machine.facts()
     isa = facts["cpu_isa"] or "instructions unknown"
@@ -149,28 +151,35 @@ def _machine(store: Path) -> Iterator[Check]:
         yield Check("GPU", "missing", "none", adds, None)
 
 
-def _interpreters() -> Iterator[Check]:
-    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.interpreter(one)]
+def _runtime_checks() -> Iterator[Check]:
+    """Yields what old releases and other processors would run on."""
+    there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.find_python(one)]
     said = ", ".join(f"Python {one}" for one in there) or "only this one"
-    installed = [found.target for found in environments.installed()]
+    installed = [found.target for found in environments.installed_environments()]
     if installed:
         said += "; installed: " + ", ".join(installed)
     state = "ok" if there or packages.uv() else "missing"
     adds = None if state == "ok" else "old releases, such as tensorflow==1.2.1"
     yield Check("old Pythons", state, said, adds, None if state == "ok" else "pip install uv")
-
-
-def _emulators() -> Iterator[Check]:
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
-        if runtimes.program(f"qemu-{name}"):
-            yield Check(f"qemu-{name}", "ok", runtimes.version(f"qemu-{name}"))
+        if runtimes.emulator_path(f"qemu-{name}"):
+            yield Check(f"qemu-{name}", "ok", runtimes.emulator_version(f"qemu-{name}"))
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
 
 
-def _packages() -> Iterator[Check]:
+DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
+"""Both install the same files: the later one's are there, and removing one removes them."""
+
+
+def _package_checks() -> Iterator[Check]:
     """Yields what ``probe-numerics-core`` left out; one line where nothing is missing."""
+    there = [name for name in DISTRIBUTIONS if any(metadata.distributions(name=name))]
+    if there == list(DISTRIBUTIONS):
+        said = f"{' and '.join(there)} are both installed, with the same files"
+        todo = f"pip uninstall {' '.join(there)}"
+        yield Check("probe", "wrong", said, "one of them alone, installed after this", todo)
     lacking = {name: adds for name, adds in PACKAGES.items() if util.find_spec(name) is None}
     for name, adds in lacking.items():
         yield Check(name, "missing", f"{name} is not installed here", adds, f"pip install {name}")
@@ -188,7 +197,7 @@ def other_pip() -> str | None:
     return f"{sys.executable} -m pip"
 
 
-def _library(name: str, why: str | None) -> Check:
+def _library_check(name: str, why: str | None) -> Check:
     backend = backends.get(name)
     if why:
         said, _, todo = why.partition("; ")
@@ -197,22 +206,19 @@ def _library(name: str, why: str | None) -> Check:
         return Check(name, "missing", said if known else why, adds, todo if known else None)
     version = installed_version(backend) or ""
     try:
-        found = _asked(name)
+        found = self_test(name)
     except ProbeError as error:
         return Check(name, "wrong", f"{version}: {error}", f"targets of {name}", None)
     outputs, replayed = found["outputs"], found["replayed"]
     said = f"{version}: order revealed, {replayed} of {outputs} outputs replayed"
     if replayed == outputs:
         return Check(name, "ok", said)
-    return Check(
-        name,
-        "wrong",
-        said,
-        "please report it: results of this library on this machine are not verified",
-    )
+    adds = "please report it: results of this library on this machine are not verified"
+    return Check(name, "wrong", said, adds)
 
 
-def _asked(name: str) -> dict[str, Any]:
+def self_test(name: str) -> dict[str, Any]:
+    """Returns what ``probe.order`` says of the first of ``CASES`` that a library has."""
     for case in CASES[:-1]:
         try:
             return order(case, name).to_json()

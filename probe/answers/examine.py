@@ -24,18 +24,18 @@ from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff
 from probe.answers.record import arrays_for, record
 from probe.answers.two_runs import ADVICE, two_runs
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced, TimeOver
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
-from probe.recording.alone import unequal
+from probe.recording.alone import unequal_bits
 from probe.recording.difference import Aligned
-from probe.recording.inputs import axes, cut
-from probe.recording.source import explain
-from probe.recording.subject import name_of, opened
+from probe.recording.inputs import first_entries, varied_axes
+from probe.recording.source import find_cause
+from probe.recording.subject import model_name, open_model
 from probe.recording.walk import walk
 from probe.target import Target
 
@@ -142,7 +142,7 @@ def examine(
     soon as it is known. Ctrl-C returns what is known, if that is anything. Errors: InputError;
     TargetError; Nondeterministic where a run does not repeat.
     """
-    ask = _meant(ask, against_target, recording)
+    ask = _which_question(ask, against_target, recording)
     if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
         why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder")
@@ -157,19 +157,19 @@ def examine(
     with within(time), heard("examine", progress) as tell:
         if ask in ("batch", "padding"):
             if target is None:
-                walked, sides = _sized(given, ask, tell)
+                walked, sides = _two_sizes_here(given, ask, tell)
             else:
-                walked, sides = _there(given, ask, target, tell), None
+                walked, sides = _two_sizes_on_target(given, ask, target, tell), None
         elif ask == "release":
             other = {"against_target": against_target, "explain": False, "seed": seed}
             words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "trust": trust, **other}
             walked, sides = two_runs(model, target, **words, progress=tell), None
         else:
-            walked, sides = _recorded(given, recording, target, tell), None
+            walked, sides = _against_recording(given, recording, target, tell), None
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         made = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         try:
-            for ended in _parts(given, walked, sides, out, tell, tell_part):
+            for ended in _give_parts(given, walked, sides, out, tell, tell_part):
                 made.ended = ended
         except KeyboardInterrupt:
             made.ended = "interrupted"
@@ -178,7 +178,7 @@ def examine(
     return made
 
 
-def _meant(ask: str | None, against_target: object, recording: object) -> str:
+def _which_question(ask: str | None, against_target: object, recording: object) -> str:
     """Returns what is asked. InputError: what that needs is missing, or contradicts it."""
     ask = ask or ("release" if against_target else "machine" if recording else "batch")
     choice("ask", ask, tuple(ASK))
@@ -223,11 +223,12 @@ class SizedInputs:
     filled: dict[str, np.ndarray]
 
 
-def _arrays(
+def _inputs_of_question(
     given: ExaminedModel, subject: Any, ask: str
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Returns the inputs of one question, and along which axis of each the sides differ."""
     vary = "batch" if ask == "batch" else "length"
+    # generated inputs need a size; given ones have theirs, and 0 asks for nothing
     most = given.against or (BATCH if ask == "batch" else 0)
     if given.inputs is None and not given.shapes and not subject.inputs:
         why = "the model does not describe its inputs"
@@ -235,9 +236,12 @@ def _arrays(
         raise InputError("inputs", "(none)", why, todo)
     arrays = arrays_for(subject, given.inputs, given.shapes, given.seed, vary, most)
     if ask == "batch" or not arrays:
-        return arrays, axes(vary, arrays, subject.inputs)
-    along = _padded_axes(arrays, axes(vary, arrays, subject.inputs))
-    row, samples = _padded_row(arrays, along), axes("batch", arrays, ())
+        return arrays, varied_axes(vary, arrays, subject.inputs)
+    along = _padded_axes(arrays, varied_axes(vary, arrays, subject.inputs))
+    whole = max(arrays[name].shape[axis] for name, axis in along.items())
+    lengths = _valid_lengths(arrays, along)
+    short = np.flatnonzero((lengths > 0) & (lengths < whole))
+    row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
     alone = {
         name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
         for name, one in arrays.items()
@@ -252,13 +256,13 @@ def _padded_axes(arrays: Mapping[str, np.ndarray], along: dict[str, int]) -> dic
     others = [{first: axis} for axis in range(1, arrays[first].ndim)]
     for some in (along, *others):
         size = min(arrays[name].shape[axis] for name, axis in some.items())
-        lengths = _lengths(arrays, some)
+        lengths = _valid_lengths(arrays, some)
         if ((lengths > 0) & (lengths < size)).any():
             return some
     return along
 
 
-def _lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
+def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
     """Returns how much of each sample is not padding: up to its last entry that isn't zero."""
     found = np.zeros(1, int)
     for name, axis in along.items():
@@ -267,31 +271,24 @@ def _lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.n
             continue
         rest = tuple(n for n in range(1, array.ndim) if n != axis)
         some = (array != 0).any(axis=rest) if rest else array != 0
+        # zeros within a sample are data: only those behind its last entry are padding
         last = np.where(some, np.arange(1, some.shape[1] + 1), 0).max(axis=1)
         found = np.maximum(found, last) if len(found) in (1, len(last)) else found
     return found
 
 
-def _padded_row(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> int:
-    """Returns the first sample that ends before the full length; 0 where none does."""
-    whole = max(arrays[name].shape[axis] for name, axis in along.items())
-    lengths = _lengths(arrays, along)
-    short = np.flatnonzero((lengths > 0) & (lengths < whole))
-    return int(short[0]) if len(short) else 0
-
-
-def _chosen(
+def _inputs_and_sizes(
     given: ExaminedModel, subject: Any, ask: str
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
     """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes."""
-    arrays, along = _arrays(given, subject, ask)
+    arrays, along = _inputs_of_question(given, subject, ask)
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
-    against = count("against", given.against or whole)
+    against = whole_number("against", given.against or whole)
     at = given.at
     if at is None and ask == "padding":
-        valid = int(_lengths(arrays, along).max())
+        valid = int(_valid_lengths(arrays, along).max())
         at = valid if 0 < valid < against else max(1, against // 4)
-    at = count("at", at or 1)
+    at = whole_number("at", at or 1)
     if at >= against:
         why = f"the other side has {against}"
         what = "a batch of several samples" if ask == "batch" else "a longer input"
@@ -299,13 +296,13 @@ def _chosen(
     return arrays, along, at, against
 
 
-def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
+def _two_sizes_here(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
     """Compares two sizes of a model in this process."""
     tell("opening the model")
-    subject = opened(given.model, given.trust)
-    arrays, along, at, against = _chosen(given, subject, ask)
+    subject = open_model(given.model, given.trust)
+    arrays, along, at, against = _inputs_and_sizes(given, subject, ask)
     vary = "batch" if ask == "batch" else "length"
-    right, left = cut(arrays, along, against), cut(arrays, along, at)
+    right, left = first_entries(arrays, along, against), first_entries(arrays, along, at)
     filled = {}
     for name, one in left.items():
         width = [(0, 0)] * one.ndim
@@ -317,14 +314,14 @@ def _sized(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInpu
     sides = SizedInputs(subject, vary, (at, against), left, right, filled)
     runs = [subject.recorder(one) for one in (left, right)]
     asked = ComparisonQuestion(
-        name_of(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
+        model_name(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
     )
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
-def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
+def _two_sizes_on_target(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
     """Compares two sizes on a target, in a process of its own."""
-    arrays, along, at, against = _chosen(given, opened(given.model, given.trust), ask)
+    arrays, along, at, against = _inputs_and_sizes(given, open_model(given.model, given.trust), ask)
     vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
     words: dict[str, Any] = {
         "vary": "batch" if ask == "batch" else vary,
@@ -336,7 +333,7 @@ def _there(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> W
     return two_runs(given.model, target, **words)
 
 
-def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
+def _against_recording(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
     """Compares a run here with a recording of another machine."""
     words: dict[str, Any] = {"inputs": given.inputs, "shapes": given.shapes, "target": target}
     with ExitStack() as running:
@@ -358,15 +355,15 @@ def _recorded(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> W
 Told = Callable[..., None]
 
 
-def _parts(
+def _give_parts(
     given: ExaminedModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
 ) -> Iterator[str]:
     """Gives one part after the other; yields why it ends early."""
     first = walked.found.first
-    told("operation", _operation(walked, first))
+    told("operation", _operation_in_words(walked, first))
     if first is None:
         return
-    explained = _explained(walked, tell)
+    explained = _explained_source(walked, tell)
     if explained is not None:
         first, text, told_of = explained
         told("cause", text, told_of)
@@ -388,7 +385,8 @@ def _parts(
         return
     try:
         written = walked.reproduce(out, first, progress=tell)
-        told("report", f"{written.path}: {', '.join(written.files)}{_noted(written)}")
+        own = f" (the operation's own script, no case: {written.no_case})" * bool(written.no_case)
+        told("report", f"{written.path}: {', '.join(written.files)}{own}")
     except (NotReproduced, InputError) as error:
         told("report", f"none was written: {error}")
 
@@ -416,8 +414,8 @@ def _unfused(
         if source is None:
             told("cause", f"{head} {inside.ending()[0]}")
             return walked, first
-        text = f"{head} the first to differ is {_operation(inside, source)}"
-        explained = _explained(inside, tell)
+        text = f"{head} the first to differ is {_operation_in_words(inside, source)}"
+        explained = _explained_source(inside, tell)
         if explained is not None:
             source, why, told_of = explained
             text, told_of = f"{text}; {why}", told_of | {"without": "fused layers"}
@@ -427,11 +425,7 @@ def _unfused(
         mha.set_fastpath_enabled(before)
 
 
-def _noted(written: Any) -> str:
-    return f" (the operation's own script, no case: {written.no_case})" if written.no_case else ""
-
-
-def _operation(walked: Walked, first: Aligned | None) -> str:
+def _operation_in_words(walked: Walked, first: Aligned | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return walked.ending()[0]
@@ -439,7 +433,8 @@ def _operation(walked: Walked, first: Aligned | None) -> str:
     differing, compared = (
         sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
     )
-    modelled = import_module("probe.reproduction.modelled")
+    from probe.reproduction import modelled  # late: it needs jinja2
+
     what = modelled.layer_of(walked.found, first) or first.op
     where = f"{first.path}: {what}" if first.path else what
     text = f"{where}: {differ(first.differing, first.compared, first.max_ulp)}"
@@ -448,42 +443,41 @@ def _operation(walked: Walked, first: Aligned | None) -> str:
     return f"{text}; of the model's outputs {differing:,} of {compared:,}"
 
 
-def _explained(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]] | None:
+def _explained_source(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]] | None:
     """Explains the first source, and the next where it turns out to be none."""
+    from probe.reproduction import modelled  # late: it needs jinja2
+
     found, known = walked.found, dict[Any, Any]()
     for number, one in list(enumerate(found.operations)):
         if one.verdict != "source" or len(found.causes) >= SOURCES:
             continue
         tell(f"explaining {one.name}")
-        cause = explain(found.left, found.right, one, known=known)
+        cause = find_cause(found.left, found.right, one, known=known)
         found.causes[number] = cause
         one.cause = cause.kind
         if cause.refuted:
             one.doubted(cause.why)
             continue
-        modelled = import_module("probe.reproduction.modelled")
-        where = modelled.placed(cause)
+        where = modelled.where_it_differs(cause)
         proof = f"{cause.replayed:,} of {cause.examined:,} examined outputs replay on both sides"
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:
-            text = f"{cause.why}; {_shapes(walked, one)}"
+            reads = []  # what sets two calls of one kernel apart
+            for side, at in ((found.left, one.left), (found.right, one.right)):
+                some = () if at is None else side.operations[at].reads[:3]
+                shapes = [side.values[n].shape for n in some]
+                reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
+            text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "
+            text += f"against {reads[1]}"
         if found.rounding.words:
             text = f"{found.rounding.words}; {text}"
         return one, text, {"name": one.name, "explanation": cause.to_json()}
     return None
 
 
-def _shapes(walked: Walked, one: Aligned) -> str:
-    """Returns what an operation reads on both sides: what sets two calls of one kernel apart."""
-    told = []
-    for side, number in ((walked.found.left, one.left), (walked.found.right, one.right)):
-        values = side.values
-        reads = () if number is None else side.operations[number].reads
-        told.append(" and ".join("x".join(map(str, values[n].shape)) or "1" for n in reads[:3]))
-    return f"the library is called with other sizes: it reads {told[0]} against {told[1]}"
-
-
-def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[Any]], int]:
+def _counter_of_differing(
+    walked: Walked, left: int
+) -> Callable[[Sequence[Any], Sequence[Any]], int]:
     """Returns what counts outputs that must agree and don't. ``left``: on which side of the
     comparison the first run's outputs stand; the second run's stand on the right."""
     difference, recordings = walked.found, (walked.found.left, walked.found.right)
@@ -499,7 +493,7 @@ def _differing(walked: Walked, left: int) -> Callable[[Sequence[Any], Sequence[A
         for at, one in places:
             mine = one.selection.taken(np.asarray(ours[at]), left)
             other = one.selection.taken(np.asarray(theirs[right.outputs.index(one.right)]), 1)
-            total += int(unequal(mine, other, right.values[one.right].dtype).sum())
+            total += int(unequal_bits(mine, other, right.values[one.right].dtype).sum())
         return total
 
     return differing
@@ -516,7 +510,7 @@ def _remedied(
         name: sides.opened.recorder(getattr(sides, name)).plain
         for name in ("left", "right", "filled")
     }
-    left_over = _differing(walked, 1)(run["filled"](), run["right"]())
+    left_over = _counter_of_differing(walked, 1)(run["filled"](), run["right"]())
     ways: list[dict[str, Any]] = [{"remedy": "one size", "exact": not left_over}]
     size = f"{what} {against}, so that each call has one shape"
     checked = "has the bits of the other side here" if ways[0]["exact"] else "still differs here"
@@ -532,7 +526,11 @@ def _remedied(
     batches = {one.shape[0] for one in sides.right.values() if one.ndim}
     sizes = {"batch": sorted(batches)} | {sides.vary: [at, against]}
     mode = mitigated_models.of_runs(
-        sides.opened, given.model, sizes, (sides.left, sides.right), _differing(walked, 0)
+        sides.opened,
+        given.model,
+        sizes,
+        (sides.left, sides.right),
+        _counter_of_differing(walked, 0),
     )
     entry: dict[str, Any] = {"remedy": "invariant", "exact": mode.verdict == "exact"}
     entry |= {"verdict": mode.verdict, "why": mode.refusal or None}
@@ -540,7 +538,7 @@ def _remedied(
     if mode.report is None or mode.verdict != "exact":
         why = mode.refusal or f"{mode.differing:,} outputs differ still"
         also = f"probe.stable.invariant: {mode.verdict} ({why})"
-        told("fix", f"{_exact(ways, sides)}; {also}", {"remedies": ways})
+        told("fix", f"{_exact_remedies(ways, sides)}; {also}", {"remedies": ways})
         return
     mode_runs = {
         "left": run["left"],
@@ -550,7 +548,7 @@ def _remedied(
     tell("timing")
     took = mitigated_models.timed(mode_runs, min)  # others may be at work here
     entry["ratio"], ways[0]["ratio"] = (took[n] / took["left"] for n in ("invariant", "filled"))
-    told("fix", _exact(ways, sides), {"remedies": ways})
+    told("fix", _exact_remedies(ways, sides), {"remedies": ways})
     best = min((one for one in ways if one["exact"]), key=lambda one: float(one["ratio"]))
     each = ", ".join(
         f"{one['remedy']} {rounded_text(one['ratio'])}{'' if one['exact'] else ' (not exact)'}"
@@ -560,7 +558,7 @@ def _remedied(
     told("cost", text, {"remedies": ways, "recommended": best["remedy"]})
 
 
-def _exact(ways: Sequence[Mapping[str, Any]], sides: SizedInputs) -> str:
+def _exact_remedies(ways: Sequence[Mapping[str, Any]], sides: SizedInputs) -> str:
     """Returns the remedies that are exact, in words."""
     what = "batch" if sides.vary == "batch" else "padded length"
     words = {

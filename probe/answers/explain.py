@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
 from probe.case import Case
 from probe.comparison import Comparison
-from probe.explaining import explain as explained
-from probe.explaining.evidence import Evidence, checked, example, named
+from probe.explaining import explain_case as explained
+from probe.explaining.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.launch import open_session
 from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
-from probe.summation.reach import Reach, ReachedOutputs, reveal_reach
+from probe.summation.reach import Reach, reveal_reach
 from probe.summation.windows import reveal_windows
 from probe.target import Target
 from probe.window import Geometry
@@ -41,18 +41,9 @@ class Explained(Answer):
     def drawn(self) -> Figure | None:
         """Returns both sides' trees of one output; of sides that agree, how the first output is
         added."""
-        from probe.plots import trees
+        from probe.plots import views
 
-        found, evidence = self.found, self.evidence
-        words = [found.words(side) for side in (found.left, found.right)]
-        if evidence is not None and evidence.left.summation and evidence.right.summation:
-            return trees.sides(evidence, (words[0], words[1]))
-        if not found.compared:
-            return None
-        sides = ((found.left, found.pairs.left), (found.right, found.pairs.right))
-        each = [side.summation(places[0]) for side, places in sides]
-        shown = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
-        return trees.summations(shown) if shown else None
+        return views.draw_explained(self.found, self.evidence)
 
 
 def explain(
@@ -85,18 +76,18 @@ def explain(
     >>> why = probe.explain(case, "tensorflow,onednn=0", 5, 40)  # doctest: +SKIP
     >>> why.causes, why.replayed  # doctest: +SKIP
     """
-    where, other = target_of(target), target_of(against_target or target)
-    checked(kernels)
+    where, other = checked_target(target), checked_target(against_target or target)
+    checked_kernels(kernels)
     found = explained(
-        *(case_of(case), where, at, against),
+        *(checked_case(case), where, at, against),
         vary=vary,
         against_target=other,
         against_padding=against_padding,
         budget=BUDGET if certify else 0,
         zeros=zeros,
     )
-    evidence = example(found)
-    found.kernels = named(found, kernels)
+    evidence = differing_example(found)
+    found.kernels = named_kernels(found, kernels)
     return Explained(found, evidence)
 
 
@@ -126,6 +117,10 @@ class WindowsAnswer:
         """
         case, width = self.case, self.case.filters // self.case.groups
         named = {} if self.reach is None else {(e.group, e.position): e for e in self.reach.named}
+        reached = {
+            place: {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
+            for place, one in named.items()
+        }
         found = {
             "case": case.to_json(),
             "target": self.target,
@@ -144,20 +139,12 @@ class WindowsAnswer:
                     ],
                     "as_predicted": bool(self.same[group, position]),
                 }
-                | _reached(named.get((group, position)))
+                | reached.get((group, position), {})
                 for group in range(case.groups)
                 for position in range(self.revealed.shape[1])
             ],
         }
         return found if self.reach is None else found | self.reach.to_json()
-
-
-def _reached(one: ReachedOutputs | None) -> dict[str, Any]:
-    """Returns what an entry of ``windows`` tells of what reaches its outputs; {} where nothing
-    does."""
-    if one is None:
-        return {}
-    return {"reaches" if one.exact else "reaches_some": one.inputs.tolist()}
 
 
 def window(case: Case, target: Target) -> WindowsAnswer:
@@ -168,6 +155,7 @@ def window(case: Case, target: Target) -> WindowsAnswer:
     with open_session(target) as session:
         revealed = reveal_windows(SessionOperator(session, case))
         same = (revealed == predicted(case)).all(axis=2)
+        # masks for infinities are put where the padding says; pools have no weights to put them in
         asked = same.all() and not case.pool
         reach = reveal_reach(session, case) if asked else None
     return WindowsAnswer(case, target.text, revealed, same, reach)
@@ -182,6 +170,7 @@ def predicted(case: Case) -> np.ndarray:
     """
     geometry = Geometry.of(case)
     width = case.filters // case.groups
+    # geometry speaks of one entry of the batch; the revealed indices go through all of x
     entries = np.arange(case.batch)[:, None, None] * (np.prod(case.input_shape()) // case.batch)
     found = []
     for group in range(case.groups):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -24,15 +24,15 @@ from probe.comparison import decisions as comparison
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
-from probe.recording import enclosed, reasons
-from probe.recording.apart import before
-from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.folder import read
+from probe.recording import enclosed
+from probe.recording.apart import switch_lines
+from probe.recording.difference import Aligned, Difference, Pair, grouped_reasons, of_outputs
+from probe.recording.folder import read_recording
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording
-from probe.recording.subject import is_net, of_function, of_net
-from probe.recording.walk import compared, walk
+from probe.recording.subject import function_recorder, is_net, net_recorder
+from probe.recording.walk import compare_and_explain, walk
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -92,6 +92,14 @@ class Walked(Answer):
         found, first = self.found, self.found.first
         ours = found.operations
         total = len(ours)
+        operations = []
+        for number, one in enumerate(ours):
+            told, cause = one.to_json(), found.causes.get(number)
+            told["rounding"] = None
+            if cause is not None:
+                told["explanation"] = cause.to_json()
+                told["rounding"] = told["explanation"].pop("rounding")
+            operations.append(told)
         return {
             "verdict": self.verdict,
             "examined": found.examined,
@@ -107,9 +115,9 @@ class Walked(Answer):
             "decisions": self.decided(),
             "unknown": [
                 {"operations": len(some), "first": some[0].name, **asdict(why)}
-                for why, some in reasons.groups(found)
+                for why, some in grouped_reasons(found)
             ],
-            "operations": [self._operation(n) for n in range(total)],
+            "operations": operations,
             "outputs": [self.report_output(one) for one in found.outputs],
             "notes": found.notes,
             "sizes": self.sizes,
@@ -142,17 +150,17 @@ class Walked(Answer):
             text += f"; {why}: {', '.join(each)}" if each else ""
         return text
 
-    def _operation(self, number: int) -> dict[str, Any]:
-        told = self.found.operations[number].to_json()
-        cause = self.found.causes.get(number)
-        told["rounding"] = None
-        if cause is not None:
-            told["explanation"] = cause.to_json()
-            told["rounding"] = told["explanation"].pop("rounding")
-        return told
-
     def report_output(self, one: Pair) -> dict[str, Any]:
-        """Returns an entry of ``outputs``."""
+        """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
+        compares with the first source's."""
+        first, index = self.found.first, one.by_index
+        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
+        growth = one.scaled / start if start and one.compared else None
+        by_index = index and {
+            "compared": index.compared,
+            "differing": None if index.first is None else index.differing,  # digests alone are kept
+            "max_ulp": index.max_ulp,
+        }
         shapes = [
             list(side.values[number].shape)
             for side, number in ((self.found.left, one.left), (self.found.right, one.right))
@@ -166,21 +174,10 @@ class Walked(Answer):
             "scaled": one.scaled,
             "moved": one.moved,
             "window": one.window,
-            "by_index": None if one.by_index is None else self._by_index(one.by_index),
-            "growth": self._growth(one),
+            "by_index": by_index,
+            "growth": growth,
             "decisions": [asdict(each) for each in self.decisions(one)],
         }
-
-    @staticmethod
-    def _by_index(one: Pair) -> dict[str, Any]:
-        differing = None if one.first is None else one.differing  # digests alone were kept
-        return {"compared": one.compared, "differing": differing, "max_ulp": one.max_ulp}
-
-    def _growth(self, one: Pair) -> float | None:
-        """Returns how the difference over the largest value compares with the first source's."""
-        first = self.found.first
-        start = max((pair.scaled for pair in first.gives), default=0.0) if first else 0.0
-        return one.scaled / start if start and one.compared else None
 
     def decisions(self, one: Pair) -> list[comparison.Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
@@ -189,10 +186,12 @@ class Walked(Answer):
         known: dict[tuple[int, int], list[comparison.Decision]]
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
-            both = None
+            known[key] = []
             if one.compared and dtype in floats.FORMATS:
-                both = _sides(self.found, one)
-            known[key] = [] if both is None else list(_decided(*both, dtype))
+                both = _decision_sides(self.found, one)
+                if both is not None and both[0].size:
+                    left, right = map(np.atleast_1d, both)
+                    known[key] = list(comparison.decisions(left, right, dtype))
         return known[key]
 
     def decided(self) -> dict[str, int]:
@@ -200,20 +199,20 @@ class Walked(Answer):
         that any order of the additions in all operations of the left run takes them alike."""
         found = {"total": 0, "changed": 0, "proved": 0}
         outputs = [one for one in self.found.outputs if self.decisions(one)]
-        known = enclosed.outputs(self.found.left) if outputs else {}
+        known = enclosed.output_intervals(self.found.left) if outputs else {}
         for one in outputs:
             rows = known.get(one.left)
-            rows = None if rows is None else rows.map(partial(_chosen, one=one, side=0))
+            rows = None if rows is None else rows.map(partial(_decision_rows, one=one, side=0))
             for each in self.decisions(one):
                 found["total"] += each.taken
                 found["changed"] += each.crossed
                 if rows is not None:
                     count = comparison.TOP if each.decision.startswith("top") else 1
                     # one that no rounding can change, and that changed, is a bug's: not proved
-                    kept = enclosed.kept(rows, each.decision, count)
-                    both = _sides(self.found, one)
+                    kept = enclosed.certain_decisions(rows, each.decision, count)
+                    both = _decision_sides(self.found, one)
                     assert both is not None  # or there were no decisions
-                    kept &= enclosed.alike(*both, each.decision, count)
+                    kept &= enclosed.same_decisions(*both, each.decision, count)
                     found["proved"] += int(kept.sum())
         return found
 
@@ -247,7 +246,9 @@ class Walked(Answer):
         sought = any(one.kind or NOT_SOUGHT not in one.why for one in causes)
         inside = "the outputs agree, the bits inside differ; " * (self.verdict == "equal")
         words = self.found.rounding.words
-        told = f"{words}{'; ' * bool(words)}{inside}{said(first, sought)}{self._placed(first)}"
+        told = (
+            f"{words}{'; ' * bool(words)}{inside}{source_text(first, sought)}{self._placed(first)}"
+        )
         return told, self.outcome()
 
     def _placed(self, first: Aligned) -> str:
@@ -258,7 +259,7 @@ class Walked(Answer):
             return ""
         modelled = import_module("probe.reproduction.modelled")
         layer = modelled.layer_of(self.found, first)
-        told = ": ".join(filter(None, (layer, modelled.placed(cause))))
+        told = ": ".join(filter(None, (layer, modelled.where_it_differs(cause))))
         return f" ({told})" if told else ""
 
     def table(self) -> str:
@@ -272,12 +273,12 @@ class Walked(Answer):
     def _rows(self) -> list[tuple[str, ...]]:
         """Returns the cells of the table, its head first."""
         some = [one for one in self.found.operations if one.differing][:ROWS]
-        return [HEAD, *map(self._row, some)]
-
-    def _row(self, one: Aligned) -> tuple[str, ...]:
-        far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
-        differing = f"{one.differing:,} of {one.compared:,}"
-        return one.name, one.op, differing, far, one.verdict, one.why or one.note
+        rows: list[tuple[str, ...]] = [HEAD]
+        for one in some:
+            far = "" if one.max_ulp is None else f"{one.max_ulp:,}"
+            differing = f"{one.differing:,} of {one.compared:,}"
+            rows.append((one.name, one.op, differing, far, one.verdict, one.why or one.note))
+        return rows
 
     def _repr_html_(self) -> str:
         """Returns the three lines, the table and the picture, for notebooks."""
@@ -304,7 +305,7 @@ class Walked(Answer):
             verb = "reads" if self.window == 1 else "read"
             told.append(f"window: {self.window:,}{what * (not told)} {verb} different inputs")
         first = [one for one in self.found.operations if one.cause == "window"][:1]
-        return "; ".join([*told, *(f"from {placed(one)} on" for one in first)])
+        return "; ".join([*told, *(f"from {operation_text(one)} on" for one in first)])
 
     def _no_source(self) -> str:
         counts = self.counts()
@@ -314,7 +315,7 @@ class Walked(Answer):
         if self.verdict == "equal":
             zeros = " (zeros of different signs count as equal)" if self._zeros() else ""
             return f"equal: every compared operation whose inputs agree gives the same bits{zeros}"
-        if self.verdict == "unknown" and (why := reasons.of_outputs(self.found)):
+        if self.verdict == "unknown" and (why := of_outputs(self.found)):
             return f"unknown: {why}"
         if apart:
             return f"{self.verdict}: {'; '.join(apart)}; no common operation is a source"
@@ -323,8 +324,12 @@ class Walked(Answer):
     def unknown(self) -> list[str]:
         """Returns why nothing is known of operations, in words: how many, from which one on."""
         told = []
-        for why, some in reasons.groups(self.found):
-            start = f", from {placed(some[0])} on" if len(some) > 1 else f", {placed(some[0])}"
+        for why, some in grouped_reasons(self.found):
+            start = (
+                f", from {operation_text(some[0])} on"
+                if len(some) > 1
+                else f", {operation_text(some[0])}"
+            )
             text = why.why if why.name == some[0].name and not why.side else str(why)
             told.append(f"unknown: {counted(len(some), 'operation')}{start}: {text}")
         return told
@@ -333,7 +338,7 @@ class Walked(Answer):
         """Returns the first operation that one side has alone, and how many follow."""
         first, *others = (one for one in self.found.operations if one.verdict == side)
         more = f" and {len(others):,} more" if others else ""
-        return f"only {side}: {placed(first)}{more}"
+        return f"only {side}: {operation_text(first)}{more}"
 
     def outcome(self, how: str = "") -> str:
         """Returns how the outputs differ, and what to do. ``how``: what writes a report."""
@@ -346,7 +351,9 @@ class Walked(Answer):
             return NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return f"{agree(compared)}{self._zeros()}{self._unjudged()}{self._others()}{more}"
+            return (
+                f"{agreement_text(compared)}{self._zeros()}{self._unjudged()}{self._others()}{more}"
+            )
         ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(one.differing for one in differing), compared, most)
@@ -450,7 +457,7 @@ class Walked(Answer):
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
-        found = recorded.write(Path(folder), *sides, one, cause, **self.script)
+        found = recorded.write_operation(Path(folder), *sides, one, cause, **self.script)
         found.no_case = why
         return found
 
@@ -462,10 +469,10 @@ class Walked(Answer):
         layer = modelled.layer_of(self.found, one)
         place += f", `{layer}`" * bool(layer)
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
-        said += f"; {where}." if (where := modelled.placed(cause)) else "."
+        said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
@@ -506,17 +513,18 @@ class ComparisonQuestion:
     todo: str = ""
 
 
-def said(one: Aligned, sought: bool = True) -> str:
+def source_text(one: Aligned, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
     text = f"{one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
     if "argument" in one.cause:  # first, as lines are cut at their end
-        return f"first: {placed(one)}: {one.why}; {text}"
+        return f"first: {operation_text(one)}: {one.why}; {text}"
     also = f"; the arguments differ: {one.arguments}" if one.arguments else ""
-    return f"first: {placed(one)}, {text}: {one.cause or (NOT_YET if sought else NOT_SOUGHT)}{also}"
+    why = one.cause or (NOT_YET if sought else NOT_SOUGHT)
+    return f"first: {operation_text(one)}, {text}: {why}{also}"
 
 
-def placed(one: Aligned) -> str:
+def operation_text(one: Aligned) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{one.op} at {one.path}" if one.path else one.op
 
@@ -527,7 +535,7 @@ NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
 
 
-def agree(count: int) -> str:
+def agreement_text(count: int) -> str:
     """Returns ``all 80 outputs that must agree do``."""
     return (
         "the one output that must agree does"
@@ -536,16 +544,16 @@ def agree(count: int) -> str:
     )
 
 
-def _sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
+def _decision_sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns the elements of an output that must agree, as rows of decisions; None: not kept."""
     mine = found.left.arrays({one.left}).get(one.left)
     other = found.right.arrays({one.right}).get(one.right)
     if mine is None or other is None:
         return None
-    return _chosen(mine, one, 0), _chosen(other, one, 1)
+    return _decision_rows(mine, one, 0), _decision_rows(other, one, 1)
 
 
-def _chosen(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
+def _decision_rows(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
     """Returns the elements of a side's output that must agree, as rows of decisions: as lines
     along the last axis, where whole ones are selected, so that a largest one is decided."""
     chosen, rank = one.selection, array.ndim
@@ -554,22 +562,17 @@ def _chosen(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
         return taken
     size = array.shape[-1] if rank else 0
     named = chosen.flat or chosen.axes == tuple(range(rank))
-    if named and all(_lines(index, size) for index in (chosen.left, chosen.right)):
+    if named and all(_are_whole_lines(index, size) for index in (chosen.left, chosen.right)):
         return taken.reshape(-1, size)
     return np.atleast_1d(taken)[:, None]
 
 
-def _lines(index: np.ndarray | None, size: int) -> bool:
+def _are_whole_lines(index: np.ndarray | None, size: int) -> bool:
     """Returns whether flat indices are whole lines of ``size`` elements, each in its order."""
     if index is None or not size or not len(index) or len(index) % size:
         return False
     lines = index.reshape(-1, size)
     return bool((lines == lines[:, :1] + np.arange(size)).all() and not (lines[:, 0] % size).any())
-
-
-def _decided(left: np.ndarray, right: np.ndarray, dtype: str) -> Iterator[comparison.Decision]:
-    if left.size:
-        yield from comparison.decisions(np.atleast_1d(left), np.atleast_1d(right), dtype)
 
 
 def first_difference(
@@ -601,29 +604,22 @@ def first_difference(
     """
     if hasattr(inputs, "shape") or isinstance(inputs, Mapping):  # rather than a sequence of them
         inputs = [inputs]
-    functions = [_bound(one, inputs) for one in (left, right)]
-    names = [_named(one, side) for one, side in ((left, "left"), (right, "right"))]
     given = () if inputs is None else tuple(inputs)
+    functions, names = [], []
+    for one, side in ((left, "left"), (right, "right")):
+        as_it_is = inputs is None or not callable(one)
+        functions.append(one if as_it_is else lambda function=one: function(*given))
+        # a recorder has a name of its own, the model's
+        name = str(getattr(one, "__name__", getattr(one, "name", type(one).__name__)))
+        names.append(side if name[:1] in ("", "<") else f"{side} ({name})")
     with within(time), heard("first_difference", progress) as tell:
         tell("running both sides once, unwatched")
         recorders = [
-            of_net(raw, given) if is_net(raw) else of_function(one, bare=(raw, given))
+            net_recorder(raw, given) if is_net(raw) else function_recorder(one, bare=(raw, given))
             for one, raw in zip(functions, (left, right), strict=True)
         ]
         found = walk(recorders[0], recorders[1], explain, tell)
     return Walked(found, ComparisonQuestion("", *names))
-
-
-def _bound(function: Any, inputs: Sequence[Any] | None) -> Any:
-    if inputs is None or not callable(function):
-        return function
-    given = tuple(inputs)
-    return lambda: function(*given)
-
-
-def _named(function: Any, side: str) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
-    return side if name.startswith("<") else f"{side} ({name})"
 
 
 def diff(
@@ -643,32 +639,20 @@ def diff(
     their operations, each on its target in a process of its own. Give it for recordings that you
     made, or whose origin you trust. Without it nothing of a recording is run.
     """
-    with within(time), heard("diff", progress) as tell:
-        return _diff([_folder(one) for one in (left, right)], trust, explain, tell)
-
-
-def _diff(folders: list[Path], trust: bool, explain: bool, progress: Say) -> Walked:
-    if not trust:
-        sides = [read(one) for one in folders]
-        found = of_stored(sides[0], sides[1], explain, progress)
-        if found.found.first is not None and not found.found.first.cause:
+    folders = list[Path]()
+    for one in (left, right):  # a path, or an answer that has one
+        made = getattr(getattr(one, "found", None), "made", None)
+        folders.append(made.folder if isinstance(made, Provenance) else Path(one))  # type: ignore[arg-type]
+    with within(time), heard("diff", progress) as tell, ExitStack() as running:
+        if trust:
+            runs = [running.enter_context(RunnableRecording(one)) for one in folders]
+        else:
+            runs = [read_recording(one) for one in folders]
+        found = of_stored(runs[0], runs[1], explain, tell)
+        if not trust and found.found.first is not None and not found.found.first.cause:
             found.found.notes.append(UNTRUSTED)
-        return found
-    running = ExitStack()
-    try:
-        one, two = (running.enter_context(RunnableRecording(folder)) for folder in folders)
-        found = of_stored(one, two, explain, progress)
-    except BaseException:
-        running.close()
-        raise
-    weakref.finalize(found, running.close)
+        weakref.finalize(found, running.pop_all().close)
     return found
-
-
-def _folder(given: str | Path | Recorded) -> Path:
-    """Returns a recording's folder, from its path or its answer."""
-    found = getattr(getattr(given, "found", None), "made", None)
-    return found.folder if isinstance(found, Provenance) else Path(given)  # type: ignore[arg-type]
 
 
 UNTRUSTED = (
@@ -685,64 +669,44 @@ def of_stored(
     asked: ComparisonQuestion | None = None,
 ) -> Walked:
     """Compares two recordings on disk. Errors: InputError, where one contradicts itself too."""
-    ours, theirs = _made(left), _made(right)
+    assert left.made is not None
+    assert right.made is not None
+    ours, theirs = left.made, right.made
     notes = [*ours.notes, *(one for one in theirs.notes if one not in ours.notes)]
     for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
-            notes.append(f"the {name} recording left out {left_out(one.left_out)}")
-    notes += _elsewhere(left, right)
+            notes.append(f"the {name} recording left out {one.left_out_text}")
+    notes += _environment_notes(left, right)
     try:
-        found = compared(left, right, explain, progress or silent, notes=notes)
+        found = compare_and_explain(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
         why = f"a recording contradicts itself ({type(error).__name__}: {str(error)[:120]})"
         both = f"{ours.folder} and {theirs.folder}"
         raise InputError("recording", both, why, "record again with probe record") from None
-    told = asked or ComparisonQuestion(_model(left, right), *(_told(one) for one in (left, right)))
-    return Walked(found, told, {"before": _switches(left, right)})
-
-
-def _switches(left: Run, right: Run) -> tuple[Sequence[str], Sequence[str]]:
-    """Lines that set the switches of either recording's target; none where it has no target."""
+    if asked is None:
+        subjects = dict.fromkeys((ours.subject, theirs.subject))
+        names = (f"{run.made.folder.name} ({run.target})" for run in (left, right) if run.made)
+        asked = ComparisonQuestion(" and ".join(filter(None, subjects)), *names)
     try:
-        where = [Target.parse(one.target) for one in (left, right)]
-    except InputError:
-        return (), ()
-    return before(where[0], where[1])
+        lines = switch_lines(Target.parse(left.target), Target.parse(right.target))
+    except InputError:  # it was recorded on no target
+        lines = (), ()
+    return Walked(found, asked, {"before": lines})
 
 
-def left_out(told: Any) -> str:
-    """Returns ``3 values (1,024 bytes), of which it has digests alone``."""
-    values = counted(told["values"], "value")
-    return f"{values} ({told['bytes']:,} bytes), of which it has digests alone"
-
-
-def _model(left: Run, right: Run) -> str:
-    subjects = dict.fromkeys((_made(left).subject, _made(right).subject))
-    return " and ".join(one for one in subjects if one)
-
-
-def _fact(made: Mapping[str, Any], name: str) -> str:
-    """Returns a fact of where a recording was made; libraries that a run did not load have none."""
-    return str(made[name]) if made.get(name) is not None else "not recorded"
-
-
-def _made(one: Run) -> Provenance:
-    assert one.made is not None
-    return one.made
-
-
-def _told(one: Run) -> str:
-    return f"{_made(one).folder.name} ({one.target})"
-
-
-def _elsewhere(left: Run, right: Run) -> list[str]:
+def _environment_notes(left: Run, right: Run) -> list[str]:
     """Returns where two recordings were made differently, as far as it decides bits."""
-    facts = (_made(one).made for one in (left, right))
+    facts = (one.made.made for one in (left, right) if one.made)
     ours, theirs = ({**one, **one.get("libraries", {})} for one in facts)
     names = dict.fromkeys((*ours, *theirs))
     skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+    def fact(made: Mapping[str, Any], name: str) -> str:
+        """Libraries that a run did not load have none."""
+        return str(made[name]) if made.get(name) is not None else "not recorded"
+
     return [
-        f"{name}: {_fact(ours, name)} on the left, {_fact(theirs, name)} on the right"
+        f"{name}: {fact(ours, name)} on the left, {fact(theirs, name)} on the right"
         for name in names
         if name not in skipped and ours.get(name) != theirs.get(name)
     ]

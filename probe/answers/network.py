@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, target_of, targets_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_target, checked_targets
 from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
@@ -70,13 +70,21 @@ def network(
     ``trust``: read a file that runs code of its own. Errors: InputError; TargetError where the only
     target fails.
     """
-    two = {name: one for name, one in _known(two).items() if not _left_out(one)}
+    for name in two:
+        if name not in TWO:  # as Python says it of its own
+            raise TypeError(f"network() got an unexpected keyword argument {name!r}")
+    two = {name: one for name, one in two.items() if not _not_given(one)}
     own = target == DEFAULT_TARGET
     if of_two(two, (fixed, lengths, plan)):
         from probe.answers.two_runs import two_runs
 
-        chosen = None if own else _only(targets_of(target))
-        return two_runs(model, chosen, trust=trust, seed=seed, **two)
+        chosen = [] if own else checked_targets(target)
+        if len(chosen) > 1:
+            texts = ", ".join(one.text for one in chosen)
+            todo = "give one target, and the second one as against_target"
+            raise InputError("target", texts, "each of two runs has one target", todo)
+        one = chosen[0] if chosen else None
+        return two_runs(model, one, trust=trust, seed=seed, **two)
     if (limit := two.pop("time", None)) is not None:
         why = "padding takes no limit of time, two runs do"
         raise InputError("time", limit, why, "leave it out, or give at and against")
@@ -87,10 +95,10 @@ def network(
     words |= {"seed": seed, "safe": safe, "plan": plan, "trust": trust} | two
     if own:
         return answers.padded(model, **words)
-    return answers.on_targets(model, targets_of(target), **words)
+    return answers.on_targets(model, checked_targets(target), **words)
 
 
-def _left_out(given: Any) -> bool:
+def _not_given(given: Any) -> bool:
     return given is None or (isinstance(given, tuple | dict) and not given)
 
 
@@ -107,22 +115,6 @@ TWO = (
     *("explain", "time", "progress"),
 )
 """What ``network`` takes for two runs of any model."""
-
-
-def _known(given: dict[str, Any]) -> dict[str, Any]:
-    """Raises TypeError, as Python does, for an argument that there isn't."""
-    for name in given:
-        if name not in TWO:
-            raise TypeError(f"network() got an unexpected keyword argument {name!r}")
-    return given
-
-
-def _only(targets: Sequence[Target]) -> Target:
-    if len(targets) > 1:
-        texts = ", ".join(one.text for one in targets)
-        todo = "give one target, and the second one as against_target"
-        raise InputError("target", texts, "each of two runs has one target", todo)
-    return targets[0]
 
 
 @dataclass(repr=False)
@@ -146,21 +138,9 @@ class Remedied(Answer):
 
     def drawn(self) -> Figure | None:
         """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
-        import pandas
+        from probe.plots import views
 
-        from probe import plots
-
-        told = pandas.DataFrame(rows(self.found)["remedies"])
-        costs = told.of_fixed.dropna()
-        if costs.empty:
-            return None
-        figure, (axes,) = plots.panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
-        plots.cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
-        axes.set_xlabel(
-            f"time at {self.found.content:,} over the default's at {self.found.fixed:,}"
-        )
-        plots.verdict_legend(figure)
-        return figure
+        return views.draw_mitigated(self.found)
 
 
 OF_MODEL = {
@@ -211,7 +191,7 @@ def remedies(
     ``5m``; what is left is "not known", as after Ctrl-C. ``each``: of a case, called with a remedy
     as soon as it is judged. Errors: InputError; TargetError where the default can't run.
     """
-    where = target_of(target)
+    where = checked_target(target)
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
@@ -222,7 +202,7 @@ def remedies(
         )
     values = sorted(set(lengths))
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
-    of_model = {name: one for name, one in of_model.items() if not _left_out(one)}
+    of_model = {name: one for name, one in of_model.items() if not _not_given(one)}
     if isinstance(subject, Case):
         of_model |= {} if fixed is None else {"fixed": fixed}
         for name, one in of_model.items():

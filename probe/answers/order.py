@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_target
 from probe.case import Case, require_length
-from probe.comparison import CaseRun, revealed
+from probe.comparison import CaseRun, run_and_reveal
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import plain
 from probe.summation import functions
 from probe.summation.certificate import BUDGET
-from probe.summation.summation import Summation, ranges
+from probe.summation.summation import Summation, ranges_of_mask
 from probe.target import Target
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-DRAWN = 3
-"""Summations that are drawn, the most frequent first."""
 
 
 @dataclass(repr=False)
@@ -58,7 +55,7 @@ class Ordered(Answer):
             return told | none | {"calls": None, "checks": None, "seconds": None}
         orders = side.orders
         return told | {
-            "orders": _orders(side),
+            "orders": _told_summations(side),
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
             "certified": not orders.doubts,
@@ -101,15 +98,9 @@ class Ordered(Answer):
 
     def drawn(self) -> Figure | None:
         """Returns the trees of the most frequent summations."""
-        from probe.plots import trees
+        from probe.plots import views
 
-        orders = self.found.orders
-        if orders is None or not orders.summations:
-            return None
-        counts = orders.counts()
-        ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:DRAWN]
-        outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
-        return trees.summations([(orders.summations[number], outputs[number]) for number in ranked])
+        return views.draw_ordered(self.found)
 
     def _most(self) -> Summation:
         """Returns the summation of most outputs. InputError: no order is known."""
@@ -128,7 +119,7 @@ class Ordered(Answer):
         """
         from probe.plots import exports
 
-        return exports.to_json(self._most(), self.found.case.dtype)
+        return exports.nested_json(self._most(), self.found.case.dtype)
 
     def to_dot(self) -> str:
         """Returns the same tree for Graphviz. InputError."""
@@ -169,13 +160,13 @@ class Ordered(Answer):
             raise InputError("tree", file, why, "give a file in a folder that exists") from None
 
 
-def _orders(side: CaseRun) -> list[dict[str, Any]]:
+def _told_summations(side: CaseRun) -> list[dict[str, Any]]:
     """Returns the summations of a side whose orders are known, the most frequent first."""
     assert side.orders is not None
     told = []
     for number, summation in enumerate(side.orders.summations):
         mine = side.orders.index == number
-        where = {"outputs": int(mine.sum()), "ranges": ranges(mine)}
+        where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
         told.append(summation.to_json(side.case.dtype) | where)
     return sorted(told, key=lambda one: -one["outputs"])
 
@@ -219,9 +210,9 @@ def order(
     if isinstance(target, int) or n is not None:
         why = "a case defines how many products are added"
         raise InputError("n", target if n is None else n, why, "leave it out")
-    case, where = require_length(what), target_of(target)
+    case, where = require_length(what), checked_target(target)
     with open_session(where) as session:
-        return Ordered(revealed(session, case, budget=BUDGET if certify else 0))
+        return Ordered(run_and_reveal(session, case, budget=BUDGET if certify else 0))
 
 
 def _of_function(f: object, n: object, dtype: str, products: bool | None, certify: bool) -> Ordered:
@@ -235,9 +226,10 @@ def _of_function(f: object, n: object, dtype: str, products: bool | None, certif
         raise InputError(
             "n", given, "the number of summands is required", "write probe.order(f, 9)"
         )
-    case = functions.case_of(f, n, dtype, products)
+    case = functions.case_of_function(f, n, dtype, products)
     budget = BUDGET if certify else 0
-    side = revealed(functions.FunctionSession(f, case), case, budget=budget)
+    side = run_and_reveal(functions.FunctionSession(f, case), case, budget=budget)
+    # no order replays: it may still be a known way to add, of which no order is the cause
     refused = side.refusal == "not-a-sum" or (side.orders and side.orders.not_a_sum.any())
     sets = f"on {functions.COUNT} sets of operands it gave"
     if refused and functions.exactly_rounded(f, case):

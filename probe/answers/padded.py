@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import budget, memory
-from probe.answers.answer import Answer, target_of
+from probe.answers.answer import Answer, checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.answers.record import arrays_for, text_of
-from probe.arguments import count
+from probe.arguments import whole_number
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
@@ -30,11 +30,11 @@ from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, RemoteModel, own
-from probe.recording.inputs import axes
+from probe.recording.apart import Apart, RemoteModel, is_own_library
+from probe.recording.inputs import varied_axes
 from probe.recording.replayed import OnTarget, Replayed
-from probe.recording.subject import name_of, opened
-from probe.recording.walk import CHANGED, compared, watched
+from probe.recording.subject import model_name, open_model
+from probe.recording.walk import CHANGED, compare_and_explain, watched
 from probe.semantics import Unknown
 from probe.target import Target
 
@@ -366,7 +366,9 @@ def padded(
     graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
     fixed = graph.fixed
     some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
-    contents = sorted(some if lengths is None else {count("lengths", one) for one in lengths})
+    contents = sorted(
+        some if lengths is None else {whole_number("lengths", one) for one in lengths}
+    )
     running = ExitStack()
     try:
         notes = _started(graph, model, contents[0], target, trust, running)
@@ -375,7 +377,7 @@ def padded(
         if plan is not None or (safe and not budget.spent()):
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, name_of(model), tell)
+            answer.plan = graph_plan.make(graph, every, model_name(model), tell)
             answer.plan.between = _between(graph, answer.found, tell)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
@@ -396,8 +398,8 @@ def _started(
         graph.sides[content, graph.fixed], notes = watched(recorder, "the model")
         graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
-    where = target_of(target)
-    if isinstance(model, str | Path) and own(where, str(model)):
+    where = checked_target(target)
+    if isinstance(model, str | Path) and is_own_library(where, str(model)):
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
         process = running.enter_context(Apart(text_of(model, "target"), where, {}))
@@ -445,7 +447,7 @@ def _answered(
             found.append(_only(graph, content, to))
         else:
             found.append(graph.sized(content))
-    answer = Padded(found, name_of(model), graph, vary)
+    answer = Padded(found, model_name(model), graph, vary)
     if len(found) < len(contents):
         left = f"valid sizes from {contents[len(found)]:,} on were not looked at: {why}"
         answer.notes.append(left)
@@ -464,7 +466,7 @@ def _graph(
     trust: bool,
 ) -> PaddedModel:
     """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
-    subject = opened(model, trust)
+    subject = open_model(model, trust)
     if fixed is None and inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
     if not subject.inputs and inputs is None and not shapes:
@@ -472,12 +474,14 @@ def _graph(
         todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
         raise InputError("inputs", "(none)", why, todo)
     if fixed is not None and shapes:
-        memory.room(memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed)
+        memory.require_room(
+            memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
+        )
     arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
         raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
-    along = axes(vary, arrays, subject.inputs)
+    along = varied_axes(vary, arrays, subject.inputs)
     have = {name: arrays[name].shape[axis] for name, axis in along.items()}
     fixed = fixed or min(have.values())
     for name, axis in along.items():
@@ -520,7 +524,7 @@ def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
         return None
     graph = answer.graph
     sides = graph.side(one.content, one.least), graph.whole(one.content)
-    found = compared(sides[0], sides[1], explain, tell)
+    found = compare_and_explain(sides[0], sides[1], explain, tell)
     left = f"{one.content:,} padded to {one.least:,}"
     todo = f"pad to {one.safe:,}"
     return Walked(found, ComparisonQuestion(answer.model, left, f"padded to {graph.fixed:,}", todo))

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import Answer, target_of
-from probe.answers.first_difference import left_out
+from probe.answers.answer import Answer, checked_target
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
-from probe.recording.apart import Apart, own
-from probe.recording.folder import MOST, begun, new, size, write
-from probe.recording.folder import read as read_folder
+from probe.recording.apart import Apart, is_own_library
+from probe.recording.folder import (
+    MOST,
+    begin_recording,
+    check_new_folder,
+    size_of_values,
+    write_recording,
+)
+from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import is_function, opened
+from probe.recording.subject import is_function, open_model
 from probe.recording.walk import watched
 from probe.target import Target
 
@@ -61,7 +66,7 @@ class Recorded(Answer):
         libraries = made.made["libraries"]
         where = ", ".join(f"{name} {version}" for name, version in libraries.items())
         kept = f"{counted(len(run.values), 'value')}, {self.bytes:,} bytes"
-        kept += f"; left out: {left_out(made.left_out)}" if made.left_out["values"] else ""
+        kept += f"; left out: {made.left_out_text}" if made.left_out["values"] else ""
         subject = f"{made.subject}: " if made.subject else ""
         return (
             f"{subject}{counted(len(run.operations), 'operation')} on {run.target} ({where})",
@@ -100,14 +105,14 @@ def record(
     if progress:
         progress("running it")
     if target is not None:
-        where, text = target_of(target), text_of(model, "target")
-        if own(where, text):
+        where, text = checked_target(target), text_of(model, "target")
+        if is_own_library(where, text):
             with Apart(text, where, {}) as process:
                 process.open(trust)
                 process.arrays = arrays_for(process, inputs, shapes or {}, seed)
                 process.record(folder, trust, most)
-            return Recorded(read_folder(folder), size(folder))
-        new(folder)
+            return Recorded(read_folder(folder), size_of_values(folder))
+        check_new_folder(folder)
         with ExitStack() as running:
             inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
             made = Sides(text, Path(inner), running, trust)
@@ -116,16 +121,16 @@ def record(
             run, _ = made.record(where, arrays, "the run")
             assert run.made is not None
             notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
-            write(run, folder, run.made.subject, most, notes)
-        return Recorded(read_folder(folder), size(folder))
-    subject = opened(model, trust)
+            write_recording(run, folder, run.made.subject, most, notes)
+        return Recorded(read_folder(folder), size_of_values(folder))
+    subject = open_model(model, trust)
     arrays = arrays_for(subject, inputs, shapes or {}, seed)
     named = str(model) if is_function(model) else ""
     named = Path(model).name if not named and isinstance(model, str | Path) else named
-    with begun(folder) as store:
+    with begin_recording(folder) as store:
         run, notes = watched(subject.recorder(arrays), "the run", store)
-        write(run, folder, named, most, notes)
-    return Recorded(read_folder(folder), size(folder))
+        write_recording(run, folder, named, most, notes)
+    return Recorded(read_folder(folder), size_of_values(folder))
 
 
 def text_of(model: Any, option: str) -> str:
@@ -137,10 +142,10 @@ def text_of(model: Any, option: str) -> str:
     raise InputError(option, type(model).__name__, why, todo)
 
 
-def read(inputs: Any) -> dict[str, np.ndarray]:
+def arrays_by_name(inputs: Any) -> dict[str, np.ndarray]:
     """Returns arrays by name, of a file or as given: a mapping, a sequence, or one array."""
     if isinstance(inputs, str | Path):
-        return given_inputs.read(Path(inputs))
+        return given_inputs.read_inputs(Path(inputs))
     if isinstance(inputs, Mapping):
         return {str(name): np.asarray(one) for name, one in inputs.items()}
     several = inputs if isinstance(inputs, list | tuple) else [inputs]
@@ -157,5 +162,5 @@ def arrays_for(
 ) -> dict[str, np.ndarray]:
     """Returns the inputs of an opened model: given ones, or seeded ones of its own shapes."""
     if inputs is not None:
-        return given_inputs.ordered(subject.inputs, read(inputs))
-    return given_inputs.generated(subject.inputs, vary, most, shapes, seed)
+        return given_inputs.in_declared_order(subject.inputs, arrays_by_name(inputs))
+    return given_inputs.generated_inputs(subject.inputs, vary, most, shapes, seed)

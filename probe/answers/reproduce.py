@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe import floats
-from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of, targets_of
+from probe.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_case,
+    checked_target,
+    checked_targets,
+)
 from probe.answers.explain import Explained
 from probe.case import Case
-from probe.comparison import CaseRun, Finding, OutputPairs, revealed
+from probe.comparison import CaseRun, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
-from probe.explaining import explain as explained
-from probe.explaining.evidence import checked, named
+from probe.explaining import explain_case as explained
+from probe.explaining.evidence import checked_kernels, named_kernels
 from probe.launch import open_session
 from probe.progress import Tell
 from probe.reproduction import emulate
@@ -56,10 +62,10 @@ class Reproduced(Answer):
         return Explained(self.found.explanation, self.found.evidence).drawn()
 
 
-def written(made: Reproduction, out: Path, form: str | None, kernels: str) -> Reproduced:
+def write_reproduced(made: Reproduction, out: Path, form: str | None, kernels: str) -> Reproduced:
     """Names the kernels of a reproduction that was proved, and writes it. InputError."""
-    made.explanation.kernels = named(made.explanation, kernels)
-    room.write(made, out, form)
+    made.explanation.kernels = named_kernels(made.explanation, kernels)
+    room.write_folder(made, out, form)
     return Reproduced(made, out)
 
 
@@ -95,15 +101,15 @@ def reproduce(
     into a folder that has files. Errors: InputError, also where both sides agree; TargetError;
     NotReproduced where the script does not give the measured bits: then nothing is written.
     """
-    left, right = target_of(target), target_of(against_target or target)
-    checked(kernels)
+    left, right = checked_target(target), checked_target(against_target or target)
+    checked_kernels(kernels)
     form_of(left, form)
     room.fresh(Path(out), force)
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)
-    finding = Finding.of(case_of(case), vary, at, against, against_padding)
-    asked = targets_of(also)
+    finding = Finding.of(checked_case(case), vary, at, against, against_padding)
+    asked = checked_targets(also)
     made = room.reproduce(
         *(finding, left, right),
         by=by,
@@ -114,14 +120,14 @@ def reproduce(
         times=times,
         also=asked,
     )
-    return written(made, Path(out), form, kernels)
+    return write_reproduced(made, Path(out), form, kernels)
 
 
 LISTED = 4096
 """Operands of a smallest case up to which they are part of its JSON."""
 
 
-def shrunk(
+def shrunk_report(
     finding: Finding,
     targets: tuple[Target, Target],
     by: str,
@@ -149,7 +155,7 @@ def shrunk(
         "targets": [target.text for target in targets],
         "case": smallest.to_json(),
         "label": smallest.label,
-        "operands": _operands(smallest),
+        "operands": _listed_operands(smallest),
         "shown": found.shown,
         "calls": found.calls,
         "runs": runs,
@@ -164,7 +170,7 @@ def shrunk(
     }
 
 
-def _operands(finding: Finding) -> dict[str, Any] | None:
+def _listed_operands(finding: Finding) -> dict[str, Any] | None:
     """x, w and b as nested lists, exact in JSON's numbers; None for large cases.
 
     JSON has no infinities and no NaN: they are the texts inf, -inf and nan.
@@ -173,18 +179,16 @@ def _operands(finding: Finding) -> dict[str, Any] | None:
         return None
     found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
     dtype = finding.case.dtype
-    return {name: _plain(floats.widen(array, dtype)) for name, array in found.items()}
+    listed = {}
+    for name, array in found.items():
+        values = floats.widen(array, dtype)
+        # JSON has exact decimals of float64, into which every format widens exactly
+        listed[name], odd = values.astype(object), ~np.isfinite(values)
+        listed[name][odd] = [str(value) for value in values[odd].tolist()]
+    return {name: array.tolist() for name, array in listed.items()}
 
 
-def _plain(values: np.ndarray) -> list[Any]:
-    listed = values.astype(object)
-    odd = ~np.isfinite(values)
-    listed[odd] = [str(value) for value in values[odd].tolist()]
-    found: list[Any] = listed.tolist()
-    return found
-
-
-def emulated(
+def emulated_report(
     case: Case,
     target: Target,
     file: Path,
@@ -204,7 +208,7 @@ def emulated(
         sides, pairs = [found.left, found.right], found.pairs
     else:
         with open_session(target) as session:
-            sides = [revealed(session, case)]
+            sides = [run_and_reveal(session, case)]
     emulate.save(sides, file, pairs=pairs, partial=partial, note=f"{case.label} on {target.text}")
     return {
         "out": str(file),

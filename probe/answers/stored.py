@@ -11,7 +11,6 @@ import pyarrow as pa
 from probe.errors import InputError
 from probe.store import parquet
 from probe.store.results import Results
-from probe.store.sql import answered
 
 BY = ["machine", "target", "library_version", "vary"]
 
@@ -34,16 +33,16 @@ _RUNS = """
 """
 
 
-def stored(found: Results) -> dict[str, Any]:
+def summary_of_stores(found: Results) -> dict[str, Any]:
     """Summarises stores as ``probe results --json`` prints them.
 
     Totals, and one entry of ``targets`` for each machine and target.
     """
-    return parquet.steady(lambda: _stored(found), found.folders[0])
+    return parquet.steady(lambda: _summary_once(found), found.folders[0])
 
 
-def _stored(found: Results) -> dict[str, Any]:
-    asked = answered(found, _TARGETS, _CAUSES, _FAILURES, _RUNS)
+def _summary_once(found: Results) -> dict[str, Any]:
+    asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
     targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
     causes: dict[tuple[str, ...], dict[str, int]] = {}
     for row in explained:
@@ -80,7 +79,7 @@ def _stored(found: Results) -> dict[str, Any]:
         "when": when,
         "tables": {name: n for name in found.tables if (n := found.count(name))},
         "left_out": list(found.left_out.values()),
-        "missing": [why for one in found.machines if (why := parquet.unlisted(found.stored(one)))],
+        "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
     }
 
 
@@ -95,7 +94,7 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def asked(rows: pa.Table) -> dict[str, Any]:
+def query_json(rows: pa.Table) -> dict[str, Any]:
     """Returns the result of a query as ``probe results --sql ... --json`` prints it.
 
     Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
@@ -105,22 +104,24 @@ def asked(rows: pa.Table) -> dict[str, Any]:
     if twice := {name for name in names if names.count(name) > 1}:
         why = "two columns of the result have this name"
         raise InputError("column", min(twice), why, "rename one of them, for example AS other")
-    lists = [[_json(value) for value in column.to_pylist()] for column in rows.columns]
+    lists = [[_json_value(value) for value in column.to_pylist()] for column in rows.columns]
     found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     return {"columns": names, "rows": found}
 
 
-def _json(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
+    # json would write NaN and Infinity, which are no JSON
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [_json_value(one) for one in value]
     if isinstance(value, dict):
-        return {str(name): _json(one) for name, one in value.items()}
+        return {str(name): _json_value(one) for name, one in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes):
         return value.hex()
+    # DuckDB sums BIGINT as HUGEINT, which Arrow hands over as a decimal
     if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
         return int(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

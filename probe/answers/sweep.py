@@ -1,32 +1,186 @@
-"""Finds where bits differ along an axis (``probe sweep``)."""
+"""Finds where bits, or the orders of sums, differ along an axis (``probe sweep``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe import backends, layout
-from probe.answers.answer import DEFAULT_TARGET, case_of, targets_of
-from probe.answers.swept import Swept
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_targets
 from probe.arguments import whole_numbers
 from probe.budget import within
+from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
-from probe.options import checked
+from probe.options import checked_options
+from probe.printing import up_to
 from probe.progress import Tell, silent
-from probe.shard import Shard, asking
+from probe.shard import Shard, within_shard
 from probe.store import Store
-from probe.sweeps import Plans, SweepRequest, answer, axis_values
+from probe.sweeps import Plans, Summary, SweepRequest, answer_request, axis_values
+from probe.switch_points import by_order
+from probe.switch_points.by_order import ByOrder
 from probe.target import Target
-from probe.window import axis_of, number_of
+from probe.window import axis_of, number_of, shown_axis_value
 
 if TYPE_CHECKING:
-    from probe.answers.swept_by_order import SweptByOrder
+    from matplotlib.figure import Figure
+
+
+@dataclass(repr=False)
+class Swept(Answer):
+    """Holds a case at many values of an axis, each compared with the largest, bit for bit.
+
+    ``notes``: what a cluster said of its nodes.
+    """
+
+    found: Summary
+    case: Case
+    values: Sequence[int]
+    notes: Sequence[str] = ()
+
+    def report(self) -> dict[str, Any]:
+        """Returns the summary; with several targets, their totals beside them."""
+        report = self.found.to_json()
+        if "targets" in report:
+            parts = list(report["targets"].values())
+            for name in (
+                "compared",
+                "differing",
+                "not_compared",
+                "comparisons",
+                "stored_before",
+                "signed_zero",
+            ):
+                report[name] = sum(part[name] for part in parts)
+            ulps = [part["max_ulp"] for part in parts if part["max_ulp"] is not None]
+            report["max_ulp"] = max(ulps) if ulps else None
+            if "time" in report:
+                left = sum(part["left_out"]["comparisons"] for part in parts)
+                report["left_out"] = {"comparisons": left}
+            report["failures"] = [
+                {"target": name} | failure
+                for name, part in report["targets"].items()
+                for failure in part["failures"]
+            ]
+        return report | {"case": self.case.to_json()}
+
+    def lines(self) -> tuple[str, str, str]:
+        told, parts = self.report(), self.found.targets
+        count = f"{told['differing']:,} of {told['compared']:,} outputs differ"
+        where = {
+            name: first_values(sorted({one.at for one in found.differences}), self.found.vary)
+            for name, found in self.found.targets.items()
+        }
+        each = [f"{name}: differs at {values}" for name, values in where.items() if values]
+        each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
+        each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
+        each += ["interrupted"] * self.found.interrupted
+        stable = "every length agrees with the longest, with these operands"
+        return (
+            sweep_title(self.case, self.found.vary, self.values, self.found.targets),
+            count + up_to(told["max_ulp"]) * bool(told["differing"]),
+            "; ".join(each) or stable.replace("length", self.found.vary),
+        )
+
+    def drawn(self) -> Figure | None:
+        """Draws |ulp| by target and value of the axis: the largest of each comparison."""
+        from probe.plots import views
+
+        return views.draw_swept(self.found, self.values)
+
+
+@dataclass
+class ByOrders:
+    """Sweeps by order by target, those that failed, and where it was stored."""
+
+    targets: dict[str, ByOrder] = field(default_factory=dict)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    store: str | None = None
+
+
+@dataclass(repr=False)
+class SweptByOrder(Answer):
+    """Holds a case at many values of an axis, whose summations are compared, for all data."""
+
+    found: ByOrders
+    case: Case
+    values: Sequence[int]
+    vary: str
+
+    def report(self) -> dict[str, Any]:
+        """Returns the report: one target's at the top level, several under ``targets``."""
+        parts = {target: one.to_json() for target, one in self.found.targets.items()}
+        about = {
+            "by": "order",
+            "failures": self.found.failures,
+            "store": self.found.store,
+            "case": self.case.to_json(),
+        }
+        if len(parts) + len(self.found.failures) == 1 and parts:
+            (part,) = parts.values()
+            return part | about
+        totals = {
+            name: sum(part[name] for part in parts.values())
+            for name in ("compared", "differing", "unknown")
+        }
+        certified = {"certified": all(part["certified"] for part in parts.values()) and bool(parts)}
+        return {"targets": parts} | totals | certified | about
+
+    @property
+    def failed(self) -> bool:
+        """Returns whether a target failed, or failed at the value that all others are compared
+        with."""
+        known = ("", "alignment", "nondeterministic", "not-a-sum", "not-asked")
+        refused = [one.base.refusal not in known for one in self.found.targets.values()]
+        return bool(self.found.failures) or any(refused)
+
+    def lines(self) -> tuple[str, str, str]:
+        told = self.report()
+        unknown = f", {told['unknown']:,} are unknown" if told["unknown"] else ""
+        count = (
+            f"{told['differing']:,} of {told['compared']:,} outputs are added in a different order "
+            "or rounding"
+        )
+        each = [
+            f"{name}: differs at {first_values(differs, self.vary)}"
+            for name, one in self.found.targets.items()
+            if (differs := [at.at for at in one.values if at.outputs])
+        ]
+        each += [f"{one['target']}: failed" for one in self.found.failures]
+        return (
+            f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
+            count + unknown,
+            "; ".join(each) or f"every {self.vary} adds in the same order as the longest",
+        )
+
+    def drawn(self) -> Figure | None:
+        """Draws the share of outputs added differently, by target and value of the axis."""
+        from probe.plots import views
+
+        return views.draw_swept_by_order(self.found.targets, self.values, self.vary)
+
+
+def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
+    """Returns the first line of a sweep: what is compared with what, and where."""
+    asked = case.with_(length=None) if vary == "length" else case
+    span = f"{first_values(values[:1], vary)} to {first_values(values[-2:-1], vary)}"
+    if vary == "layout":
+        span = first_values(values[:-1], vary)
+    span += f" against {first_values(values[-1:], vary)}"
+    return f"{asked.label}: {vary} {span} on {', '.join(targets)}"
+
+
+def first_values(values: Sequence[int], vary: str) -> str:
+    """Returns the first six values of an axis, and how many more there are."""
+    told = (shown_axis_value(vary, value) for value in values[:6])
+    text = ", ".join(one if isinstance(one, str) else f"{one:,}" for one in told)
+    return text + (f", ... ({len(values) - 6:,} more)" if len(values) > 6 else "")
 
 
 def sweep(
@@ -70,8 +224,8 @@ def sweep(
     >>> probe.sweep(case, range(5, 41), ["tensorflow,onednn=0", "torch"])  # doctest: +SKIP
     """
     part = Shard.parse(shard)
-    control, by, zeros = checked(control=control, by=by, zeros=zeros)
-    keep, workers = checked(keep=keep, workers=workers)
+    control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
+    keep, workers = checked_options(keep=keep, workers=workers)
     _suit_each_other(by, zeros, time, store, cluster, workers)
     if cluster is not None:
         from probe.cluster import sweeps as clustered
@@ -80,10 +234,15 @@ def sweep(
         wanted = list(dict.fromkeys(map(clustered.Wanted.parse, several)))
         chosen = [one.target for one in wanted]
     else:
-        chosen = targets_of(target)
-    vary = axis_of(case_of(case), vary)
-    values = _layouts(lengths, case, chosen) if vary == "layout" else _values(lengths, vary)
+        chosen = checked_targets(target)
+    vary = axis_of(checked_case(case), vary)
+    values = (
+        _layout_numbers(lengths, case, chosen)
+        if vary == "layout"
+        else _length_values(lengths, vary)
+    )
     plans = Plans([case], vary, *axis_values(values, vary))
+    # the largest value is in every part: all others are compared with it
     if part.total > len(values) - 1:
         why = f"there are {len(values) - 1:,} values to compare, so some parts would have none"
         raise InputError("shard", shard, why, f"use {len(values) - 1} parts at most")
@@ -92,7 +251,7 @@ def sweep(
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
-        summary = clustered.sweep(
+        summary = clustered.sweep_on_nodes(
             *(cluster, request, wanted, folder), progress or silent, notes.append
         )
         return Swept(summary, plans[0].case, values, notes)
@@ -100,13 +259,14 @@ def sweep(
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
-    with within(time), asking(part), opened as kept:
+    with within(time), within_shard(part), opened as kept:
         if by == "order":
-            from probe.answers import swept_by_order
-
             values = [*part.part(values[:-1]), values[-1]]
-            return swept_by_order.sweep(case, values, vary, chosen, kept, progress)
-        return Swept(answer(request, chosen, kept, workers, progress), case, values)
+            job = _ByOrderCampaign(values, vary, kept, progress)
+            if job.run([(one, [case]) for one in chosen]).interrupted:
+                raise KeyboardInterrupt
+            return SweptByOrder(job.orders(), case, values, vary)
+        return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
 
 
 def _suit_each_other(
@@ -149,7 +309,9 @@ OFFSETS = (4, 16, 32)
 """Bytes of the offsets that a sweep of all layouts tries."""
 
 
-def _layouts(given: Iterable[int | str] | None, case: Case, targets: Sequence[Target]) -> list[int]:
+def _layout_numbers(
+    given: Iterable[int | str] | None, case: Case, targets: Sequence[Target]
+) -> list[int]:
     """Returns the numbers of layouts, ``contiguous`` last; None: all that the targets keep."""
     if given is None:
         kept = dict.fromkeys(word for one in targets for word in backends.get(one.name).layouts)
@@ -157,7 +319,7 @@ def _layouts(given: Iterable[int | str] | None, case: Case, targets: Sequence[Ta
         given += [
             word
             for word in (f"{layout.OFFSET}{count}" for count in OFFSETS)
-            if layout.kept(word, tuple(kept)) and _fits(case, word)
+            if layout.keeps_layout(word, tuple(kept)) and _fits(case, word)
         ]
     several = given.split(",") if isinstance(given, str) else list(given)
     numbers = [number_of("layout", one) for one in several]
@@ -173,7 +335,7 @@ def _fits(case: Case, word: str) -> bool:
     return True
 
 
-def _values(lengths: Any, vary: str) -> list[int]:
+def _length_values(lengths: Any, vary: str) -> list[int]:
     """Returns the values ascending, each once. InputError where they aren't whole numbers."""
     if isinstance(lengths, int | np.integer):
         why = "one length has nothing to be compared with"
@@ -186,3 +348,47 @@ def _values(lengths: Any, vary: str) -> list[int]:
         todo = "write range(5, 41), [5, 9] or 5..40"
         raise InputError("lengths", lengths, "these are not whole numbers", todo)
     return sorted({int(one) for one in whole})
+
+
+class _ByOrderCampaign(Campaign[Case]):
+    """A sweep by order of one case on each target; what a target fails at is not stored."""
+
+    def __init__(
+        self, values: Sequence[int], vary: str, kept: Store | None, progress: Tell | None
+    ) -> None:
+        super().__init__(progress=progress)
+        self.values, self.vary, self.kept = values, vary, kept
+        self.found: dict[str, ByOrder] = {}
+
+    def size(self, question: Case) -> int:
+        """Counts nothing: the sweep itself counts the values of its axis."""
+        return 0
+
+    def share(self, number: int, questions: Sequence[Case]) -> list[Case]:
+        """Returns every target runs: a shard has a part of the values."""
+        return list(questions)
+
+    def ask(self, part: CampaignPart[Case], question: Case) -> None:
+        """Sweeps one target, and stores it."""
+        text = part.target.text
+        found = by_order.sweep_by_order(
+            *(part.session, question, self.values, self.vary),
+            progress=lambda done, total: self.tell(done, total, text),
+        )
+        self.found[text] = found
+        if self.kept is not None:
+            self.kept.append(
+                "runs", run_row(part.target, part.session.facts, part.session.variables)
+            )
+            self.kept.append("cases", case_row(found.case))
+            for table, rows in found.rows(part.run_id).items():
+                self.kept.append(table, rows)
+
+    def orders(self) -> ByOrders:
+        """Returns what was found, and what failed."""
+        failures = [
+            {"target": text, "kind": one.kind, "message": one.message}
+            for text, part in self.parts.items()
+            for one in part.failures
+        ]
+        return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, case_of, target_of
+from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.options import checked
+from probe.options import checked_options
 from probe.printing import counted
 from probe.progress import Say
 from probe.switch_points import floors, search
@@ -64,17 +64,9 @@ class Switching(Answer):
 
     def drawn(self) -> Figure | None:
         """Draws the sizes of each class, a row a class, and the floor."""
-        from probe import plots
+        from probe.plots import views
 
-        every = self.classes
-        if not every:
-            return None
-        figure, (axes,) = plots.panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
-        rows = [[each for span in one.spans for each in span.drawn] for one in every]
-        names = [floors.named(self.found, one.kind) for one in every]
-        plots.class_spans(axes, rows, names, self.floor.size)
-        axes.set(xlabel=f"{self.found.vary}, {self.found.target}")
-        return figure
+        return views.draw_switching(self.found)
 
 
 def thresholds(
@@ -96,19 +88,19 @@ def thresholds(
     listed apart. All of it holds for the number of threads that is named. ``seconds``: no size is
     begun after that time. Errors: InputError; TargetError where the target fails at the first size.
     """
-    case, where = case_of(case), target_of(target)
+    case, where = checked_case(case), checked_target(target)
     if case.pool:
         why = "a pool has no weights that could show an order"
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
-    scan, upto = checked(scan=scan, upto=upto)
+    scan, upto = checked_options(scan=scan, upto=upto)
     if isinstance(seconds, str):
-        (seconds,) = checked(seconds=seconds)
+        (seconds,) = checked_options(seconds=seconds)
     given = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
-        found = search.find(
+        found = search.find_switch_points(
             *(session, case, longest),
             progress=progress,
             vary=vary,

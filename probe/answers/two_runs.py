@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from probe import budget
-from probe.answers.answer import target_of
+from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
-from probe.recording.adding import Known
-from probe.recording.apart import before
+from probe.recording.alone import Known
+from probe.recording.apart import recording_target, switch_lines
 from probe.recording.contract import Recorder
-from probe.recording.inputs import axes, cut
+from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import OR_SHAPE, is_function, library_of, name_of, opened
-from probe.recording.walk import NAMES, compared, walk, watched
+from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
+from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target
 
 Arrays = Mapping[str, np.ndarray]
@@ -60,77 +60,69 @@ def two_runs(
 ) -> Walked:
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     with within(time), heard("network", progress) as tell:
-        options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes}
-        options |= {"inputs": inputs, "against_target": against_target, "sizes": sizes, "by": by}
-        return _two_runs(
-            model, target, **options, trust=trust, seed=seed, explain=explain, tell=tell
+        if (at is not None or against is not None) and vary is None:
+            vary = "length"
+        at, against = (
+            None if n is None else whole_number(name, n)
+            for name, n in (("at", at), ("against", against))
         )
-
-
-def _two_runs(
-    model: Any,
-    target: str | Target | None,
-    *,
-    vary: str | None,
-    at: int | None,
-    against: int | None,
-    inputs: Arrays | str | Path | None,
-    shapes: Mapping[str, tuple[int, ...]] | None,
-    against_target: str | Target | None,
-    sizes: Iterable[int],
-    by: str,
-    trust: bool,
-    seed: int,
-    explain: bool,
-    tell: Say,
-) -> Walked:
-    if (at is not None or against is not None) and vary is None:
-        vary = "length"
-    at, against = (
-        None if n is None else count(name, n) for name, n in (("at", at), ("against", against))
-    )
-    _checked(vary, at, against, against_target)
-    wanted = sorted({count("sizes", one) for one in sizes} - {against})
-    if wanted and (vary is None or target is not None or against_target is not None):
-        why = "several sizes are compared in this process, along one axis"
-        raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
-    most = max(at or 0, against or 0)
-    options: dict[str, Any] = {"vary": vary, "at": at, "against": against, "shapes": shapes or None}
-    tell("opening the model")
-    if target is not None or against_target is not None:
-        where = _targets(model, target, against_target)
-        with ExitStack() as running:
-            folder = Path(tempfile.mkdtemp(prefix="probe-"))
-            running.callback(shutil.rmtree, folder, ignore_errors=True)
-            made = Sides(text_of(model, "target"), folder, running, trust)
-            made.open(where[0])  # the model is opened where it runs, and only there
-            arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
-            both = _sides(arrays, made.inputs, vary, at, against)
-            asked = ComparisonQuestion(
-                name_of(model), *_words(vary, at, against, where), _todo(vary)
-            )
-            found = _apart(made, where, both, asked, explain, tell)
-            weakref.finalize(found, running.pop_all().close)
-        found.script = _script(model, where, options, inputs, trust, seed)
+        if vary is not None and at is None:
+            raise InputError("at", "(none)", "the left run's size is required", "give --at A")
+        if vary is not None and at == against and against_target is None:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        if vary is None and against_target is None:
+            why = "there is nothing to compare with"
+            todo = "give --vary batch --at 1 --against 8, or --against-target U"
+            raise InputError("against", "(none)", why, todo)
+        wanted = sorted({whole_number("sizes", one) for one in sizes} - {against})
+        if wanted and (vary is None or target is not None or against_target is not None):
+            why = "several sizes are compared in this process, along one axis"
+            raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
+        most = max(at or 0, against or 0)
+        options: dict[str, Any] = {"vary": vary, "at": at, "against": against}
+        options["shapes"] = shapes or None
+        tell("opening the model")
+        if target is not None or against_target is not None:
+            other = None if against_target is None else checked_target(against_target)
+            if target is not None:
+                left = checked_target(target)
+            else:
+                assert other is not None
+                text = text_of(model, "against_target")
+                left = Target(other.name)
+                left = left if is_function(model) else recording_target(other, text)
+            where = left, other or left
+            with ExitStack() as running:
+                folder = Path(tempfile.mkdtemp(prefix="probe-"))
+                running.callback(shutil.rmtree, folder, ignore_errors=True)
+                made = Sides(text_of(model, "target"), folder, running, trust)
+                made.open(where[0])  # the model is opened where it runs, and only there
+                arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
+                both = _cut_inputs(arrays, made.inputs, vary, at, against)
+                asked = _question(model, vary, at, against, where)
+                found = _run_on_targets(made, where, both, asked, explain, tell)
+                weakref.finalize(found, running.pop_all().close)
+            found.script = _report_lines(model, where, options, inputs, trust, seed)
+            return found
+        subject = open_model(model, trust)
+        arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
+        both = _cut_inputs(arrays, subject.inputs, vary, at, against)
+        for size in wanted:  # refused before anything is run
+            _cut_inputs(arrays, subject.inputs, vary, size, against, "sizes")
+        asked = _question(model, vary, at, against, None)
+        runs = [subject.recorder(one) for one in both]
+        found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
+        for size in VOICE.counting(wanted, "sizes"):
+            if why := budget.spent():
+                found.found.notes.append(f"sizes from {size} on were not compared: {why}")
+                break
+            tell(f"comparing {vary} {size}")
+            given = _cut_inputs(arrays, subject.inputs, vary, size, against)[0]
+            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
+        found.script = _report_lines(model, None, options, inputs, trust, seed)
         return found
-    subject = opened(model, trust)
-    arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
-    both = _sides(arrays, subject.inputs, vary, at, against)
-    for size in wanted:  # refused before anything is run
-        _sides(arrays, subject.inputs, vary, size, against, "sizes")
-    asked = ComparisonQuestion(name_of(model), *_words(vary, at, against, None), _todo(vary))
-    runs = [subject.recorder(one) for one in both]
-    found = Walked(walk(runs[0], runs[1], explain, tell), asked)
-    known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-    for size in VOICE.counting(wanted, "sizes"):
-        if why := budget.spent():
-            found.found.notes.append(f"sizes from {size} on were not compared: {why}")
-            break
-        tell(f"comparing {vary} {size}")
-        given = _sides(arrays, subject.inputs, vary, size, against)[0]
-        found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
-    found.script = _script(model, None, options, inputs, trust, seed)
-    return found
 
 
 def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> dict[str, Any]:
@@ -139,7 +131,7 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     ``known``: what was revealed of operations, None where sums are not tested.
     """
     left, _ = watched(recorder, f"size {size}")
-    told = compared(left, right, explain=False)
+    told = compare_and_explain(left, right, explain=False)
     first = told.first
     found: dict[str, Any] = {
         "at": size,
@@ -154,7 +146,7 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     return found
 
 
-def _script(
+def _report_lines(
     model: Any,
     where: tuple[Target, Target] | None,
     options: dict[str, Any],
@@ -163,7 +155,7 @@ def _script(
     seed: int,
 ) -> dict[str, Any]:
     """Returns further lines of a report: each side's switches, and the same comparison."""
-    found: dict[str, Any] = {} if where is None else {"before": before(*where)}
+    found: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
     if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
         return found
     options |= {"inputs": None if inputs is None else Path(inputs).name, "trust": trust or None}
@@ -171,11 +163,11 @@ def _script(
     if where is not None:
         options |= {"target": where[0].text, "against_target": where[1].text}
     words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    call = f"found = probe.network({name_of(model)!r}{words})"
+    call = f"found = probe.network({model_name(model)!r}{words})"
     return {**found, "whole": ["import probe", "", call, "print(found)"]}
 
 
-def _apart(
+def _run_on_targets(
     made: Sides,
     where: tuple[Target, Target],
     both: tuple[Arrays, Arrays],
@@ -206,18 +198,7 @@ def _apart(
     return found
 
 
-def _checked(vary: str | None, at: int | None, against: int | None, other: object) -> None:
-    if vary is not None and at is None:
-        raise InputError("at", "(none)", "the left run's size is required", "give --at A")
-    if vary is not None and at == against and other is None:
-        raise InputError("against", against, "both sides are the same run", "give another value")
-    if vary is None and other is None:
-        why = "there is nothing to compare with"
-        todo = "give --vary batch --at 1 --against 8, or --against-target U"
-        raise InputError("against", "(none)", why, todo)
-
-
-def _sides(
+def _cut_inputs(
     arrays: Arrays,
     declared: Any,
     vary: str | None,
@@ -231,39 +212,28 @@ def _sides(
     if not arrays:
         why = f"without inputs there is no {vary} to vary"
         raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
-    along = axes(vary, arrays, declared)
-    whole = arrays if against is None else cut(arrays, along, against)
+    along = varied_axes(vary, arrays, declared)
+    whole = arrays if against is None else first_entries(arrays, along, against)
     assert at is not None
-    part = cut(arrays, along, at, option)
+    part = first_entries(arrays, along, at, option)
     if all(part[name].shape == whole[name].shape for name in arrays):
         todo = "leave it out" if option == "sizes" else "give --against B"
         raise InputError(option, at, "both sides are the same run", todo)
     return part, whole
 
 
-def _targets(model: Any, target: Any, against: Any) -> tuple[Target, Target]:
-    if target is not None:
-        left = target_of(target)
-    elif is_function(model):
-        left = Target(target_of(against).name)
-    else:
-        library = library_of(Path(text_of(model, "against_target")))
-        other = target_of(against).name
-        left = Target("keras" if library == "tensorflow" and other == "keras" else library)
-    return left, target_of(against) if against is not None else left
-
-
-def _words(
-    vary: str | None, at: int | None, against: int | None, where: tuple[Target, Target] | None
-) -> tuple[str, str]:
-    """Returns what each side is."""
-    found = []
+def _question(
+    model: Any,
+    vary: str | None,
+    at: int | None,
+    against: int | None,
+    where: tuple[Target, Target] | None,
+) -> ComparisonQuestion:
+    sides = []
     for side, size in enumerate((at, against)):
         told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
         on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
-        found.append(" ".join(filter(None, (told, on))))
-    return found[0], found[1]
-
-
-def _todo(vary: str | None) -> str:
-    return ADVICE.get(vary or "target", "")
+        sides.append(" ".join(filter(None, (told, on))))
+    return ComparisonQuestion(
+        model_name(model), sides[0], sides[1], ADVICE.get(vary or "target", "")
+    )

@@ -52,12 +52,12 @@ def registered():
     return _FOUND[key]
 
 
-def names():
+def known_backends():
     """Returns names that a target's text may start with, in the order in which they are listed."""
     return list(BACKENDS) + sorted(registered())
 
 
-def home(name):
+def entry_point_of(name):
     """Where the class of a name of another package is: (dotted text, folder); None for ours."""
     return None if name in BACKENDS else registered().get(name)
 
@@ -70,7 +70,7 @@ def get(name):
     if name in BACKENDS:
         return loaded(BACKENDS[name])
     if name not in registered():
-        raise KeyError(f"{name} is none of: {', '.join(names())}")
+        raise KeyError(f"{name} is none of: {', '.join(known_backends())}")
     try:
         return loaded(*registered()[name])
     except Exception as error:

@@ -13,7 +13,7 @@ import numpy as np
 from probe import activations, layout
 from probe.backends import elementwise, products
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Writing, assigned, number, straight
+from probe.backends.source import Writing, assignment, number_text, straight
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
@@ -118,7 +118,7 @@ class Arrays(Writing):
         """Nothing to import; the facts are NumPy's and its BLAS's."""
         self.opened(switches, device, np.__version__)
         if "core" in switches:
-            taken(switches["core"])
+            require_core(switches["core"])
         versions = {"library_version": np.__version__, "numpy_version": np.__version__}
         threads = int(switches["threads"]) if "threads" in switches else None
         return dict(versions, library="numpy", devices=["cpu"], threads=threads, blas=blas())
@@ -139,56 +139,60 @@ class Arrays(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        array = products.left(layer, shapes) if program.single else "x"
-        return laid("x", array, program.layout)
+        array = products.left_expression(layer, shapes) if program.single else "x"
+        return layout_lines("x", array, program.layout)
 
     def operand(self, layer, name, at):
-        return laid(at, products.right(layer, at), layout.of(layer)) if name == "w" else []
+        return (
+            layout_lines(at, products.right_expression(layer, at), layout.layout_of_spec(layer))
+            if name == "w"
+            else []
+        )
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        return products.restored(layer, "y", shapes) if program.single else "y"
+        return products.result_expression(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] == "activation":
-            return activation(layer, x[0], y)
+            return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
             words = shapes.rank, "numpy", padded, "np"
-            return [f"{y} = {elementwise.text(layer, x, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, x, given, *words)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
         return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
 
 
-def laid(name, array, word):
+def layout_lines(name, array, word):
     """Returns lines that assign an array to a name as a layout says."""
     if word == layout.TRANSPOSED and not products.is_vector(array):
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
-    return assigned(name, array) + layout.shifted(name, word)
+    return assignment(name, array) + layout.offset_copy_lines(name, word)
 
 
 def padded(x, pairs, value):
     """``np.pad`` along the spatial axes."""
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
-    return f'np.pad({x}, {pairs}, "constant", constant_values={number(value)})'
+    return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
 
 
-def activation(layer, x, y):
+def activation_lines(layer, x, y):
     """Returns lines of an activation, in the dtype of x."""
     alpha = layer["parameters"].get("alpha", 1.0)
-    *before, last = activations.lines(layer["activation"], "numpy", alpha, x)
+    *before, last = activations.spelling_lines(layer["activation"], "numpy", alpha, x)
     if "number(" in " ".join([*before, last]):
         before.insert(0, f"number = {x}.dtype.type")
     return [*before, f"{y} = np.asarray({last}, {x}.dtype)"]
 
 
-def taken(core):
+def require_core(core):
     """Raises Unavailable where an OpenBLAS of this process did not take a processor's kernels."""
-    found = cores()
+    found = openblas_cores()
     if not found:
         raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
     for one in found:
@@ -197,7 +201,7 @@ def taken(core):
             raise Unavailable("core=%s: %s" % (core, why))
 
 
-def cores():
+def openblas_cores():
     """Returns the names of the processors whose kernels each loaded OpenBLAS uses.
 
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64

@@ -64,7 +64,7 @@ class CaffeModel:
         """
         name = "%s%d" % (kind.lower(), len(self.lines))
         tops = [name] if of[1] == 1 else ["%s_%d" % (name, top) for top in range(of[1])]
-        self.lines.append(text(name, kind, [one.name for one in bottoms], tops, fields))
+        self.lines.append(layer_text(name, kind, [one.name for one in bottoms], tops, fields))
         if blobs:
             self.weights.append((name, kind, blobs))
         self.last = tops[0]  # what a net gives
@@ -74,7 +74,9 @@ class CaffeModel:
         """Returns the text of the model."""
         inputs = {"x": self.x.shape}
         inputs.update((name, shape) for name, (_, shape) in self.constants.items())
-        return "".join(head(name, shape) for name, shape in inputs.items()) + "".join(self.lines)
+        return "".join(input_text(name, shape) for name, shape in inputs.items()) + "".join(
+            self.lines
+        )
 
     def caffemodel(self, operands):
         """``{"caffemodel": bytes}``: the weights, of operands by name."""
@@ -90,13 +92,13 @@ def channels_first(shape):
     return (shape[0], shape[-1]) + (1,) * (len(shape) == 3) + tuple(shape[1:-1])
 
 
-def head(name, shape):
+def input_text(name, shape):
     """Returns an input of a prototxt."""
     dims = " ".join("dim: %d" % size for size in shape)
     return 'input: "%s"\ninput_shape { %s }\n' % (name, dims)
 
 
-def text(name, kind, bottoms, tops, fields):
+def layer_text(name, kind, bottoms, tops, fields):
     """Returns a layer of a prototxt."""
     found = 'layer { name: "%s" type: "%s"' % (name, kind)
     found += "".join(' bottom: "%s"' % one for one in bottoms)
@@ -143,17 +145,17 @@ def varint(number):
     return bytes(found)
 
 
-def supported(spec):
+def require_caffe(spec):
     """Raises Unsupported where Caffe has no layer for the spec, or OpenCV no such numbers."""
     if spec["dtype"] != "float32":
         raise Unsupported(f"dtype={spec['dtype']}: OpenCV's Caffe layers are float32")
     if spec.get("padding") == "same_lower":
         raise Unsupported("padding=same_lower: Caffe has explicit padding alone")
-    known = "conv" in spec["op"] or spec["op"] in PRODUCTS or pooling.kind(spec)
+    known = "conv" in spec["op"] or spec["op"] in PRODUCTS or pooling.pool_kind(spec)
     if "kernel" in spec and not known:
         built = "convolutions, pooling, matmul and dense are built for Caffe"
         raise Unsupported(f"op={spec['op']}: {built}")
-    if pooling.kind(spec) and any(step != 1 for step in spec["dilation"]):
+    if pooling.pool_kind(spec) and any(step != 1 for step in spec["dilation"]):
         raise Unsupported("Caffe's pooling has no dilation")
 
 
@@ -161,7 +163,7 @@ def there(spec, axis, size, pad):
     """Outputs of an axis with that padding on both sides; pooling rounds up. 0: none fits."""
     stride = spec["stride"][axis]
     room = size + 2 * pad - WindowSizes.of(spec).extents[axis]
-    if room < 0 or not pooling.kind(spec):
+    if room < 0 or not pooling.pool_kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
     return count - (pad > 0 and (count - 1) * stride >= size + pad)
@@ -177,7 +179,7 @@ def symmetric(spec, axis, size, before, outputs):
         drop += 1
 
 
-def axes(spec, sizes):
+def caffe_axes(spec, sizes):
     """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
     found = []
     for axis, (before, _, _, outputs) in enumerate(WindowSizes.of(spec).spans(sizes)):
@@ -188,14 +190,14 @@ def axes(spec, sizes):
     return found
 
 
-def shown(kept):
+def slice_text(kept):
     """Returns a slice as it is written in an index."""
     return ":" if kept == slice(None) else f"{kept.start}:{kept.stop}"
 
 
 def plan(spec, sizes):
-    """``axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
-    kind, windows, found = pooling.kind(spec), WindowSizes.of(spec), axes(spec, sizes)
+    """``caffe_axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
+    kind, windows, found = pooling.pool_kind(spec), WindowSizes.of(spec), caffe_axes(spec, sizes)
     zeros = spec.get("pad_with") == "zeros"
     for extent, asked, one in zip(windows.extents, windows.pads(sizes), found):
         if kind and one.pad >= extent:
@@ -210,26 +212,26 @@ def plan(spec, sizes):
 def prototxt(spec, shape, pads):
     """Returns the text of a Caffe model of one layer, ``y``, for an input of that shape."""
     kind, fields = parameters(spec, pads, len(shape) - 1)
-    return head("x", shape) + text("y", kind, ["x"], ["y"], fields)
+    return input_text("x", shape) + layer_text("y", kind, ["x"], ["y"], fields)
 
 
 def parameters(spec, pads, axis=2):
     """(type, fields) of a spec's layer. ``axis``: that of a matrix product's channels."""
-    kind, fields = pooling.kind(spec), []
+    kind, fields = pooling.pool_kind(spec), []
     if not kind:
         fields = [f"num_output: {spec['filters']}", f"bias_term: {str(spec['bias']).lower()}"]
     if spec["op"] in PRODUCTS:
         name, group, fields = "InnerProduct", "inner_product_param", fields + [f"axis: {axis}"]
     elif kind:
-        fields = [f"pool: {'MAX' if kind == 'max' else 'AVE'}"] + _windows(spec, pads)
+        fields = [f"pool: {'MAX' if kind == 'max' else 'AVE'}"] + _window_fields(spec, pads)
         name, group = "Pooling", "pooling_param"
     else:
-        fields = fields + [f"group: {spec['groups']}"] + _windows(spec, pads)
+        fields = fields + [f"group: {spec['groups']}"] + _window_fields(spec, pads)
         name, group = "Convolution", "convolution_param"
     return name, f"{group} {{ {' '.join(fields)} }}"
 
 
-def _windows(spec, pads):
+def _window_fields(spec, pads):
     """Kernel, stride, padding and dilation: by axis as _h and _w, or one for each of three."""
     kernel, stride, dilation = spec["kernel"], spec["stride"], spec["dilation"]
     if len(kernel) == 1:

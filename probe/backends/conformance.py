@@ -31,42 +31,42 @@ def spec(op, kernel, **changes):
 
 def specs(dtypes=DTYPES):
     """(spec, spatial sizes, batch): every part of a spec alone, some together, each dtype."""
-    for made, sizes, batch in _shapes():
+    for made, sizes, batch in _float32_specs():
         for dtype in dtypes:
             yield dict(made, dtype=dtype), sizes, batch
 
 
-def _shapes():
-    yield from _products()
+def _float32_specs():
+    yield from _product_specs()
     wide = {"in_channels": 4, "filters": 6}
     grouped = dict(wide, groups=2)
     yield spec("conv1d", [5]), [5], 1
     yield spec("conv1d", [5], bias=True), [13], 2
     yield spec("conv1d", [1], bias=True, **wide), [7], 1
-    yield from _steps("conv1d", [3], [11], wide)
+    yield from _strided_specs("conv1d", [3], [11], wide)
     yield spec("conv1d", [3], padding=[[0, 2]], stride=[2], **wide), [10], 2
     yield spec("conv1d", [3], padding=[[3, 1]], dilation=[2], bias=True, **wide), [9], 1
     yield spec("conv1d", [3], padding="same", **grouped), [9], 1
     yield spec("conv2d", [1, 5], bias=True), [1, 9], 1
-    yield from _steps("conv2d", [3, 2], [6, 9], wide)
+    yield from _strided_specs("conv2d", [3, 2], [6, 9], wide)
     yield spec("conv2d", [3, 3], padding=[[0, 1], [2, 0]], bias=True, **wide), [5, 7], 2
     yield spec("conv2d", [2, 3], padding=[[1, 0], [0, 2]], stride=[1, 2], **wide), [5, 8], 1
     yield spec("conv2d", [3, 3], padding=[[2, 2], [1, 3]], dilation=[2, 1], **wide), [5, 8], 1
     yield spec("conv2d", [3, 3], padding="same", bias=True, **grouped), [5, 7], 2
     yield spec("conv2d", [3, 3], padding="same", stride=[2, 2], **grouped), [6, 7], 1
-    yield from _steps("conv3d", [2, 1, 3], [3, 4, 7], wide)
+    yield from _strided_specs("conv3d", [2, 1, 3], [3, 4, 7], wide)
     yield spec("conv3d", [2, 2, 3], padding=[[1, 0], [0, 0], [2, 1]], **wide), [3, 3, 6], 2
     yield spec("conv3d", [2, 2, 2], **grouped), [3, 3, 5], 1
     for filters in (3, 6):
         deep = {"in_channels": 3, "filters": filters}
-        yield from _steps("depthwise_conv2d", [3, 3], [7, 9], deep)
+        yield from _strided_specs("depthwise_conv2d", [3, 3], [7, 9], deep)
         yield spec("depthwise_conv2d", [1, 5], bias=True, **deep), [2, 9], 2
         yield spec("depthwise_conv2d", [3, 3], padding=[[0, 2], [1, 0]], **deep), [5, 8], 1
         pads = {"padding": [[0, 2], [3, 0]], "dilation": [2, 2]}
         yield spec("depthwise_conv2d", [2, 3], **dict(deep, **pads)), [5, 8], 1
 
 
-def _products():
+def _product_specs():
     """Matrix products and sums: matrices, one row, one column, one of each, a stack of matrices."""
     for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (7, 1, 1)):
         for op in ("matmul", "dot"):
@@ -83,7 +83,7 @@ def _products():
             yield spec("dense", [], **sizes), [], rows
 
 
-def _steps(op, kernel, sizes, channels):
+def _strided_specs(op, kernel, sizes, channels):
     """Strides and dilations under both conventions, for even and odd sizes of the last axis."""
     rank = len(kernel)
     last_two = [1] * (rank - 1) + [2]
@@ -100,16 +100,16 @@ def _steps(op, kernel, sizes, channels):
         yield spec(op, kernel, padding=padding, **dict(channels, **steps)), sizes, 1
 
 
-def operands(made, sizes, batch):
+def integer_operands(made, sizes, batch):
     """(x, w, b): int64 arrays so small that every partial sum is exact in all formats."""
     largest = 1 if made["dtype"] == "bfloat16" else 2
     shape = tuple(made["kernel"]) + (made["in_channels"] // made["groups"], made["filters"])
-    x = _small((batch,) + tuple(sizes) + (made["in_channels"],), 3, largest)
-    w = np.ones(shape, np.int64) if made["op"] == "sum" else _small(shape, 5, largest)
-    return x, w, _small((made["filters"],), 7, 3) if made["bias"] else None
+    x = _small_integers((batch,) + tuple(sizes) + (made["in_channels"],), 3, largest)
+    w = np.ones(shape, np.int64) if made["op"] == "sum" else _small_integers(shape, 5, largest)
+    return x, w, _small_integers((made["filters"],), 7, 3) if made["bias"] else None
 
 
-def _small(shape, salt, largest):
+def _small_integers(shape, salt, largest):
     """Integers from -largest to largest, fixed for all time, with no pattern along any axis."""
     index = np.arange(1, int(np.prod(shape)) + 1, dtype=np.int64)
     mixed = (index * 2654435761 + salt * 40503) % 4294967296
@@ -117,9 +117,9 @@ def _small(shape, salt, largest):
     return ((mixed >> 13) % (2 * largest + 1) - largest).reshape(shape)
 
 
-def expected(made, x, w, b):
+def exact_outputs(made, x, w, b):
     """Returns the exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
-    axes = [_axis(made, axis, size) for axis, size in enumerate(x.shape[1:-1])]
+    axes = [_taps_of_axis(made, axis, size) for axis, size in enumerate(x.shape[1:-1])]
     y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (made["filters"],), np.int64)
     channels = made["in_channels"] // made["groups"]
     for place in itertools.product(*(range(len(axis)) for axis in axes)):
@@ -133,7 +133,7 @@ def expected(made, x, w, b):
     return y if b is None else y + b
 
 
-def _axis(made, axis, size):
+def _taps_of_axis(made, axis, size):
     """For every output of one axis: the (kernel position, input position) pairs that it reads."""
     stride, dilation = made["stride"][axis], made["dilation"][axis]
     kernel, padding = made["kernel"][axis], made["padding"]
@@ -149,11 +149,11 @@ def _axis(made, axis, size):
     return [[(k, at) for k, at in one if 0 <= at < size] for one in taps]
 
 
-def compare(made, sizes, batch, run):
+def compare_spec(made, sizes, batch, run):
     """Returns the Finding on one spec.
     ``run(spec, x, w, b)`` gives a container array, from such arrays."""
-    x, w, b = operands(made, sizes, batch)
-    exact = expected(made, x, w, b)
+    x, w, b = integer_operands(made, sizes, batch)
+    exact = exact_outputs(made, x, w, b)
     given = [
         None if a is None else floats.round_to(a.astype(float), made["dtype"]) for a in (x, w, b)
     ]
@@ -165,7 +165,7 @@ def compare(made, sizes, batch, run):
 
 
 def _judged(made, y, again, exact):
-    wanted = floats.container(made["dtype"])
+    wanted = floats.container_dtype(made["dtype"])
     if y.dtype != wanted or y.shape != exact.shape:
         return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
     if floats.to_bits(y, made["dtype"]).tobytes() != floats.to_bits(again, made["dtype"]).tobytes():
@@ -212,4 +212,4 @@ def check(run, dtypes=DTYPES):
 
     ``run`` raises Unsupported for what the library refuses. See ``running`` and ``asking``.
     """
-    return [compare(made, sizes, batch, run) for made, sizes, batch in specs(dtypes)]
+    return [compare_spec(made, sizes, batch, run) for made, sizes, batch in specs(dtypes)]

@@ -214,7 +214,7 @@ class Backend(ABC):
 
     def lay(self, word):
         """Raises Unsupported for a layout that does not reach the library's kernels."""
-        if not layout.kept(word, self.layouts):
+        if not layout.keeps_layout(word, self.layouts):
             title, dense = getattr(self, "title", self.name), len(self.layouts) == 1
             why = "takes operands as dense buffers, row by row" if dense else "has none like it"
             known = ", ".join(self.layouts)

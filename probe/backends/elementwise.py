@@ -18,12 +18,12 @@ def extended_axis(spec, rank):
     return 1 + spec.get("axis", -1) % (rank - 2)
 
 
-def first(axis, count):
+def leading_index(axis, count):
     """Returns the index of that many positions of an axis."""
     return (slice(None),) * axis + (slice(count),)
 
 
-def text(layer, xs, given, rank, library, padded, module):
+def numpy_expression(layer, xs, given, rank, library, padded, module):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
     ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
@@ -49,10 +49,12 @@ def text(layer, xs, given, rank, library, padded, module):
         kept = ":, " * axis + ":%d" % layer["kept"]
         parts = module, x, kept, given["tail"], axis
         return "%s.concatenate([%s[%s], %s], axis=%d)" % parts
-    return activations.lines(layer["activation"], library, parameters.get("alpha", 1.0), x)[-1]
+    return activations.spelling_lines(
+        layer["activation"], library, parameters.get("alpha", 1.0), x
+    )[-1]
 
 
-def function(spec, arrays):
+def numpy_function(spec, arrays):
     """f(x) of channels-last arrays for a spec; ``arrays``: its operands by name.
 
     ``add`` and ``multiply`` take two arrays, ``concat`` any number.
@@ -72,6 +74,6 @@ def function(spec, arrays):
         return lambda x: np.pad(x, pairs, "constant", constant_values=value)
     if op == "extend":
         axis = extended_axis(spec, arrays["tail"].ndim)
-        kept = first(axis, spec["kept"])
+        kept = leading_index(axis, spec["kept"])
         return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
-    return activations.function(spec["activation"], parameters.get("alpha", 1.0))
+    return activations.numpy_activation(spec["activation"], parameters.get("alpha", 1.0))

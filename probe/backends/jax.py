@@ -16,10 +16,10 @@ from probe.backends.source import (
     Writing,
     defined,
     indented,
-    inputs_of,
+    input_names,
     keywords,
-    number,
-    release,
+    major_minor,
+    number_text,
     straight,
 )
 
@@ -111,7 +111,7 @@ class Jax(Writing):
         for key in CPU_KEYS:
             if key in switches and device != "cpu":
                 raise Unavailable(f"{key} is a switch of XLA's CPU kernels: use @cpu, or no {key}")
-            if key in switches and release(jax.lib.__version__) < SINCE[key]:
+            if key in switches and major_minor(jax.lib.__version__) < SINCE[key]:
                 since = ".".join(map(str, SINCE[key]))
                 raise Unavailable(f"{key} is a flag of jaxlib {since} and newer")
         found = self._seen(jax, device)
@@ -150,7 +150,7 @@ class Jax(Writing):
 
     def emit(self, program, shapes):
         source = straight(self, program, shapes)
-        given = inputs_of(program) + program.operands()
+        given = input_names(program) + program.operands()
         source = source._replace(
             make=("@jax.jit",) + defined("computed", given, source.run),
             run=(f"y = computed({', '.join(given)}).block_until_ready()",),
@@ -168,29 +168,30 @@ class Jax(Writing):
         return straight(self, program, shapes).run
 
     def enter(self, program, shapes):
-        x = products.left(program.steps[0].layer, shapes) if program.single else "x"
-        return ["x = " + array(x, program.steps[0].layer)]
+        x = products.left_expression(program.steps[0].layer, shapes) if program.single else "x"
+        return ["x = " + jax_array(x, program.steps[0].layer)]
 
     def operand(self, layer, name, at):
-        return [f"{at} = {array(products.right(layer, at) if name == 'w' else at, layer)}"]
+        written = products.right_expression(layer, at) if name == "w" else at
+        return [f"{at} = {jax_array(written, layer)}"]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return products.restored(layer, found, shapes) if program.single else found
+        return products.result_expression(layer, found, shapes) if program.single else found
 
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x, op = xs[0], layer["op"]
-        if pooling.kind(layer):
+        if pooling.pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
             words = shapes.rank, "jax", padded, "jnp"
-            return [f"{y} = {elementwise.text(layer, xs, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
         if op in products.OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
-            found = [f"{y} = {convolution(layer, x, given['w'])}"]
+            found = [f"{y} = {convolution_call(layer, x, given['w'])}"]
         return found + [f"{y} = {y} + {given.get('b')}"] * ("b" in given)
 
     def kernels(self, spec, shapes):
@@ -233,12 +234,12 @@ def operations(program):
     return names
 
 
-def array(text, layer):
+def jax_array(text, layer):
     """Returns an array of JAX's own: a copy, since JAX may share NumPy's memory."""
     return f"jnp.array({text}{', jnp.bfloat16' * (layer['dtype'] == 'bfloat16')})"
 
 
-def convolution(layer, x, w):
+def convolution_call(layer, x, w):
     """``lax.conv_general_dilated``, which takes conventions by name and a pair for each axis."""
     padding = layer["padding"]
     around = f'"{padding.upper()}"' if isinstance(padding, str) else str(pairs(padding))
@@ -258,13 +259,13 @@ def pairs(padding):
 
 def padded(x, padding, value):
     """``jnp.pad`` along the spatial axes."""
-    fill = f", constant_values={number(value)}" if value else ""
+    fill = f", constant_values={number_text(value)}" if value else ""
     return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
 
 
 def pooled(layer, x, sizes):
     """``lax.reduce_window``, as Flax and Haiku pool; its padding is the start value."""
-    largest = pooling.kind(layer) == "max"
+    largest = pooling.pool_kind(layer) == "max"
     start = "-jnp.inf, lax.max" if largest else "0.0, lax.add"
     steps = f"{(1, *layer['kernel'], 1)}, {(1, *layer['stride'], 1)}"
 
@@ -289,4 +290,4 @@ def pooled(layer, x, sizes):
         lambda x: Text(f"jnp.ones_like({x.text})"),
         native,
     )
-    return pooling.pool(layer, library, sizes)(Text(x)).text
+    return pooling.composed_pool(layer, library, sizes)(Text(x)).text

@@ -20,9 +20,9 @@ from probe.backends.source import (
     Text,
     Writing,
     defined,
-    inputs_of,
+    input_names,
     keywords,
-    number,
+    number_text,
     one_or_all,
     returned,
     straight,
@@ -84,7 +84,7 @@ class Keras(Writing):
     def environment(cls, switches, device):
         """Keras' choice of library, and TensorFlow's variables; PyTorch's threads don't spin."""
         library = switches.get("backend", "tensorflow")
-        variables = below.environment(switches, device)
+        variables = below.tensorflow_variables(switches, device)
         if library == "torch":
             variables["OMP_WAIT_POLICY"] = "PASSIVE"
         if library == "jax" and device == "cpu":
@@ -116,7 +116,9 @@ class Keras(Writing):
             raise Unavailable(f"Keras {keras.__version__} is older than 3; use tensorflow instead")
         self.opened(switches, device, keras.__version__)
         keras.config.set_image_data_format("channels_last")  # whatever a user's keras.json says
-        found = below.facts(tf, switches) if library == "tensorflow" else {"threads": None}
+        found = (
+            below.tensorflow_facts(tf, switches) if library == "tensorflow" else {"threads": None}
+        )
         names = {"library": "keras", "library_version": keras.__version__, "devices": [device]}
         below_version = __import__(library).__version__
         return dict(found, **dict(names, below=f"{library} {below_version}"))
@@ -124,21 +126,21 @@ class Keras(Writing):
     def setup(self):
         if self.library != "tensorflow":
             return ()
-        return below.configured(self.switches, self.device, "2.16")
+        return below.setup_lines(self.switches, self.device, "2.16")
 
     def said(self, error):
-        return below.said(error)
+        return below.error_line(error)
 
     def emit(self, program, shapes):
         self.check(program)
-        source = straight(self, program, shapes)._replace(make=made(program))
+        source = straight(self, program, shapes)._replace(make=layer_definitions(program))
         if self.library == "jax":
             return source._replace(run=source.run + ("y.block_until_ready()",))
         if not self.graph:
             return source
         traced = (f"@tf.function({self.traced(program, shapes)})",)
-        traced += defined("model", inputs_of(program), source.run)
-        run = (f"y = model({', '.join(inputs_of(program))})",)
+        traced += defined("model", input_names(program), source.run)
+        run = (f"y = model({', '.join(input_names(program))})",)
         if all("kernel" in step.layer for step in program.steps):
             return source._replace(make=source.make + ("",) + traced, run=run)
         return source._replace(load=source.load + ("",) + traced, run=run)  # it captures operands
@@ -150,7 +152,7 @@ class Keras(Writing):
         if "kernel" in layer or not program.single:
             axes = shapes.rank + 2
             if program.single:
-                axes -= products.left(layer, shapes).count("0")
+                axes -= products.left_expression(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
@@ -159,7 +161,7 @@ class Keras(Writing):
     def shown(self, program, shapes):
         """With each layer where it is called."""
         found = "\n".join(straight(self, program, shapes).run)
-        for line in made(program):
+        for line in layer_definitions(program):
             name, _, layer = line.partition(" = ")
             found = found.replace(name + "(", layer + "(")
         return tuple(found.splitlines())
@@ -174,7 +176,7 @@ class Keras(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        x = products.left(layer, shapes) if program.single else "x"
+        x = products.left_expression(layer, shapes) if program.single else "x"
         return [f"x = {self.tensor(x, layer)}"]
 
     def operand(self, layer, name, at):
@@ -182,7 +184,7 @@ class Keras(Writing):
             return [f"{at} = {self.tensor(at, layer)}"]
         if name == "b":
             return [f"layer{at[1:]}.bias.assign({at})"]
-        w = products.right(layer, at)
+        w = products.right_expression(layer, at)
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
@@ -192,7 +194,7 @@ class Keras(Writing):
         y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
         array = f"keras.ops.convert_to_numpy({y})"
         layer = program.steps[-1].layer
-        return products.restored(layer, array, shapes) if program.single else array
+        return products.result_expression(layer, array, shapes) if program.single else array
 
     def tensor(self, array, layer):
         """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""
@@ -203,11 +205,11 @@ class Keras(Writing):
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x = xs[0]
-        if pooling.kind(layer):
+        if pooling.pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
             words = shapes.rank, "keras", padded, "keras.ops"
-            return [f"{y} = {elementwise.text(layer, xs, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -226,14 +228,14 @@ class Keras(Writing):
         )
         known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
         sizes = shapes.spatial(number) if known else [None] * len(layer["kernel"])
-        return pooling.pool(layer, library, sizes)(Text(x)).text
+        return pooling.composed_pool(layer, library, sizes)(Text(x)).text
 
 
-def made(program):
+def layer_definitions(program):
     """Returns lines that make and build a program's layers, one of each operand ``w``."""
     found = {}
     for at, step in enumerate(program.steps):
-        if pooling.kind(step.layer):
+        if pooling.pool_kind(step.layer):
             name = pool_name(program, at)
             found[name] = [f"{name} = {pooling_layer(step.layer)}"]
         elif "kernel" in step.layer:
@@ -281,7 +283,7 @@ def layer_lines(layer, name):
 
 def pooling_layer(layer):
     """Returns the expression of a pooling layer. Raises Unsupported where Keras has none."""
-    name = {"max": "MaxPooling", "avg": "AveragePooling"}[pooling.kind(layer)]
+    name = {"max": "MaxPooling", "avg": "AveragePooling"}[pooling.pool_kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
     if set(layer["dilation"]) != {1}:
         raise Unsupported(f"{name} has no dilation")
@@ -301,5 +303,5 @@ def typed(layer):
 
 def padded(x, pairs, value):
     """``keras.ops.pad`` along the spatial axes."""
-    fill = f", constant_values={number(value)}" if value else ""
+    fill = f", constant_values={number_text(value)}" if value else ""
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"

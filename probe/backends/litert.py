@@ -79,12 +79,12 @@ class LiteRT(Writing):
         }
 
     def operator(self, spec):
-        supported(spec)
+        require_litert(spec)
         return Writing.operator(self, spec)
 
     def emit(self, program, shapes):
         graph = LiteRTGraph(program.steps[0].layer["dtype"], shapes.shape)
-        model = LiteRTModel(graph, written(graph, program))
+        model = LiteRTModel(graph, record_steps(graph, program))
         words = ["model_content=model"]
         if "threads" in self.switches:
             words.append("num_threads=" + self.switches["threads"])
@@ -111,7 +111,7 @@ class LiteRT(Writing):
 
     def kernels(self, spec, shapes):
         """Returns the operators that the interpreter runs, each with who runs it."""
-        if pooling.kind(spec):
+        if pooling.pool_kind(spec):
             return {}
         program = case(spec)
         source = self.emit(program, ValueShapes(program, shapes["x"]))
@@ -138,9 +138,9 @@ def runners(details):
     return names[::-1]
 
 
-def supported(spec):
+def require_litert(spec):
     """Raises Unsupported where no model is built for a spec, or LiteRT has no such numbers."""
-    if pooling.kind(spec):
+    if pooling.pool_kind(spec):
         if spec["dtype"] != "float32" or any(step != 1 for step in spec["dilation"]):
             raise Unsupported("LiteRT's pooling has float32 and no dilation")
     elif "kernel" in spec and spec["op"] not in OPERATORS:
@@ -149,44 +149,46 @@ def supported(spec):
         raise Unsupported(f"dtype={spec['dtype']}: LiteRT's kernels have {', '.join(DTYPES)}")
 
 
-def written(graph, program):
+def record_steps(graph, program):
     """Records the steps of a program; the Value of the last one. Raises Unsupported."""
     if program.inputs > 1:
         raise Unsupported("inputs=%d: LiteRT's models are built for one" % program.inputs)
     values, reads = [graph.x], [value for step in program.steps for value in step.reads]
     for step in program.steps:
-        supported(step.layer)
-        values.append(layer(graph, step, [values[one] for one in step.reads]))
+        require_litert(step.layer)
+        values.append(step_operators(graph, step, [values[one] for one in step.reads]))
         values[-1].shared |= reads.count(len(values) - 1) > 1
     if not graph.operations:
-        return graph.operator("RESHAPE", [values[-1], sizes(graph, graph.x.shape)], graph.x.shape)
+        return graph.operator(
+            "RESHAPE", [values[-1], size_constant(graph, graph.x.shape)], graph.x.shape
+        )
     return values[-1]
 
 
-def layer(graph, step, xs):
+def step_operators(graph, step, xs):
     """Returns the Value behind one step, which reads the Values ``xs``."""
     spec, x, op = step.layer, xs[0], step.layer["op"]
-    if pooling.kind(spec):
-        return pooled(graph, spec, x)
+    if pooling.pool_kind(spec):
+        return pool_operators(graph, spec, x)
     if OPERATORS.get(op) == "FULLY_CONNECTED":
         shape, keep = x.shape[:-1] + (spec["filters"],), len(x.shape) > 2
-        inputs = [x] + operands(graph, step)
+        inputs = [x] + weight_operands(graph, step)
         return graph.operator("FULLY_CONNECTED", inputs, shape, keepNumDims=keep)
     if "kernel" in spec:
-        return convolution(graph, step, x)
+        return convolution_operators(graph, step, x)
     if op in ("add", "multiply"):
         return graph.each(OPERATORS[op], *xs)
     if op == "concat":
-        return joined(graph, graph.axis(spec["axis"]), xs)
+        return concatenation(graph, graph.axis(spec["axis"]), xs)
     if op == "product":
         shape = x.shape[:-1] + (xs[1].shape[-2 if spec["transposed"] else -1],)
         return graph.operator("BATCH_MATMUL", xs, shape, adjY=spec["transposed"])
     if op == "pad":
         return graph.padded(x, spec["padding"], spec["parameters"].get("value", 0.0))
     if op == "extend":
-        return extended(graph, step, x)
+        return extend_operators(graph, step, x)
     if op == "activation":
-        return activation(graph, spec, x)
+        return activation_operators(graph, spec, x)
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no LiteRT model is built for it here")
     channels = x.shape[-1:]
@@ -196,10 +198,10 @@ def layer(graph, step, xs):
     return graph.each("ADD", graph.each("MUL", x, held["scale"]), held["shift"])
 
 
-def operands(graph, step):
+def weight_operands(graph, step):
     """Returns the weights and the bias of a step; zeros where it has none."""
     spec, w, b = step.layer, step.arrays["w"], step.arrays.get("b")
-    found = [graph.operand("w", kernel_shape(spec), lambda given: weights(spec, given[w]))]
+    found = [graph.operand("w", kernel_shape(spec), lambda given: schema_weights(spec, given[w]))]
     if b is None:
         return found + [graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
     return found + [graph.operand("b", (spec["filters"],), itemgetter(b))]
@@ -210,11 +212,11 @@ def ahead(spec, name):
     return [1] * (len(spec["kernel"]) == 1) + list(spec[name])
 
 
-def convolution(graph, step, x):
+def convolution_operators(graph, step, x):
     """Returns a convolution, behind PAD where its padding is neither SAME nor VALID."""
     spec = step.layer
-    same, inputs = spec["padding"] == "same", operands(graph, step)
-    shape, pads = outputs(spec, x)
+    same, inputs = spec["padding"] == "same", weight_operands(graph, step)
+    shape, pads = window_outputs(spec, x)
     if not same:
         x = graph.padded(x, pads)
     fields = {"padding": "SAME" if same else "VALID"}
@@ -227,7 +229,7 @@ def convolution(graph, step, x):
     return graph.operator(OPERATORS[spec["op"]], [x] + inputs, shape, **fields)
 
 
-def outputs(spec, x):
+def window_outputs(spec, x):
     """Returns the shape of what windows give of x, and their padding.
     Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
@@ -238,15 +240,15 @@ def outputs(spec, x):
     return sizes + (spec["filters"],), [(one.before, one.after) for one in spans]
 
 
-def pooled(graph, spec, x):
+def pool_operators(graph, spec, x):
     """A pool: a maximum or an average of what is there by LiteRT's SAME, else behind a PAD."""
     (high, wide), (down, along) = ahead(spec, "kernel"), ahead(spec, "stride")
     fields = {"filterHeight": high, "filterWidth": wide, "strideH": down, "strideW": along}
     whole = dict(spec, padding="valid", ceil_mode=False)
 
     def operator(x, padding):
-        shape = outputs(dict(whole, padding=padding), x)[0][:-1] + x.shape[-1:]
-        name, words = OPERATORS[pooling.kind(spec)], dict(fields, padding=padding.upper())
+        shape = window_outputs(dict(whole, padding=padding), x)[0][:-1] + x.shape[-1:]
+        name, words = OPERATORS[pooling.pool_kind(spec)], dict(fields, padding=padding.upper())
         return graph.operator(name, [x], shape, **words)
 
     def native(x, found):
@@ -259,40 +261,42 @@ def pooled(graph, spec, x):
         lambda x: graph.constant("ones", np.ones((1,) + x.shape[1:-1] + (1,), graph.dtype)),
         native,
     )
-    return pooling.pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1])(x)
+    return pooling.composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1])(x)
 
 
-def activation(graph, spec, x):
+def activation_operators(graph, spec, x):
     """Returns the operators of an activation: each name in its spelling is one."""
-    spelled = activations.lines(spec["activation"], "litert", spec["parameters"].get("alpha", 1.0))
+    spelled = activations.spelling_lines(
+        spec["activation"], "litert", spec["parameters"].get("alpha", 1.0)
+    )
     names = re.findall(r"(\w+)\(", " ".join(spelled))
     given = {name: functools.partial(graph.each, name) for name in names}
-    return activations.compiled(spelled, given)(x)
+    return activations.compiled_spelling(spelled, given)(x)
 
 
-def extended(graph, step, x):
+def extend_operators(graph, step, x):
     """The first positions of an axis with constant ones behind; what does nothing is left out."""
     spec, tail = step.layer, step.arrays["tail"]
     axis = graph.axis(elementwise.extended_axis(spec, len(x.shape) - graph.flat))
     kept, shape = spec["kept"], list(x.shape)
     if shape[axis] != kept:
         shape[axis] = kept
-        begin = sizes(graph, [0] * len(shape))
-        x = graph.operator("SLICE", [x, begin, sizes(graph, shape)], shape)
+        begin = size_constant(graph, [0] * len(shape))
+        x = graph.operator("SLICE", [x, begin, size_constant(graph, shape)], shape)
     if not spec["behind"]:
         return x
     shape[axis] = spec["behind"]
-    return joined(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
+    return concatenation(graph, axis, [x, graph.operand("tail", shape, itemgetter(tail))])
 
 
-def joined(graph, axis, xs):
+def concatenation(graph, axis, xs):
     """Returns values one behind the other along an axis."""
     shape = list(xs[0].shape)
     shape[axis] = sum(one.shape[axis] for one in xs)
     return graph.operator("CONCATENATION", xs, shape, axis=axis)
 
 
-def sizes(graph, numbers):
+def size_constant(graph, numbers):
     """Returns a constant of whole numbers."""
     return graph.constant("sizes", np.array(numbers, np.int32))
 
@@ -310,7 +314,7 @@ def kernel_shape(spec):
     return (filters,) + kernel + (channels,)
 
 
-def weights(spec, w):
+def schema_weights(spec, w):
     """Returns a container array (*kernel, channels/groups, filters) in the operator's layout."""
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
         w = w.reshape(w.shape[-2:]).T

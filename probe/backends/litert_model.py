@@ -148,11 +148,11 @@ class LiteRTModel:
         graph, model = schema.SubGraphT(), schema.ModelT()
         operations = self.graph.operations
         codes = list(dict.fromkeys(one.name for one in operations))
-        model.operatorCodes = [_code(schema, name) for name in codes]
+        model.operatorCodes = [_schema_code(schema, name) for name in codes]
         model.buffers = [aligned_buffer(schema)]
         graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
-        graph.tensors = [_tensor(schema, one, model.buffers) for one in self.graph.tensors]
-        graph.operators = [_operator(schema, one, codes) for one in operations]
+        graph.tensors = [_schema_tensor(schema, one, model.buffers) for one in self.graph.tensors]
+        graph.operators = [_schema_operator(schema, one, codes) for one in operations]
         model.version, model.subgraphs = SCHEMA_VERSION, [graph]
         builder = schema.flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
@@ -163,7 +163,7 @@ class LiteRTModel:
                 self.places.append((buffers(made.buffer).DataAsNumpy(), one.content))
 
 
-def _tensor(schema, one, buffers):
+def _schema_tensor(schema, one, buffers):
     """Returns a TensorT of the schema; what it holds gets a buffer."""
     made = schema.TensorT()
     made.name, made.shape, made.buffer = one.name, one.shape, 0
@@ -176,7 +176,7 @@ def _tensor(schema, one, buffers):
     return made
 
 
-def _operator(schema, one, codes):
+def _schema_operator(schema, one, codes):
     """Returns an OperatorT of the schema."""
     made = schema.OperatorT()
     made.opcodeIndex, made.inputs, made.outputs = codes.index(one.name), one.inputs, [one.output]
@@ -190,7 +190,7 @@ def _operator(schema, one, codes):
     return made
 
 
-def _code(schema, name):
+def _schema_code(schema, name):
     made, code = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
     made.builtinCode, made.deprecatedBuiltinCode, made.version = code, min(code, 127), 1
     return made

@@ -23,7 +23,7 @@ ISA = {
 KEY = Key(tuple(ISA), "the best this CPU has", "newest instructions that oneDNN may use")
 
 
-def environment(switches):
+def isa_variables(switches):
     """Returns the variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1."""
     if "isa" not in switches:
         return {}

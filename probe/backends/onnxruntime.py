@@ -21,7 +21,7 @@ import numpy as np
 from probe import activations, layout
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, assigned, inputs_of, keywords, straight
+from probe.backends.source import Writing, assignment, input_names, keywords, straight
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
@@ -54,7 +54,7 @@ CONFIG = {
 """Switch -> the entry of a session's configuration, and its value for each of the switch's."""
 
 
-def configured(switches):
+def session_entries(switches):
     """Returns (entry, value) of a session's configuration for the switches that are set there."""
     return [
         (key, values[switches[name]]) for name, (key, values) in CONFIG.items() if name in switches
@@ -130,7 +130,7 @@ class OnnxRuntime(Writing):
             on = self.switches["deterministic"] == "1"
             found.append("    found.use_deterministic_compute = %s" % on)
         line = '    found.add_session_config_entry("%s", "%s")'
-        found += [line % entry for entry in configured(self.switches)]
+        found += [line % entry for entry in session_entries(self.switches)]
         return (*found, "    return found")
 
     def check(self, program):
@@ -147,7 +147,7 @@ class OnnxRuntime(Writing):
         names = [name for name in program.operands() if '"%s"' % name in nodes]
         held, fed = (names, []) if self.holds() else ([], names)
         model = self.model(graph, nodes, held, fed)
-        given = ", ".join('"%s": %s' % (name, name) for name in [*inputs_of(program), *fed])
+        given = ", ".join('"%s": %s' % (name, name) for name in [*input_names(program), *fed])
         return found._replace(
             make=() if held else model,
             load=found.load + (model if held else ()),
@@ -159,7 +159,7 @@ class OnnxRuntime(Writing):
 
     def model(self, graph, nodes, held, fed):
         """Returns lines that make the session of nodes."""
-        inputs = [graph.value_info(name, graph.sizes()) for name in inputs_of(graph.program)]
+        inputs = [graph.value_info(name, graph.sizes()) for name in input_names(graph.program)]
         inputs += [graph.value_info(name, graph.sizes_of(name)) for name in fed]
         constants = ['numpy_helper.from_array(%s, "%s")' % (name, name) for name in held]
         parts = ["nodes", '"model"', "[%s]" % ", ".join(inputs)]
@@ -207,7 +207,7 @@ class OnnxGraph:
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
         self.single = program.single and "kernel" in layer
         self.product = self.single and layer["op"] in products.OPS
-        self.pool = pooling.kind(layer)
+        self.pool = pooling.pool_kind(layer)
 
     def value_info(self, name, sizes):
         """Returns the declaration of a value; of sizes None it is open."""
@@ -220,7 +220,7 @@ class OnnxGraph:
             return None
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left(layer, self.shapes)
+            written = products.left_expression(layer, self.shapes)
             rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
             return ["size%d" % axis for axis in range(rank - 1)] + [channels]
         return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
@@ -247,12 +247,14 @@ class OnnxGraph:
         if not self.product:
             found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         else:
-            found = assigned("x", products.left(program.steps[0].layer, shapes))
-        return found + layout.shifted("x", program.layout)  # NumPy's memory is read, not copied
+            found = assignment("x", products.left_expression(program.steps[0].layer, shapes))
+        return found + layout.offset_copy_lines(
+            "x", program.layout
+        )  # NumPy's memory is read, not copied
 
     def leave(self, program, shapes):
         if self.product:
-            return products.restored(program.steps[0].layer, "y", shapes)
+            return products.result_expression(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
@@ -264,26 +266,29 @@ class OnnxGraph:
             return []
         if layer["op"] in products.OPS:
             dense = layer["op"] == "dense"
-            w = at + ".T.copy()" if dense else products.right(layer, at)
-            return ["%s = %s" % (at, w), *layout.shifted(at, layout.of(layer))]
+            w = at + ".T.copy()" if dense else products.right_expression(layer, at)
+            return [
+                "%s = %s" % (at, w),
+                *layout.offset_copy_lines(at, layout.layout_of_spec(layer)),
+            ]
         return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
         if layer["op"] in products.OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
-        if pooling.kind(layer):
+        if pooling.pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             words = self.windows(layer, number)
             if layer["groups"] > 1:
                 words["group"] = layer["groups"]
-            return [node("Conv", [x[0], *given.values()], y, words)]
+            return [node_text("Conv", [x[0], *given.values()], y, words)]
         if layer["op"] in JOINING:
-            return [node(JOINING[layer["op"]], x, y)]
+            return [node_text(JOINING[layer["op"]], x, y)]
         if layer["op"] == "concat":
             axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
-            return [node("Concat", x, y, {"axis": axis})]
+            return [node_text("Concat", x, y, {"axis": axis})]
         if layer["op"] == "product":
             return self.product_of(layer, x, y)
         if layer["op"] not in BETWEEN:
@@ -293,16 +298,16 @@ class OnnxGraph:
     def multiplied(self, layer, x, y, given):
         """A product or a sum; in a network it is over the channels, which come last for it."""
         if not self.single:
-            inner = matmul(y + "_last", y + "_first", given)
+            inner = matmul_nodes(y + "_last", y + "_first", given)
             return [self.last(x, y + "_last"), *inner, self.first(y + "_first", y)]
         rank = len(self.sizes())
         if layer["op"] == "sum":
-            return [node("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
+            return [node_text("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
         if layer["op"] == "dense":
-            return [node("Gemm", [x, *given], y, {"transB": 1})]
+            return [node_text("Gemm", [x, *given], y, {"transB": 1})]
         if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
-            return [node("Gemm", [x, *given], y)]
-        return matmul(x, y, given)
+            return [node_text("Gemm", [x, *given], y)]
+        return matmul_nodes(x, y, given)
 
     def product_of(self, layer, x, y):
         """Returns the product of two values' rows of channels."""
@@ -310,18 +315,20 @@ class OnnxGraph:
         found = [self.last(x[0], names[0]), self.last(x[1], names[1])]
         if layer["transposed"]:
             axes = list(range(self.rank)) + [self.rank + 1, self.rank]
-            found.append(node("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
+            found.append(node_text("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
             names[1] += "_turned"
-        found.append(node("MatMul", names, y + "_first"))
+        found.append(node_text("MatMul", names, y + "_first"))
         return [*found, self.first(y + "_first", y)]
 
     def last(self, x, y):
         """Returns the node that puts the channels last."""
-        return node("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
+        return node_text("Transpose", [x], y, {"perm": [0, *range(2, self.rank + 2), 1]})
 
     def first(self, x, y):
         """Returns the node that puts them first again."""
-        return node("Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]})
+        return node_text(
+            "Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]}
+        )
 
     def windows(self, layer, number):
         """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
@@ -333,7 +340,7 @@ class OnnxGraph:
         dilated, name = set(layer["dilation"]) != {1}, AUTO_PAD.get(str(layer["padding"]))
         if dilated:
             words["dilations"] = layer["dilation"]
-        if name and (not dilated or set(layer["stride"]) != {1} or pooling.kind(layer)):
+        if name and (not dilated or set(layer["stride"]) != {1} or pooling.pool_kind(layer)):
             words["auto_pad"] = name
         elif layer["padding"] != "valid":
             before, after = zip(*self.shapes.around(number))
@@ -345,25 +352,25 @@ class OnnxGraph:
         words, zeros = self.windows(layer, number), layer["pad_with"] == "zeros"
         if layer["ceil_mode"]:
             words["ceil_mode"] = 1
-        if pooling.kind(layer) == "avg":
+        if pooling.pool_kind(layer) == "avg":
             if zeros:
                 words["count_include_pad"] = 1
-            return [node("AveragePool", [x], y, words)]
+            return [node_text("AveragePool", [x], y, words)]
         if "auto_pad" in words and zeros:
             raise Unsupported("ONNX's MaxPool leaves auto_pad's padding out: use explicit padding")
         pads = words.pop("pads", None) if zeros else None
         if not pads:
-            return [node("MaxPool", [x], y, words)]
+            return [node_text("MaxPool", [x], y, words)]
         around = {"padding": self.shapes.around(number), "parameters": {}}
         pad = self._pad(around, x, y + "_padded", {})
-        return pad + [node("MaxPool", [y + "_padded"], y, words)]
+        return pad + [node_text("MaxPool", [y + "_padded"], y, words)]
 
     def _bias(self, layer, x, y, given):
-        return [node("Add", [x, given["b"]], y)]
+        return [node_text("Add", [x, given["b"]], y)]
 
     def _normalisation(self, layer, x, y, given):
-        scaled = node("Mul", [x, given["scale"]], y + "_scaled")
-        return [scaled, node("Add", [y + "_scaled", given["shift"]], y)]
+        scaled = node_text("Mul", [x, given["scale"]], y + "_scaled")
+        return [scaled, node_text("Add", [y + "_scaled", given["shift"]], y)]
 
     def _pad(self, layer, x, y, given):
         before, after = zip(*layer["padding"])
@@ -372,15 +379,15 @@ class OnnxGraph:
         if value:
             found.append(self.constant(y + "_value", value))
             names.append(y + "_value")
-        return found + [node("Pad", names, y)]
+        return found + [node_text("Pad", names, y)]
 
     def _extend(self, layer, x, y, given):
         axis = 1 + elementwise.extended_axis(layer, self.rank + 2)
         ends = {"start": 0, "stop": layer["kept"], "axis": axis}
         found = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
         names, kept = ["%s_%s" % (y, name) for name in ends], y + "_kept" if layer["behind"] else y
-        found.append(node("Slice", [x, *names], kept))
-        tail = [node("Concat", [kept, given["tail"]], y, {"axis": axis})]
+        found.append(node_text("Slice", [x, *names], kept))
+        tail = [node_text("Concat", [kept, given["tail"]], y, {"axis": axis})]
         return found + tail * bool(layer["behind"])
 
     def _activation(self, layer, x, y, given):
@@ -393,33 +400,33 @@ class OnnxGraph:
                 if given != "x":
                     found.append(self.constant(names[-1], given))
             value = y if one is nodes[-1] else "%s_%d" % (y, number)
-            found.append(node(one.kind, names, value, one.attributes))
+            found.append(node_text(one.kind, names, value, one.attributes))
         return found
 
     def constant(self, name, number):
         """Returns a number of the model's dtype."""
-        return tensor(name, self.kind, [], [float(number)])
+        return constant_node(name, self.kind, [], [float(number)])
 
 
-def matmul(x, y, given):
+def matmul_nodes(x, y, given):
     """MatMul, and Add where there is a bias."""
     product = y if len(given) == 1 else y + "_product"
-    found = [node("MatMul", [x, given[0]], product)]
-    return found + [node("Add", [product, bias], y) for bias in given[1:]]
+    found = [node_text("MatMul", [x, given[0]], product)]
+    return found + [node_text("Add", [product, bias], y) for bias in given[1:]]
 
 
 def integers(name, numbers):
     """Whole numbers that a node takes as an input: sizes, axes."""
-    return tensor(name, "TensorProto.INT64", [len(numbers)], numbers)
+    return constant_node(name, "TensorProto.INT64", [len(numbers)], numbers)
 
 
-def tensor(name, kind, sizes, numbers):
+def constant_node(name, kind, sizes, numbers):
     """Returns a node that gives numbers."""
     text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
     return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
 
-def node(kind, inputs, output, attributes=None):
+def node_text(kind, inputs, output, attributes=None):
     """Returns the text of a node."""
     words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
     text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)

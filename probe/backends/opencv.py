@@ -71,14 +71,14 @@ class OpenCV(Writing):
         return " ".join(str(getattr(error, "err", "") or error).split())[:300]
 
     def operator(self, spec):
-        caffe.supported(spec)
+        caffe.require_caffe(spec)
         return Writing.operator(self, spec)
 
     def emit(self, program, shapes):
         step, shape = program.steps[0], shapes.shape
         if not program.single or "kernel" not in step.layer:
             return self.network(program, shape)
-        caffe.supported(step.layer)
+        caffe.require_caffe(step.layer)
         if step.layer["op"] in caffe.PRODUCTS:
             return self.product(step, shape)
         return self.windowed(step, shape)
@@ -117,7 +117,7 @@ class OpenCV(Writing):
             load.append(f"{w} = np.ascontiguousarray(np.moveaxis({w}, (-1, -2), (0, 1)))")
             load += [f"{w} = {w}[:, :, None]"] * flat
             load.append(f'net.getLayer("y").blobs = [{", ".join(step.arrays.values())}]')
-        ends = [caffe.shown(one.kept) for one in plan]
+        ends = [caffe.slice_text(one.kept) for one in plan]
         index = ", ".join([":", ":"] + ["0"] * flat + ends)
         crop = (f"y = y[{index}]",) if flat or set(ends) != {":"} else ()
         return Source(
@@ -134,7 +134,7 @@ class OpenCV(Writing):
         model = caffe.CaffeModel(shape)
         values = [model.x]
         for step in program.steps:
-            values.append(layer(model, step, [values[one] for one in step.reads]))
+            values.append(step_layers(model, step, [values[one] for one in step.reads]))
         if values[-1].name != model.last:
             model.layer("Split", [values[-1]], values[-1].shape)
         load = self.net(model.prototxt(), bool(model.weights)) if model.lines else []
@@ -165,11 +165,11 @@ def blobs_of(step):
     if step.layer["op"] == "bias":
         return [lambda given: np.ones_like(own[0](given)), own[0]]
     if "w" in step.arrays:
-        return [lambda given: weights(step.layer, own[0](given))] + own[1:]
+        return [lambda given: caffe_weights(step.layer, own[0](given))] + own[1:]
     return own
 
 
-def weights(layer, w):
+def caffe_weights(layer, w):
     """Returns a container array (*kernel, channels/groups, filters) as Caffe's blob has it."""
     if layer["op"] in caffe.PRODUCTS:
         return w.reshape(w.shape[-2:]).T
@@ -178,33 +178,33 @@ def weights(layer, w):
     return np.moveaxis(w[None] if len(layer["kernel"]) == 1 else w, (-1, -2), (0, 1))
 
 
-def layer(model, step, xs):
+def step_layers(model, step, xs):
     """Returns the Value behind one step, which reads the Values ``xs``."""
     spec, x, op = step.layer, xs[0], step.layer["op"]
-    caffe.supported(spec)
+    caffe.require_caffe(spec)
     if op in caffe.PRODUCTS:
-        return product(model, step, x)
+        return inner_product(model, step, x)
     if "kernel" in spec:
-        return windowed(model, step, x)
+        return window_layers(model, step, x)
     if op == "pad":
-        return padded(model, x, spec["padding"], spec["parameters"].get("value", 0.0))
+        return pad_layers(model, x, spec["padding"], spec["parameters"].get("value", 0.0))
     if op == "extend":
-        return extended(model, step, x)
+        return extend_layers(model, step, x)
     if op == "concat":
-        return joined(model, model.axis(spec["axis"]), xs)
+        return concat_layer(model, model.axis(spec["axis"]), xs)
     if op in ("add", "multiply"):
         fields = "eltwise_param { operation: %s }" % {"add": "SUM", "multiply": "PROD"}[op]
         return model.layer("Eltwise", xs, x.shape, fields)
     if op == "activation":
         alpha = spec["parameters"].get("alpha", 1.0)
-        kind, fields = activations.caffe(spec["activation"], alpha)
+        kind, fields = activations.caffe_layer(spec["activation"], alpha)
         return model.layer(kind, [x], x.shape, fields)
     if op not in ("bias", "normalisation"):
         raise Unsupported(f"op={op}: no Caffe layer is built for it here")
     return model.layer("Scale", [x], x.shape, "scale_param { bias_term: true }", blobs_of(step))
 
 
-def windowed(model, step, x):
+def window_layers(model, step, x):
     """Returns a convolution or a pool, and what is cropped off it."""
     spec = step.layer
     plan = caffe.plan(spec, x.shape[-len(spec["kernel"]) :])
@@ -220,7 +220,7 @@ def windowed(model, step, x):
     return y
 
 
-def product(model, step, x):
+def inner_product(model, step, x):
     """Returns the product over the channels, which are put last for it."""
     spec, last = step.layer, len(x.shape) - 1
     x = permuted(model, x, [0] + list(range(2, last + 1)) + [1])
@@ -236,26 +236,26 @@ def permuted(model, x, order):
     return model.layer("Permute", [x], shape, "permute_param { %s }" % fields)
 
 
-def padded(model, x, pairs, value):
+def pad_layers(model, x, pairs, value):
     """x with ``value`` around its last axes, one axis after the other."""
     for axis, pair in enumerate(pairs, len(x.shape) - len(pairs)):
-        shapes = [resized(x.shape, axis, count) for count in pair]
+        shapes = [with_size(x.shape, axis, count) for count in pair]
         parts = [
             model.constant(f"np.full({shape}, {value}, np.float32)", shape) if shape[axis] else None
             for shape in shapes
         ]
-        x = joined(model, axis, [parts[0], x, parts[1]])
+        x = concat_layer(model, axis, [parts[0], x, parts[1]])
     return x
 
 
-def extended(model, step, x):
+def extend_layers(model, step, x):
     """The first positions of an axis with constant ones behind; what does nothing is left out."""
     spec, array = step.layer, f"np.moveaxis({step.arrays['tail']}, -1, 1)"
     axis = model.axis(elementwise.extended_axis(spec, model.rank))
     array = f"np.ascontiguousarray({array + '[:, :, None]' * model.flat})"
-    tail = resized(x.shape, axis, spec["behind"])
+    tail = with_size(x.shape, axis, spec["behind"])
     x = cropped(model, x, axis, 0, spec["kept"])
-    return joined(model, axis, [x, model.constant(array, tail) if spec["behind"] else None])
+    return concat_layer(model, axis, [x, model.constant(array, tail) if spec["behind"] else None])
 
 
 def cropped(model, x, axis, start, count):
@@ -266,19 +266,19 @@ def cropped(model, x, axis, start, count):
         return x
     fields = " ".join(["axis: %d" % axis] + ["slice_point: %d" % point for point in points])
     of = (int(start > 0), len(points) + 1)
-    shape = resized(x.shape, axis, count)
+    shape = with_size(x.shape, axis, count)
     return model.layer("Slice", [x], shape, "slice_param { %s }" % fields, of=of)
 
 
-def joined(model, axis, parts):
+def concat_layer(model, axis, parts):
     """Returns values one behind the other along an axis; None are left out."""
     parts = [one for one in parts if one is not None]
     if len(parts) == 1:
         return parts[0]
-    shape = resized(parts[0].shape, axis, sum(one.shape[axis] for one in parts))
+    shape = with_size(parts[0].shape, axis, sum(one.shape[axis] for one in parts))
     return model.layer("Concat", parts, shape, "concat_param { axis: %d }" % axis)
 
 
-def resized(shape, axis, size):
+def with_size(shape, axis, size):
     """Returns a shape with another size of one axis."""
     return shape[:axis] + (size,) + shape[axis + 1 :]

@@ -12,7 +12,7 @@ import numpy as np
 from probe import activations
 from probe.backends import elementwise, pooling, products
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, inputs_of, number, straight
+from probe.backends.source import Writing, input_names, number_text, straight
 
 #: Those that the plugin computes, and NumPy can hand over.
 DTYPES = ("float32", "float16")
@@ -95,7 +95,7 @@ class OpenVino(Writing):
         self.check(program)
         graph = OpenVINOGraph(program, shapes, self.holds())
         found = straight(graph, program, shapes, distinct=True)
-        names, inputs = program.operands(), inputs_of(program)
+        names, inputs = program.operands(), input_names(program)
         held, fed = (names, []) if self.holds() else ([], names)
         parameters = [graph.parameter(name, graph.sizes()) for name in inputs]
         parameters += [graph.parameter(name, graph.sizes_of(name)) for name in fed]
@@ -161,7 +161,7 @@ class OpenVINOGraph:
             return [-1] * (self.rank + 2)
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left(layer, self.shapes)
+            written = products.left_expression(layer, self.shapes)
             return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
         return [-1, channels] + [-1] * self.rank
 
@@ -181,12 +181,12 @@ class OpenVINOGraph:
     def enter(self, program, shapes):
         if not self.product:
             return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = products.left(program.steps[0].layer, shapes)
+        x = products.left_expression(program.steps[0].layer, shapes)
         return ["x = " + x] if x != "x" else []
 
     def leave(self, program, shapes):
         if self.product:
-            return products.restored(program.steps[0].layer, "y", shapes)
+            return products.result_expression(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
@@ -195,7 +195,7 @@ class OpenVINOGraph:
         if layer["op"] in products.OPS:
             if name == "b":
                 return []
-            w = products.right(layer, at)
+            w = products.right_expression(layer, at)
             return ["%s = %s" % (at, w + ".T.copy()" if layer["op"] == "dense" else w)]
         if name != "w":
             return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
@@ -208,13 +208,13 @@ class OpenVINOGraph:
         op = layer["op"]
         if op in products.OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
-        if pooling.kind(layer):
+        if pooling.pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             name = "group_convolution" if layer["groups"] > 1 else "convolution"
             words = [layer["stride"], *self.around(layer, number), layer["dilation"]]
             words += ['"%s"' % one for one in self.auto(layer)]
-            call = "ops.%s(%s, %s, %s)" % (name, x[0], given["w"], joined(words))
+            call = "ops.%s(%s, %s, %s)" % (name, x[0], given["w"], arguments_text(words))
             bias = ["%s = ops.add(%s, %s)" % (y, y, name) for name in list(given.values())[1:]]
             return ["%s = %s" % (y, call)] + bias
         if op in ("add", "multiply"):
@@ -263,16 +263,16 @@ class OpenVINOGraph:
         kernel, stride, found = layer["kernel"], layer["stride"], []
         rounding = '"ceil_torch"' if layer["ceil_mode"] else '"floor"'
         word = ['"%s"' % auto[0] if auto else '"explicit"']
-        if pooling.kind(layer) == "avg":
+        if pooling.pool_kind(layer) == "avg":
             words = [stride, before, after, kernel, not zeros, rounding, *word, layer["dilation"]]
-            return ["%s = ops.avg_pool(%s, %s)" % (y, x, joined(words))]
+            return ["%s = ops.avg_pool(%s, %s)" % (y, x, arguments_text(words))]
         if zeros and auto:
             raise Unsupported("OpenVINO's max_pool leaves auto_pad's padding out: use explicit one")
         if zeros and any(before + after):
             found = ["%s = %s" % (y, padded(x, before, after, 0.0, self.dtype))]
             x, before, after = y, [0] * self.rank, [0] * self.rank
         words = [stride, layer["dilation"], before, after, kernel, rounding, *word]
-        return found + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, joined(words))]
+        return found + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, arguments_text(words))]
 
     def between(self, layer, x, y, given):
         """Returns what stands between a network's windows."""
@@ -314,9 +314,9 @@ def shape_of_weights(layer):
 def padded(x, before, after, value, dtype):
     """``ops.pad`` of the spatial axes."""
     around = "%s, %s" % ([0, 0, *before], [0, 0, *after])
-    return 'ops.pad(%s, %s, "constant", np.array(%s, %s))' % (x, around, number(value), dtype)
+    return 'ops.pad(%s, %s, "constant", np.array(%s, %s))' % (x, around, number_text(value), dtype)
 
 
-def joined(words):
+def arguments_text(words):
     """Returns arguments of a call."""
     return ", ".join(map(str, words))

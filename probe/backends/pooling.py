@@ -11,9 +11,9 @@ from probe.backends.contract import Unsupported
 from probe.geometry import BY_SIZE, WindowSizes
 
 
-def kind(spec):
+def pool_kind(spec):
     """``max`` or ``avg`` of a pooling spec; empty for any other operator."""
-    return operation.of(spec).pool
+    return operation.operation_of_spec(spec).pool
 
 
 def spans(spec, sizes):
@@ -27,7 +27,7 @@ def spans(spec, sizes):
 
 
 class PoolingLibrary:
-    """What ``pool`` below needs of a library, as functions of its own values.
+    """What ``composed_pool`` below needs of a library, as functions of its own values.
 
     ``pad(x, pairs, value)``: pairs of the spatial axes. ``whole(x)``: pooling of whole windows,
     without padding. ``ones(x)``: as x, all 1. ``native(x, spans)``: the library's own padded
@@ -38,7 +38,7 @@ class PoolingLibrary:
         self.pad, self.whole, self.ones, self.native = pad, whole, ones, native
 
 
-def pool(spec, library, sizes):
+def composed_pool(spec, library, sizes):
     """f(x) for an input of these spatial sizes.
 
     What the library does not support is padded by hand: a maximum with -inf or 0; an average that
@@ -47,7 +47,7 @@ def pool(spec, library, sizes):
     found = spans(spec, sizes)
     pads = [(one.before, one.after) for one in found]
     beyond = [(0, one.beyond) for one in found]
-    zeros, largest = spec["pad_with"] == "zeros", kind(spec) == "max"
+    zeros, largest = spec["pad_with"] == "zeros", pool_kind(spec) == "max"
 
     def around(x, inside, outside):
         if inside == outside:

@@ -12,14 +12,14 @@ Of every other operator these functions give the names as they are.
 OPS = ("matmul", "dot", "sum", "dense")
 
 
-def left(spec, shapes):
+def left_expression(spec, shapes):
     """Returns the expression of x (batch, length, in_channels) as it is written in the call."""
     if spec["op"] not in ("matmul", "dot") or shapes.stacked:
         return "x"
     return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
 
 
-def right(spec, w):
+def right_expression(spec, w):
     """Returns the expression of w (1, in_channels, filters), of the name given, in the call."""
     if spec["op"] not in ("matmul", "dot"):
         return w
@@ -27,11 +27,11 @@ def right(spec, w):
 
 
 def is_vector(array):
-    """Whether the expression that ``left`` or ``right`` gave is a vector, which can't be turned."""
+    """Whether an expression of these functions is a vector, which can't be turned."""
     return "," in array
 
 
-def restored(spec, y, shapes):
+def result_expression(spec, y, shapes):
     """The expression of the result as (batch, length, filters); of ``dense`` (batch, filters)."""
     if spec["op"] == "sum":
         return y + "[..., None]"

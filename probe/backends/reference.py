@@ -101,7 +101,7 @@ def sequential(n, factors, arithmetic):
     return total
 
 
-def in_order(order):
+def added_in_order(order):
     """Returns an algorithm that adds products one by one; ``order(n)`` says in which order."""
 
     def algorithm(n, factors, arithmetic):
@@ -137,7 +137,7 @@ def pairwise(n, factors, arithmetic):
 
 def blocked(n, factors, arithmetic):
     """Four accumulators, leaf i goes into number i mod 4; then (0 + 1) + (2 + 3)."""
-    one_by_one = in_order(range)
+    one_by_one = added_in_order(range)
     sums = [
         one_by_one(len(range(lane, n, 4)), lambda i, lane=lane: factors(lane + 4 * i), arithmetic)
         for lane in range(min(n, 4))
@@ -148,7 +148,7 @@ def blocked(n, factors, arithmetic):
     return sums[0]
 
 
-def fused(n, factors, arithmetic):
+def fused_sum(n, factors, arithmetic):
     """In order, every product but the first fused with its addition. float32 alone."""
     if arithmetic.name != "float32":
         raise Unsupported(f"dtype={arithmetic.name}: algorithm=fused is float32 alone")
@@ -159,7 +159,7 @@ def fused(n, factors, arithmetic):
     return total
 
 
-def truncated(n, factors, arithmetic):
+def truncated_sum(n, factors, arithmetic):
     """In order, exact products and sums in float32; the result is cut to 16 bits, toward zero."""
     if arithmetic.native:
         raise Unsupported(f"dtype={arithmetic.name}: algorithm=truncated is for 16 bits")
@@ -181,7 +181,7 @@ def neighbour(n, factors, arithmetic):
     return total
 
 
-def flushing(*what):
+def flushing_sum(*what):
     """In order, with zeros for what is subnormal of ``what``, as threads in such a mode do it.
 
     Results are flushed as x86 does it; products of float64 after they are rounded.
@@ -209,7 +209,7 @@ def flushing(*what):
     return algorithm
 
 
-def short(n, factors, arithmetic):
+def short_sum(n, factors, arithmetic):
     """In order, in float32; the result is rounded to bfloat16, as where that is computed in it."""
     if arithmetic.name != "float32":
         raise Unsupported("dtype={}: algorithm=short is float32 alone".format(arithmetic.name))
@@ -242,21 +242,24 @@ SUMS = {
     "sequential": sequential,
     "pairwise": pairwise,
     "blocked": blocked,
-    "reversed": in_order(lambda n: range(n - 1, -1, -1)),
-    "fused": fused,
-    "truncated": truncated,
+    "reversed": added_in_order(lambda n: range(n - 1, -1, -1)),
+    "fused": fused_sum,
+    "truncated": truncated_sum,
     "neighbour": neighbour,
-    "flush": flushing("inputs", "weights", "products", "sums"),
-    "flush_inputs": flushing("inputs"),
-    "flush_weights": flushing("weights"),
-    "flush_products": flushing("products"),
-    "flush_sums": flushing("sums"),
+    "flush": flushing_sum("inputs", "weights", "products", "sums"),
+    "flush_inputs": flushing_sum("inputs"),
+    "flush_weights": flushing_sum("weights"),
+    "flush_products": flushing_sum("products"),
+    "flush_sums": flushing_sum("sums"),
     "from_zero": from_zero,
-    "short": short,
+    "short": short_sum,
     "short_sums": short_sums,
-    "random": in_order(shuffled),
+    "random": added_in_order(shuffled),
 }
-TRANSFORMS = {"winograd": reference_transforms.winograd, "fft": reference_transforms.fourier}
+TRANSFORMS = {
+    "winograd": reference_transforms.winograd,
+    "fft": reference_transforms.fft_convolution,
+}
 
 KEYS = {
     "algorithm": Key(
@@ -380,7 +383,7 @@ class ReferencePool(Operator):
         self.flushed = arithmetic.flushed if algorithm == "flush" else np.asarray
 
     def bind(self, operands):
-        return self._max if pooling.kind(self.spec) == "max" else self._mean
+        return self._max if pooling.pool_kind(self.spec) == "max" else self._mean
 
     def input(self, x):
         return self.flushed(self.arithmetic.widen(x))
@@ -438,7 +441,7 @@ class ReferenceStep(Operator):
         if spec["op"] == "product":
             return self._product
         arrays = {name: widen(operands[at]) for name, at in self.step.arrays.items()}
-        computed = elementwise.function(spec, arrays)
+        computed = elementwise.numpy_function(spec, arrays)
         return lambda *xs: self.arithmetic.rounded(computed(*xs))
 
     def input(self, x):
@@ -477,7 +480,7 @@ class Reference(Backend):
     def operator(self, spec):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
-        if pooling.kind(spec):
+        if pooling.pool_kind(spec):
             return ReferencePool(spec, arithmetic, self.algorithm)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:

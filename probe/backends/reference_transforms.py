@@ -60,7 +60,7 @@ def winograd(spec, arithmetic):
             d = transformed(OF_INPUT, d.take(windows, place), place + 1)
             w = transformed(OF_WEIGHTS, w, axis)
             places.append(place + 1)
-        y = _products(d, w, rank)
+        y = _multiplied_tiles(d, w, rank)
         for place in places:
             y = transformed(OF_OUTPUT, y, place)
         y = y.reshape(y.shape[:2] + tuple(2 * t for t in tiles))
@@ -69,7 +69,7 @@ def winograd(spec, arithmetic):
     return compute
 
 
-def _products(d, w, rank):
+def _multiplied_tiles(d, w, rank):
     """Multiplied place by place, then added over the channels in order: (filters, batch, ...)."""
     between = (1,) + (1, 4) * rank
     total = 0
@@ -80,7 +80,7 @@ def _products(d, w, rank):
     return total
 
 
-def fourier(spec, arithmetic):
+def fft_convolution(spec, arithmetic):
     """f(x, w) for any kernel: the product of the spectra of the whole padded input."""
     refuse(spec, "fft", arithmetic)
     steps = [tuple(spec[key]) for key in ("kernel", "stride", "dilation")]

@@ -37,29 +37,29 @@ from probe.program import Program, ProgramStep
 
 #: Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
-#: Steps that cut, join and convert; see ``_joined``.
+#: Steps that cut, join and convert; see ``_numpy_step``.
 JOINING = ("slice", "concat", "cast", "add", "pad")
 
 
-def operator(backend, spec):
+def spec_operator(backend, spec):
     """Returns the operator of a spec, whatever words it carries.
     Raises Unsupported where there is none."""
-    backend.lay(layout.of(spec))
+    backend.lay(layout.layout_of_spec(spec))
     if "turned" in spec:
-        return Transposed(operator(backend, library_spec(spec)), spec)
+        return Transposed(spec_operator(backend, library_spec(spec)), spec)
     if spec.get("remedy", {}).get("kind") == "stable":
-        check(spec)
-        plain = _plain(spec)
+        require_remedy(spec)
+        plain = _without_words(spec)
         return backend.stable(plain, spec["remedy"].get("accumulate"))
     if spec.get("remedy", {}).get("kind") == "invariant":
-        check(spec)
-        return backend.invariant(_plain(spec), spec["remedy"]["sizes"])
+        require_remedy(spec)
+        return backend.invariant(_without_words(spec), spec["remedy"]["sizes"])
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
     return Rewritten(backend, program.case(spec))
 
 
-def whole(backend, given):
+def program_operator(backend, given):
     """The operator of a program of several steps, as one program of the library where it can be.
 
     Raises Unsupported where the library has none.
@@ -68,25 +68,27 @@ def whole(backend, given):
     layers = [step.layer for step in given.steps]
     if any("turned" in layer for layer in layers):
         steps = [step._replace(layer=library_spec(step.layer)) for step in given.steps]
-        return Transposed(whole(backend, given._replace(steps=tuple(steps))), layers[0], given)
+        return Transposed(
+            program_operator(backend, given._replace(steps=tuple(steps))), layers[0], given
+        )
     if not any(word in layer for layer in layers for word in WORDS):
         return backend.program(given)
     return Rewritten(backend, given)
 
 
-def parts(spec):
+def split_specs(spec):
     """Returns the specs of the calls that a spec stands for: itself, or the two of a split one.
 
     The bias, if there is one, belongs to the first call.
     """
     if "split" not in spec:
         return [spec]
-    first, plain = spec["split"], _plain(spec)
+    first, plain = spec["split"], _without_words(spec)
     second = dict(plain, in_channels=spec["in_channels"] - first, bias=False)
     return [dict(plain, in_channels=first), second]
 
 
-def _plain(spec):
+def _without_words(spec):
     return {name: value for name, value in spec.items() if name not in WORDS}
 
 
@@ -100,7 +102,7 @@ class Rewritten(Operator):
         self.constant_weights = getattr(backend, "constant_weights", False)
         for spec in specs:  # what is refused at all sizes is refused at once
             if "remedy" in spec:
-                check(spec)
+                require_remedy(spec)
         self.by_shape = functools.lru_cache(64)(self._for_shape)
 
     def at(self, shape):
@@ -130,9 +132,9 @@ class Given(Around):
         return self.inner.bind(dict(operands, **cut))
 
 
-def check(spec):
+def require_remedy(spec):
     """Raises Unsupported where no remedy is made of a spec."""
-    if "split" in spec or pooling.kind(spec):
+    if "split" in spec or pooling.pool_kind(spec):
         what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
         raise Unsupported(what + ": remedies are for single convolutions and products")
     if spec["remedy"]["kind"] == "float64" and spec["dtype"] == "float64":
@@ -192,7 +194,7 @@ class Rewriting:
     def _split(self, step, value):
         at, total = step.layer["split"], step.layer["in_channels"]
         self.dtype, axis = step.layer["dtype"], len(self.shapes[value]) - 1
-        first, second = parts(step.layer)
+        first, second = split_specs(step.layer)
         x = self._slice(value, axis, 0, at), self._slice(value, axis, at, total)
         ours, theirs = dict(step.arrays), {}
         if "w" in ours:  # a sum has none
@@ -205,7 +207,7 @@ class Rewriting:
         return self._add(self._typed({"op": "add"}), [one, two])
 
     def _widened(self, step, value):
-        plain = _plain(step.layer)
+        plain = _without_words(step.layer)
         dtype = plain["dtype"]
         wide = {}
         for name, at in step.arrays.items():
@@ -217,10 +219,10 @@ class Rewriting:
 
     def _samples(self, step, value):
         """``chunks`` and ``pad`` of the batch: calls of that many samples."""
-        spec, remedy = _plain(step.layer), step.layer["remedy"]
+        spec, remedy = _without_words(step.layer), step.layer["remedy"]
         self.dtype = spec["dtype"]
         count = self.shapes[value][0]
-        size = piece(remedy, count)
+        size = piece_size(remedy, count)
         found = []
         for start in range(0, count, size):
             there = min(size, count - start)
@@ -235,13 +237,13 @@ class Rewriting:
 
     def _pieces(self, step, value):
         """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
-        spec, remedy = _plain(step.layer), step.layer["remedy"]
+        spec, remedy = _without_words(step.layer), step.layer["remedy"]
         self.dtype = spec["dtype"]
         axis = remedy.get("axis", len(spec["kernel"]) - 1)
         held = self.shapes[value][1:-1]
         windows = WindowSizes.of(spec)
         before, _, _, count = windows.span(axis, held[axis])
-        size = piece(remedy, count)
+        size = piece_size(remedy, count)
         pieces, stride = -(-count // size), spec["stride"][axis]
         extent = windows.extents[axis]
         total = (pieces * size - 1) * stride + extent
@@ -271,7 +273,7 @@ def of_batch(step):
     return step.layer.get("remedy", {}).get("axis") == "batch"
 
 
-def piece(remedy, count):
+def piece_size(remedy, count):
     """Returns the size of the pieces that give that many outputs.
     Raises Unsupported where none does."""
     if remedy["kind"] == "chunks":
@@ -314,7 +316,7 @@ class Stepwise(Operator):
         if step.layer["op"] == "program":
             made = self.backend.program(Program(tuple(step.layer["steps"]), network=True))
         else:
-            made = operator(self.backend, step.layer)
+            made = spec_operator(self.backend, step.layer)
         return made.at(self.shapes[step.reads[0]])
 
     def input(self, x):
@@ -327,7 +329,7 @@ class Stepwise(Operator):
         bound, calls = {}, []
         for step, operator in zip(self.steps, self.operators):
             if operator is None:
-                calls.append(_joined(step.layer))
+                calls.append(_numpy_step(step.layer))
                 continue
             key = operator, tuple(step.arrays.items())
             if key not in bound:
@@ -350,7 +352,7 @@ def _called(operator, operands):
     return lambda x: operator.output(run(operator.input(np.ascontiguousarray(x))))
 
 
-def _joined(layer):
+def _numpy_step(layer):
     """f(*arrays) of a step that cuts, joins or converts, in NumPy."""
     op = layer["op"]
     if op == "slice":
@@ -372,7 +374,7 @@ def _joined(layer):
             return arithmetic.narrow(total)
 
         return add
-    return elementwise.function(layer, {})
+    return elementwise.numpy_function(layer, {})
 
 
 def library_spec(spec):
@@ -391,17 +393,17 @@ def library_spec(spec):
     return found
 
 
-def activations(x):
+def swapped_axes(x):
     """(batch, height, length, channels) as (batch, length, height, channels), or back."""
     return np.ascontiguousarray(np.swapaxes(x, 1, 2))
 
 
-def kernel(w):
+def swapped_kernel(w):
     """Returns weights (height, length, ...) as (length, height, ...), or back."""
     return np.ascontiguousarray(np.swapaxes(w, 0, 1))
 
 
-def shapes(given):
+def swapped_shapes(given):
     """Returns shapes of x and w as the library has them."""
     x, w = given["x"], given["w"]
     return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
@@ -418,7 +420,9 @@ class Transposed(Around):
         for step in steps:
             if "turned" in step.layer:
                 for name, at in step.arrays.items():
-                    self.swaps[at] = {"w": kernel, "tail": activations}.get(name, np.asarray)
+                    self.swaps[at] = {"w": swapped_kernel, "tail": swapped_axes}.get(
+                        name, np.asarray
+                    )
         self.of = functools.lru_cache(64)(self._of)
 
     def _of(self, inner):
@@ -431,11 +435,11 @@ class Transposed(Around):
         return self if inner is self.inner else self.of(inner)
 
     def input(self, x):
-        return self.inner.input(activations(x))
+        return self.inner.input(swapped_axes(x))
 
     def bind(self, operands):
         swapped = {name: self.swaps.get(name, np.asarray)(a) for name, a in operands.items()}
         return self.inner.bind(swapped)
 
     def output(self, y):
-        return activations(self.inner.output(y))
+        return swapped_axes(self.inner.output(y))

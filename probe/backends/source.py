@@ -112,7 +112,7 @@ class Writing(Backend):
         own, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype, named = floats.container(spec["dtype"]), dict(shapes, b=(spec["filters"],))
+            dtype, named = floats.container_dtype(spec["dtype"]), dict(shapes, b=(spec["filters"],))
             operands = {name: np.zeros(named[name], dtype) for name in operator.names}
             operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:
@@ -126,7 +126,7 @@ class Writing(Backend):
 
     def release(self):
         """(major, minor) of the version; later than any where none is given."""
-        return release(self.version or "999")
+        return major_minor(self.version or "999")
 
     def said(self, error):
         """Returns what an error of the library says, in one line of at most 300 characters."""
@@ -165,7 +165,7 @@ def short_of_memory(error):
     return any(text in str(error) for text in texts)
 
 
-def release(version):
+def major_minor(version):
     """(major, minor) of a version's text."""
     numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
@@ -249,7 +249,7 @@ def straight(backend, program, shapes, distinct=False):
     again = {value for value, number in reads if value != number + first - 1}
     if distinct:
         again = set(range(first, first + last))
-    named = dict(enumerate(inputs_of(program)))
+    named = dict(enumerate(input_names(program)))
     load, run, held = [], [], set()
     if 0 in again and any(value == 0 and number for value, number in reads):  # it is assigned to
         named[0], run = "y0", ["y0 = x"]
@@ -283,7 +283,7 @@ class CompiledSource(Operator):
         self.dtypes = {
             at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
         }
-        functions = backend.guarded(compiled)(source, program, backend.namespace)
+        functions = backend.guarded(compiled_stages)(source, program, backend.namespace)
         self._enter, self._load, self._leave = functions
 
     def input(self, x):
@@ -349,51 +349,51 @@ class EmittedProgram(Operator):
     def at(self, shape):
         """Returns the Compiled for inputs (batch, *spatial, channels) of this shape.
         Raises Unsupported."""
-        return self.every.get(_kind(shape)) or self.by_shape(tuple(shape))
+        return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
     def _for_shape(self, shape):
         shapes = ValueShapes(self.program, shape)
         source = self.backend.emit(self.program, shapes)
         found = self.by_source(source)
         if not shapes.asked:
-            self.every[_kind(shape)] = found
+            self.every[_shape_class(shape)] = found
         return found
 
 
-def _kind(shape):
+def _shape_class(shape):
     """What ``ValueShapes`` tells unasked: the number of axes, and whether x is a stack."""
     return len(shape), shape[0] > 1
 
 
-def inputs_of(program):
+def input_names(program):
     """Returns the names of the inputs in ``run``: ``x``, and ``x1``, ``x2`` of further ones."""
     return ["x"] + ["x%d" % number for number in range(1, program.inputs)]
 
 
-def compiled(source, program, namespace):
+def compiled_stages(source, program, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
     names = program.operands()
-    run = _function("run", inputs_of(program), source.run, "y")
+    run = _function_lines("run", input_names(program), source.run, "y")
     given = ", ".join(names + list(source.held))
     lines = list(source.make)
-    lines += _function("enter", ["x"], source.enter, "x")
-    lines += _function("load", [given], source.load + tuple(run), "run")
-    lines += _function("leave", ["y"], (), source.leave)
+    lines += _function_lines("enter", ["x"], source.enter, "x")
+    lines += _function_lines("load", [given], source.load + tuple(run), "run")
+    lines += _function_lines("leave", ["y"], (), source.leave)
     text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
     found: Dict[str, Callable] = dict(namespace)
-    exec(_code(text), found)
+    exec(_compiled_text(text), found)
     return found["enter"], found["load"], found["leave"]
 
 
 @functools.lru_cache(256)
-def _code(text):
+def _compiled_text(text):
     """Returns the lines of a program compiled, under a name by which tracebacks find them."""
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     return compile(text, name, "exec")
 
 
-def _function(name, parameters, lines, result):
+def _function_lines(name, parameters, lines, result):
     head = "def %s(%s):" % (name, ", ".join(parameters))
     return [head, *indented(lines), "    return " + result]
 
@@ -417,7 +417,7 @@ def indented(lines):
     return tuple("    " + line for line in lines)
 
 
-def assigned(name, expression):
+def assignment(name, expression):
     """Returns the line that assigns to a name; none where it would assign the name to itself."""
     return [] if expression == name else ["%s = %s" % (name, expression)]
 
@@ -432,13 +432,13 @@ def one_or_all(entries):
     return str(entries[0]) if len(set(entries)) == 1 else str(tuple(entries))
 
 
-def number(value):
+def number_text(value):
     """Returns a number in Python's words, infinity too."""
     return 'float("%s")' % value if math.isinf(value) else str(value)
 
 
 class Text:
-    """An expression in a library's code, of which ``pooling.pool`` makes others."""
+    """An expression in a library's code, of which ``pooling.composed_pool`` makes others."""
 
     def __init__(self, text):
         self.text = text

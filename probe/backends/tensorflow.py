@@ -19,13 +19,13 @@ from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
     Text,
     Writing,
-    assigned,
-    inputs_of,
+    assignment,
+    input_names,
     joins_windows,
     keywords,
-    number,
+    major_minor,
+    number_text,
     one_or_all,
-    release,
     returned,
     straight,
 )
@@ -93,12 +93,12 @@ class TensorFlow(Writing):
 
     @classmethod
     def environment(cls, switches, device):
-        return process.environment(switches, device)
+        return process.tensorflow_variables(switches, device)
 
     def start(self, switches, device):
         import tensorflow as tf
 
-        old, eager = release(tf.__version__) < (2, 0), switches.get("mode") == "eager"
+        old, eager = major_minor(tf.__version__) < (2, 0), switches.get("mode") == "eager"
         if old and eager and not hasattr(tf, "enable_eager_execution"):  # which is from 1.7 on
             why = f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager"
             raise Unavailable(why)
@@ -106,10 +106,10 @@ class TensorFlow(Writing):
             process.require_gpu(tf, device)
         self.refusals, self.exhausted = process.refusals(tf), (tf.errors.ResourceExhaustedError,)
         self.opened(switches, device, tf.__version__)
-        return dict(process.facts(tf, switches), devices=[device], mode=self.mode())
+        return dict(process.tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
 
     def setup(self):
-        return process.configured(self.switches, self.device, self.version)
+        return process.setup_lines(self.switches, self.device, self.version)
 
     def mode(self):
         """Returns how lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
@@ -120,10 +120,10 @@ class TensorFlow(Writing):
         return "graph" if graph or switches.get("xla") == "1" else "eager"
 
     def said(self, error):
-        return process.said(error)
+        return process.error_line(error)
 
     def stable(self, spec, accumulate=None):
-        return self.operator(spec if pooling.kind(spec) else dict(spec, stable=accumulate))
+        return self.operator(spec if pooling.pool_kind(spec) else dict(spec, stable=accumulate))
 
     def program(self, program):
         if self.switches.get("algorithm") == "elementwise":
@@ -162,13 +162,13 @@ class TensorFlow(Writing):
         """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
         layer, names = program.steps[0].layer, program.operands()
         argument = program.single and not self.constant
-        given = inputs_of(program) + names if argument else inputs_of(program)
+        given = input_names(program) + names if argument else input_names(program)
         found = [f"tf.TensorSpec({one}, tf.{layer['dtype']})" for one in self.fed(program, shapes)]
         options = f"input_signature=[{', '.join(found[: len(given)])}]"
         if self.switches.get("xla") == "1":
             word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
             options += f", {word}=True"
-        lines = traced(given, source.run, f"@tf.function({options})")
+        lines = traced_function(given, source.run, f"@tf.function({options})")
         run = (f"y = traced({', '.join(given)})",)
         if argument:
             return source._replace(make=lines, run=run)
@@ -177,14 +177,14 @@ class TensorFlow(Writing):
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
         names = [] if self.constant else program.operands()
-        given, body = inputs_of(program) + names, source.run
+        given, body = input_names(program) + names, source.run
         dtype = program.steps[0].layer["dtype"]
         if dtype == "bfloat16":  # fed and fetched as float32
             casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
             body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
         fed = [f"tf.placeholder(tf.{dtype}, {one})" for one in self.fed(program, shapes)]
         where = self.device if ":" in self.device else f"{self.device}:0"
-        lines = traced(given, body)
+        lines = traced_function(given, body)
         lines += (
             f'with tf.Graph().as_default(), tf.device("/{where}"):',
             f"    fed = [{', '.join(fed[: len(given)])}]",
@@ -208,7 +208,7 @@ class TensorFlow(Writing):
             return ["None"] * (program.inputs + len(names))
         axes = shapes.rank + 2
         if program.single and self.flat(layer):
-            axes -= products.left(layer, shapes).count("0")
+            axes -= products.left_expression(layer, shapes).count("0")
         outer = (None,) * (axes - 1)
         if not (program.single or shapes.stacked or self.mode() == "session"):
             outer = (1,) + outer[1:]
@@ -240,7 +240,7 @@ class TensorFlow(Writing):
     def by_hand(self, layer):
         """Returns whether lines compute a layer by elementwise operations."""
         chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
-        return "stable" in layer or (chosen and not pooling.kind(layer))
+        return "stable" in layer or (chosen and not pooling.pool_kind(layer))
 
     def flat(self, layer):
         """Whether a layer is a product whose arrays are handed over as matrices and vectors."""
@@ -253,17 +253,17 @@ class TensorFlow(Writing):
     def enter(self, program, shapes):
         layer = program.steps[0].layer
         written = program.single and self.flat(layer)
-        x = products.left(layer, shapes) if written else "x"
-        return assigned("x", x if self.mode() == "session" else tensor(x, layer))
+        x = products.left_expression(layer, shapes) if written else "x"
+        return assignment("x", x if self.mode() == "session" else tensor_expression(x, layer))
 
     def operand(self, layer, name, at):
         array = at
         if name == "w" and self.flat(layer):
-            array = products.right(layer, at)
+            array = products.right_expression(layer, at)
         elif name == "w" and self.multiplied(layer):
             array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
-        return assigned(at, array if fed else tensor(array, layer))
+        return assignment(at, array if fed else tensor_expression(array, layer))
 
     def leave(self, program, shapes):
         layer, array = program.steps[-1].layer, "y"
@@ -271,14 +271,14 @@ class TensorFlow(Writing):
             narrow = returned(program) == "bfloat16"
             array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
         if program.single and self.flat(layer):
-            return products.restored(layer, array, shapes)
+            return products.result_expression(layer, array, shapes)
         return array
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
-            given = {name: tensor(at, layer) for name, at in given.items()}
-        if pooling.kind(layer):
+            given = {name: tensor_expression(at, layer) for name, at in given.items()}
+        if pooling.pool_kind(layer):
             text = self.pooled(layer, x[0], number, shapes)
             total, quotient, count = text.partition(" / ")
             if y == x[0] or not quotient:
@@ -316,7 +316,9 @@ class TensorFlow(Writing):
         found = [f"{y} = tf.matmul({x}, {w})"]
         if op == "dot":
             found = [f"{y} = tf.tensordot({x}, {w}, 1)"]
-            written = products.left(layer, shapes) + products.right(layer, "w")
+            written = products.left_expression(layer, shapes) + products.right_expression(
+                layer, "w"
+            )
             if written.count("0") > 2:  # of a vector
                 add = f"{y} = {y} + {b}"
         return found + [add] * bool(b)
@@ -354,7 +356,7 @@ class TensorFlow(Writing):
 
     def pooled(self, layer, x, number, shapes):
         """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
-        kind, rank, padding = pooling.kind(layer), len(layer["kernel"]), layer["padding"]
+        kind, rank, padding = pooling.pool_kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
         if set(layer["dilation"]) != {1}:
             raise Unsupported(f"{name} has no dilation")
@@ -385,7 +387,7 @@ class TensorFlow(Writing):
         )
         known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
         found = shapes.spatial(number) if known else [None] * rank
-        return pooling.pool(layer, library, found)(Text(x)).text
+        return pooling.composed_pool(layer, library, found)(Text(x)).text
 
     def between(self, layer, x, given, shapes):
         """The expression of what stands between a network's windows; ``x``: names of its values."""
@@ -413,10 +415,10 @@ class TensorFlow(Writing):
             kept = f"tf.slice({one}, {part[0]}, {part[1]})"
             return f"tf.concat([{kept}, {tail}], {axis})" if layer["behind"] else kept
         older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
-        return activations.lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
+        return activations.spelling_lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
 
 
-def traced(names, lines, *decorators):
+def traced_function(names, lines, *decorators):
     """The function ``traced`` of these names whose lines end with the assignment of ``y``."""
     *body, last = lines
     body += ["return " + last[4:]] if last.startswith("y = ") else [last, "return y"]
@@ -443,7 +445,7 @@ def sections(program, shapes):
     return tuple(found)
 
 
-def tensor(array, layer):
+def tensor_expression(array, layer):
     """Returns the expression of a tensor with the values of an array."""
     if layer["dtype"] == "bfloat16":
         return f"tf.cast(tf.constant({array}), tf.bfloat16)"
@@ -457,7 +459,7 @@ def outside(pairs):
 
 def padded(x, pairs, value=0.0):
     """Returns the expression of x with ``value`` around its spatial axes."""
-    fill = f", constant_values={number(value)}" if value else ""
+    fill = f", constant_values={number_text(value)}" if value else ""
     return f"tf.pad({x}, {outside(pairs)}{fill})"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from probe.backends import onednn
 from probe.backends.contract import Key, Unavailable
-from probe.backends.source import release
+from probe.backends.source import major_minor
 
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
 SWITCHES = {
@@ -31,10 +31,10 @@ NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*
 HEADINGS = ("in user code", "Graph execution error")
 
 
-def environment(switches, device):
+def tensorflow_variables(switches, device):
     """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
-    variables.update(onednn.environment(switches))
+    variables.update(onednn.isa_variables(switches))
     if "onednn" in switches:
         variables["TF_ENABLE_ONEDNN_OPTS"] = switches["onednn"]
     if "contraction" in switches:
@@ -46,13 +46,13 @@ def environment(switches, device):
     return variables
 
 
-def configured(switches, device, version):
+def setup_lines(switches, device, version):
     """Lines that apply threads, determinism and device to a TensorFlow that has done nothing yet.
 
     ``version``: its text. Before 2.0 they make ``config``, the ConfigProto of sessions.
     """
     found, threads = [], switches.get("threads")
-    if release(version) < (2, 0):
+    if major_minor(version) < (2, 0):
         found.append("config = tf.ConfigProto(allow_soft_placement=True)")
         if threads:
             found.append(f"config.intra_op_parallelism_threads = {threads}")
@@ -66,7 +66,7 @@ def configured(switches, device, version):
     if threads:
         found.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
         found.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
-    if switches.get("deterministic") == "1" and release(version) >= (2, 9):
+    if switches.get("deterministic") == "1" and major_minor(version) >= (2, 9):
         found += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
     if device.startswith("gpu"):
         gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
@@ -82,7 +82,7 @@ def require_gpu(tf, device):
             raise Unavailable(f"TensorFlow sees {found} GPUs here, so there is no {device}")
 
 
-def facts(tf, switches):
+def tensorflow_facts(tf, switches):
     """What to publish about a started TensorFlow; ``onednn`` is None where it doesn't say."""
     threads = int(switches["threads"]) if "threads" in switches else None
     try:
@@ -109,7 +109,7 @@ def refusals(tf):
     return found + (NotImplementedError, ValueError, TypeError, AttributeError)
 
 
-def said(error):
+def error_line(error):
     """Returns what a library's error says, in one line of at most 300 characters.
 
     That is its first line after Keras' heading, and its last one where a call stack is in between.

@@ -23,12 +23,12 @@ from probe.backends.source import (
     Writing,
     joins_windows,
     keywords,
-    number,
+    number_text,
     one_or_all,
     returned,
     straight,
 )
-from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, of, offset
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, layout_of_spec, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
@@ -85,7 +85,7 @@ class Torch(Writing):
         Idle OpenMP threads sleep instead of spinning. That moves no bits, and where processors are
         shared with others it makes small calls ten to a hundred times faster.
         """
-        variables = dict(onednn.environment(switches), OMP_WAIT_POLICY="PASSIVE")
+        variables = dict(onednn.isa_variables(switches), OMP_WAIT_POLICY="PASSIVE")
         if "casts" in switches:
             variables["TORCHINDUCTOR_EMULATE_PRECISION_CASTS"] = switches["casts"]
         if not device.startswith("cuda"):
@@ -108,7 +108,7 @@ class Torch(Writing):
         self.refusals = (NotImplementedError, RuntimeError)
         self.exhausted = (getattr(torch, "OutOfMemoryError", MemoryError),)
         self.opened(switches, device, torch.__version__)
-        return facts(torch, device)
+        return torch_facts(torch, device)
 
     def setup(self):
         found = ["torch.set_grad_enabled(False)"]
@@ -125,14 +125,14 @@ class Torch(Writing):
             raise Unsupported(f"op={layer['op']}: linear=1 is for matmul and dense")
 
     def emit(self, program, shapes):
-        source = straight(self, program if program.single else rows(program), shapes)
+        source = straight(self, program if program.single else with_linear_rows(program), shapes)
         if any("stable" in step.layer for step in program.steps):
             source = source._replace(make=("from probe.stable.torch import conv",))
         wait = ("torch.cuda.synchronize()",) if self.device.startswith("cuda") else ()
         return source._replace(run=source.run + wait)
 
     def stable(self, spec, accumulate=None):
-        if pooling.kind(spec) or spec["op"] in products.OPS:
+        if pooling.pool_kind(spec) or spec["op"] in products.OPS:
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
         return self.operator(dict(spec, stable=accumulate))
 
@@ -145,12 +145,12 @@ class Torch(Writing):
     def enter(self, program, shapes):
         layer, word = program.steps[0].layer, program.layout
         if program.single and layer["op"] in products.OPS:
-            return self.laid("x", products.left(layer, shapes), layer, word)
+            return self.laid("x", products.left_expression(layer, shapes), layer, word)
         if word == TRANSPOSED:
             return ["x = " + self.tensor("x.copy()", layer) + ".movedim(-1, 1)"]
         # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
         found = ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
-        return found + placed("x", layer, word)
+        return found + memory_format_lines("x", layer, word)
 
     def operand(self, layer, name, at):
         if name == "scale":  # the batch norm of inference, whose mean is 0 and whose variance is 1
@@ -160,27 +160,31 @@ class Torch(Writing):
             array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
             return [f"{at} = {self.tensor(array, layer)}"]
         if layer["op"] in products.OPS:
-            w = products.right(layer, at)
-            return self.laid(at, f"{w}.T.copy()" if self.linear(layer) else w, layer, of(layer))
+            w = products.right_expression(layer, at)
+            return self.laid(
+                at, f"{w}.T.copy()" if self.linear(layer) else w, layer, layout_of_spec(layer)
+            )
         found = [
             f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
             f"{at} = {self.tensor(at, layer)}",
         ]
-        return found + placed(at, layer, of(layer)) * (of(layer) == CHANNELS_LAST)
+        return found + memory_format_lines(at, layer, layout_of_spec(layer)) * (
+            layout_of_spec(layer) == CHANNELS_LAST
+        )
 
     def laid(self, name, array, layer, word):
         """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
         if word == TRANSPOSED and not products.is_vector(array):
             turned = f"np.swapaxes({array}, -1, -2).copy()"
             return [f"{name} = {self.tensor(turned, layer)}.transpose(-1, -2)"]
-        return [f"{name} = {self.tensor(array, layer)}", *placed(name, layer, word)]
+        return [f"{name} = {self.tensor(array, layer)}", *memory_format_lines(name, layer, word)]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         wide = ".float()" if returned(program) == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
         if program.single and layer["op"] in products.OPS:
-            return products.restored(layer, array, shapes)
+            return products.result_expression(layer, array, shapes)
         return f"np.moveaxis({array}, 1, -1)"
 
     def tensor(self, array, layer):
@@ -193,14 +197,14 @@ class Torch(Writing):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in products.OPS:
             return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
-        if pooling.kind(layer):
+        if pooling.pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
             return [f"{y} = conv({x[0]}, {', '.join(given.values())}, {stable_words(layer)})"]
         if "kernel" in layer:
-            return convolution(layer, x[0], y, given, shapes.around(number))
+            return convolution_lines(layer, x[0], y, given, shapes.around(number))
         if layer["op"] == "concat":
-            return [f"{y} = torch.cat([{', '.join(x)}], {first(layer, shapes)})"]
+            return [f"{y} = torch.cat([{', '.join(x)}], {channels_first_axis(layer, shapes)})"]
         if layer["op"] in ("add", "multiply"):
             return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
         if layer["op"] == "product":  # of rows of channels, which come first here
@@ -242,14 +246,15 @@ class Torch(Writing):
             return padded(x, layer["padding"], parameters.get("value", 0.0))
         if op == "slice":  # convolutions of views may take another kernel than of tensors
             count = layer["stop"] - layer["start"]
-            return f"{x}.narrow({first(layer, shapes)}, {layer['start']}, {count}).contiguous()"
+            axis = channels_first_axis(layer, shapes)
+            return f"{x}.narrow({axis}, {layer['start']}, {count}).contiguous()"
         if op == "cast":
             return f"{x}.to(torch.{layer['to']})"
         if op == "extend":
             axis = 1 + elementwise.extended_axis(layer, shapes.rank + 2)
             return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
         alpha = parameters.get("alpha", 1.0)
-        return activations.lines(layer["activation"], "torch", alpha, x)[-1]
+        return activations.spelling_lines(layer["activation"], "torch", alpha, x)[-1]
 
     def lies(self, y):
         """``transposed`` is what turning a channels-last array leaves, axes of size one too."""
@@ -269,7 +274,7 @@ class Torch(Writing):
         return {"backend-choice": chosen.names}
 
 
-def rows(program):
+def with_linear_rows(program):
     """A network's program, whose products are of the rows of all positions: ``F.linear``."""
     steps = [
         step._replace(layer=dict(step.layer, rows=True)) if step.layer["op"] == "matmul" else step
@@ -295,7 +300,7 @@ class Choosing:
         return x
 
 
-def convolution(layer, x, y, given, pairs):
+def convolution_lines(layer, x, y, given, pairs):
     """``F.conv`` with its own padding where that is symmetric, else behind ``F.pad``."""
     found = []
     own = all(before == after for before, after in pairs)
@@ -312,7 +317,7 @@ def convolution(layer, x, y, given, pairs):
     return found + [f"{y} = {name}({x}, {operands}, {keywords(words)})"]
 
 
-def placed(x, layer, word):
+def memory_format_lines(x, layer, word):
     """Returns lines that lay a tensor out as a word says, where turning an array does not do it."""
     if word == CHANNELS_LAST:
         three = "_3d" * (len(layer["kernel"]) == 3)
@@ -321,20 +326,22 @@ def placed(x, layer, word):
         return [f"{x} = torch.stack([{x}, {x}], -1)[..., 0]"]
     if offset(word) < 0:
         return []
-    start = offset(word) // floats.container(layer["dtype"]).itemsize  # PyTorch aligns to 64 bytes
+    start = (
+        offset(word) // floats.container_dtype(layer["dtype"]).itemsize
+    )  # PyTorch aligns to 64 bytes
     before = f"{x}.new_zeros({start})"
     return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]
 
 
 def padded(x, pairs, value=0.0):
     """``F.pad``, which takes the last axis first."""
-    fill = f", value={number(value)}" if value else ""
+    fill = f", value={number_text(value)}" if value else ""
     return f"F.pad({x}, {tuple(n for pair in pairs[::-1] for n in pair)}{fill})"
 
 
 def pooled(layer, x, sizes):
     """``F.max_pool`` or ``F.avg_pool``; their padding is symmetric and at most half a window."""
-    rank, largest = len(layer["kernel"]), pooling.kind(layer) == "max"
+    rank, largest = len(layer["kernel"]), pooling.pool_kind(layer) == "max"
     name = f"F.{'max' if largest else 'avg'}_pool{rank}d"
     dilated, zeros = set(layer["dilation"]) != {1}, layer["pad_with"] == "zeros"
     if dilated and not largest:
@@ -362,10 +369,10 @@ def pooled(layer, x, sizes):
         lambda x: Text(f"torch.ones_like({x.text})"),
         native,
     )
-    return pooling.pool(layer, library, sizes)(Text(x)).text
+    return pooling.composed_pool(layer, library, sizes)(Text(x)).text
 
 
-def first(layer, shapes):
+def channels_first_axis(layer, shapes):
     """Returns the axis of a step where channels come first."""
     return 1 if layer["axis"] == shapes.rank + 1 else layer["axis"] + (layer["axis"] > 0)
 
@@ -390,7 +397,7 @@ def require_gpu(torch, device):
         raise Unavailable(f"PyTorch sees {found} GPUs here, so there is no {device}{built}")
 
 
-def facts(torch, device):
+def torch_facts(torch, device):
     """Returns what to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
     enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.network import INPUTS, SHAPE, new, of_user
+from probe.cli.network import INPUTS, SHAPE, refuse_written_folder, users_output_to_stderr
 from probe.cli.options import (
     PATH,
     Words,
     fail_on_option,
-    number,
+    number_of_option,
     option,
     output_options,
     target_option,
@@ -77,33 +77,38 @@ def examine(
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
     from probe.answers import examine as answers
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.recording.inputs import shapes_of
 
     own = click.get_current_context().get_parameter_source("target")
-    new(folder)
-    given |= {name: number(name, given[name]) for name in ("at", "against")}
+    refuse_written_folder(folder)
+    given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
     if ask is None and not given["against_target"] and not given["recording"]:
-        ask = _asked(out)
+        ask = _question_on_terminal(out)
 
     stdout = sys.stdout  # what a model prints meanwhile goes to stderr
 
     def show(one: Learned) -> None:
-        if not out.as_json:
-            print(_told(one, out.results.width), file=stdout, flush=True)
+        if out.as_json:
+            return
+        columns = max(out.results.width - 8, 32)  # beside the heads
+        text = f"{one.text} [{one.seconds:.0f} s]"
+        first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
+        lines = [f"{HEADS[one.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        print("\n".join(lines), file=stdout, flush=True)
 
-    with out.progress("examine") as tell, of_user():
+    with out.progress("examine") as tell, users_output_to_stderr():
         found = answers.examine(
             *(model, given.pop("inputs"), ask),
             **given,
             target=None if own is click.core.ParameterSource.DEFAULT else target,
             shapes=shapes_of(shapes),
             out=folder,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             part=show,
             progress=tell.say,
         )
-    with of_user():
+    with users_output_to_stderr():
         report = found.report() if out.as_json else {}
     out.give(report, lambda: f"{found.asked}{f'; ended early: {found.ended}' * bool(found.ended)}")
     if found.ended == "interrupted":
@@ -111,7 +116,7 @@ def examine(
     return int(bool(fail_on) and found.found.finding)
 
 
-def _asked(out: Output) -> str | None:
+def _question_on_terminal(out: Output) -> str | None:
     """Asks on a terminal which question is meant; None where there is no terminal."""
     from probe.answers.examine import ASK
 
@@ -123,10 +128,3 @@ def _asked(out: Output) -> str | None:
     click.echo("  (release: give --against-target; machine: give --recording)", err=True)
     numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
     return some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
-
-
-def _told(one: Learned, columns: int) -> str:
-    """Returns a part with its head, folded to so many columns."""
-    head, seconds = HEADS[one.name], f" [{one.seconds:.0f} s]"
-    lines = textwrap.wrap(one.text + seconds, max(columns - 8, 32), break_long_words=False) or [""]
-    return "\n".join([f"{head:<8}{lines[0]}", *(f"{'':<8}{line}" for line in lines[1:])])

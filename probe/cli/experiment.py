@@ -1,4 +1,4 @@
-"""Runs an experiment of a checkout: ``experiments/NAME.py``, then ``notebooks/NAME.ipynb``."""
+"""Command ``probe run``: ``experiments/NAME.py`` of a checkout, then ``notebooks/NAME.ipynb``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from probe.errors import InputError, ProbeError
+import click
+
+from probe.cli.options import PATH, Words, option, output_options
+from probe.errors import INTERRUPTED, InputError, ProbeError
+
+if TYPE_CHECKING:
+    from probe.printing import Output
 
 
 def checkout(name: str) -> Path:
     """Returns the folder with ``experiments/NAME.py``.
     InputError says which experiments there are."""
     there: list[str] = []
-    for root in _roots():
+    here = Path.cwd()
+    for root in (here, *here.parents, Path(__file__).resolve().parents[2]):
         folder = root / "experiments"
         if (folder / f"{name}.py").is_file() and Path(name).name == name:
             return root
@@ -31,14 +39,7 @@ def checkout(name: str) -> Path:
     raise InputError("experiment", name, "there is no such experiment", todo)
 
 
-def _roots() -> Iterator[Path]:
-    """This folder, those above it, and the checkout that probe is imported from."""
-    here = Path.cwd()
-    yield from (here, *here.parents)
-    yield Path(__file__).resolve().parents[2]
-
-
-def run_script(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
+def run_experiment(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
     """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
     command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
     stdout = sys.stderr if quiet else None
@@ -50,7 +51,7 @@ def run_script(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> 
             continue  # the script has it too: it stores what it has and prints its summary
 
 
-def execute(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
+def execute_notebook(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
     """Executes a notebook in the folder of ``to`` and saves it there (None: where it is).
 
     ``store`` replaces the folder that it reads, in the cell with the tag ``parameters``.
@@ -81,12 +82,14 @@ def execute(notebook: Path, to: Path | None = None, store: str | None = None) ->
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        # IPython colours its tracebacks; a message is one line of plain text
         plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
         last = [line for line in plain.splitlines() if line.strip()][-1:]
         told = f"{notebook.name}: a cell fails: {''.join(last)}"
         raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
     finally:
         signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
+    # a notebook that is being written when somebody interrupts stays as it was
     partial = to.with_suffix(".ipynb.tmp")
     nbformat.write(book, partial)
     partial.replace(to)
@@ -98,3 +101,48 @@ def from_here(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+@click.command(cls=Words, short_help="Run an experiment and its notebook.")
+@click.argument("name")
+@click.argument("arguments", nargs=-1)
+@option("--no-notebook", None, "Run the script only.", is_flag=True)
+@option(
+    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
+    type=PATH,
+)
+@output_options
+def run(
+    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
+) -> int:
+    """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
+
+    It looks for the folder `experiments` here and in the parent folders, then in probe's own
+    checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
+    notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
+    """
+    root, start = checkout(name), time.monotonic()
+    own = root / "notebooks" / f"{name}.ipynb"
+    store, notebook = root / "results" / name, own
+    if folder is not None:
+        store, notebook = folder.resolve() / name, folder.resolve() / own.name
+        arguments = ("--store", str(store), *arguments)
+    status = run_experiment(root, name, arguments, quiet=out.as_json)
+    ran = own.is_file() and not status and not no_notebook
+    if ran:
+        with out.working(f"executing {notebook.name}"):
+            execute_notebook(own, notebook, None if folder is None else name)
+    elif not status and not no_notebook:
+        out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
+    found = {
+        "experiment": name,
+        "status": status,
+        "results": from_here(store),
+        "notebook": from_here(notebook) if ran else None,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    if not status or out.as_json:
+        pictures = f"\npictures in {found['notebook']}" if ran else ""
+        out.give(found, lambda: f"results in {found['results']}{pictures}")
+    # Popen gives the negative signal, a shell in between 128 and the signal: SIGINT is 2
+    return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

@@ -14,12 +14,13 @@ from probe.cli.options import (
     Sides,
     Words,
     ask_for,
-    case_of,
+    case_of_words,
     case_options,
     fail_on_option,
-    number,
+    number_of_option,
     option,
     output_options,
+    parsed_targets,
     question_options,
     refuse_beside,
     runs_of,
@@ -27,7 +28,6 @@ from probe.cli.options import (
     sides_options,
     sized_case,
     target_option,
-    targets_of,
 )
 from probe.errors import INTERRUPTED, InputError
 from probe.options import OPTIONS
@@ -57,11 +57,7 @@ WORKERS = "With --from: how many processes; one per processor if not given."
     "Explain every difference that a sweep stored there, and store the causes.",
     type=PATH,
 )
-@question_options(
-    "kernels certify zeros workers",
-    workers=WORKERS,
-    kernels=f"Which kernels to name. {OPTIONS['kernels'].help}",
-)
+@question_options("kernels certify zeros workers", workers=WORKERS, kernels=KERNELS)
 @fail_on_option(
     differing="an output differs",
     finding="an output differs, is added in a different order or rounding, or is not explained",
@@ -89,13 +85,13 @@ def explain(
         given = any(value is not None for name, value in sides.items() if name != "vary")
         given |= zeros != "equal"
         refuse_beside(store, bool(words) or given, "leave out the other options")
-        return _explain_store(store, number("workers", workers), fail_on, out)
+        return _explain_store(store, number_of_option("workers", workers), fail_on, out)
     from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
     from probe.window import axis_of
 
     at, against, targets = runs_of(words, target, sides)
-    case, length = case_of(words), number("length", words.get("length"))
+    case, length = case_of_words(words), number_of_option("length", words.get("length"))
     vary = axis_of(case, sides["vary"])
     if vary == "length" and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
@@ -111,12 +107,15 @@ def explain(
             zeros=zeros,
         )
     shown = (found.found, found.evidence, out.results.width)
-    after = _after(found.found, vary, words, targets[0].text, sides)
+    after = _next_after_explaining(found.found, vary, words, targets[0].text, sides)
     out.give(found.report(), lambda: show.explanation(*shown, after))
-    return _status(found.found, fail_on)
+    refused = bool(found.found.left.refusal or found.found.right.refusal)
+    if fail_on == "finding":
+        return int(bool(len(found.found.differing) or found.found.by_order or refused))
+    return int(fail_on == "differing" and len(found.found.differing) > 0)
 
 
-def _after(
+def _next_after_explaining(
     found: Comparison, vary: str, words: dict[str, str], target: str, sides: Sides
 ) -> list[tuple[str, str]]:
     """Returns the next commands, each with what it does, of the words that the user gave."""
@@ -148,13 +147,6 @@ def _after(
         return []
     searched = (f"probe thresholds {case}", "finds the sizes at which the order changes")
     return [searched] * (not found.left.case.pool) + [OTHER_TARGETS]
-
-
-def _status(found: Comparison, fail_on: str | None) -> int:
-    refused = bool(found.left.refusal or found.right.refusal)
-    if fail_on == "finding":
-        return int(bool(len(found.differing) or found.by_order or refused))
-    return int(fail_on == "differing" and len(found.differing) > 0)
 
 
 def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: Output) -> int:
@@ -191,7 +183,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     from probe.answers.explain import window as revealed
     from probe.cli.show import orders as show
 
-    case, (where,) = sized_case(words), targets_of((target,))
+    case, (where,) = sized_case(words), parsed_targets((target,))
     with out.working(f"reading windows of {where.text}"):
         found = revealed(case, where)
     out.give(found.to_json() if out.as_json else {}, lambda: show.windows(found))
@@ -227,7 +219,7 @@ def order(
     from probe.answers.order import order as ordered
     from probe.cli.show import orders
 
-    case, (where,) = sized_case(words), targets_of((target,))
+    case, (where,) = sized_case(words), parsed_targets((target,))
     with out.working(f"revealing {case.label} on {where.text}"):
         answer = ordered(case, where, certify=certify)
     found = answer.report()
@@ -282,7 +274,7 @@ def thresholds(
     from probe.cli.show import orders as show
 
     ask_for(words)
-    case, (where,) = case_of(words), targets_of((target,))
+    case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
         answer = found_by(
             *(case, where),
@@ -293,12 +285,12 @@ def thresholds(
             progress=tell.say,
         )
     found = answer.found
-    after = [] if found.switches else _after_none(said_again(words), vary, where)
+    after = [] if found.switches else _next_without_switches(said_again(words), vary, where)
     out.give(answer.report(), lambda: show.thresholds(found, after))
     return int(bool(fail_on) and bool(found.switches or found.violations))
 
 
-def _after_none(case: str, vary: str | None, where: Target) -> list[tuple[str, str]]:
+def _next_without_switches(case: str, vary: str | None, where: Target) -> list[tuple[str, str]]:
     """Returns the next commands where no size changes the order, each with what it does."""
     from probe.target import available_targets
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from probe.cli.options import PATH, Words, fail_on_option, option, output_options
-from probe.errors import INTERRUPTED, InputError, TargetError
+from probe.errors import InputError, TargetError
 
 if TYPE_CHECKING:
     from probe.printing import Output
@@ -45,7 +44,7 @@ def machine(out: Output) -> None:
     from probe.cli.show import facts
     from probe.target import installed_version
 
-    libraries = {name: installed_version(backends.get(name)) for name in backends.names()}
+    libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     found = dict(this.facts()) | {"libraries": libraries}
     out.give(found, lambda: facts.machine(found))
 
@@ -60,12 +59,12 @@ def doctor(limit: str | None, out: Output) -> int:
     missing part it says what the part would add and the command that installs it. Exits with
     status 3 if an installed part does not work.
     """
-    from probe.answers.doctor import examine
+    from probe.answers.doctor import examine_machine
     from probe.budget import within
     from probe.cli.show import facts
 
     with within(limit), out.progress("examine") as tell:
-        found = examine(tell=tell)
+        found = examine_machine(tell=tell)
     out.give(found.to_json(), lambda: facts.examined(found))
     return 0 if found.healthy else TargetError.exit_code
 
@@ -91,22 +90,22 @@ def install(
     """
     from probe import installation
     from probe.cli.show import facts
-    from probe.runtimes.environments import installed
+    from probe.runtimes.environments import installed_environments
     from probe.target import Target
 
     if listed:
-        there = [one.to_json() for one in installed()]
+        there = [one.to_json() for one in installed_environments()]
         return out.give({"installed": there}, lambda: facts.environments(there))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
     where = Target.parse(target)
     if remove:
-        gone = installation.remove(where).target
+        gone = installation.remove_installed(where).target
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
-        found = installation.install(where, tell, sysroot).to_json()
-    return out.give(found, lambda: facts.installed(found))
+        found = installation.install_target(where, tell, sysroot).to_json()
+    return out.give(found, lambda: facts.installed_target(found))
 
 
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
@@ -129,17 +128,19 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
     from probe.answers import stored
     from probe.cli.show import stored as show
     from probe.store.results import load
-    from probe.store.sql import answered
 
+    # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = stored.asked(answered(there, sql)[0]) | {"left_out": list(there.left_out.values())}
-        out.give(found, lambda: show.answer(found))
+        found = stored.query_json(there.answered(sql)[0]) | {
+            "left_out": list(there.left_out.values())
+        }
+        out.give(found, lambda: show.query_answer(found))
     else:
-        found = stored.stored(there)
+        found = stored.summary_of_stores(there)
         missing = found["missing"]
-        out.give(found, lambda: show.shown(found))
+        out.give(found, lambda: show.stores(found))
     for why in there.left_out.values():
         click.echo(f"probe: {why}; this file is left out", err=True)
     for why in missing:
@@ -176,49 +177,3 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
         written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
     found = {"out": str(into), "folders": written}
     out.give(found, lambda: "\n".join(f"wrote {folder}" for folder in written))
-
-
-@click.command(cls=Words, short_help="Run an experiment and its notebook.")
-@click.argument("name")
-@click.argument("arguments", nargs=-1)
-@option("--no-notebook", None, "Run the script only.", is_flag=True)
-@option(
-    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
-    type=PATH,
-)
-@output_options
-def run(
-    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
-) -> int:
-    """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
-
-    It looks for the folder `experiments` here and in the parent folders, then in probe's own
-    checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
-    notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
-    """
-    from probe.cli import experiment
-
-    root, start = experiment.checkout(name), time.monotonic()
-    own = root / "notebooks" / f"{name}.ipynb"
-    store, notebook = root / "results" / name, own
-    if folder is not None:
-        store, notebook = folder.resolve() / name, folder.resolve() / own.name
-        arguments = ("--store", str(store), *arguments)
-    status = experiment.run_script(root, name, arguments, quiet=out.as_json)
-    ran = own.is_file() and not status and not no_notebook
-    if ran:
-        with out.working(f"executing {notebook.name}"):
-            experiment.execute(own, notebook, None if folder is None else name)
-    elif not status and not no_notebook:
-        out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
-    found = {
-        "experiment": name,
-        "status": status,
-        "results": experiment.from_here(store),
-        "notebook": experiment.from_here(notebook) if ran else None,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    if not status or out.as_json:
-        pictures = f"\npictures in {found['notebook']}" if ran else ""
-        out.give(found, lambda: f"results in {found['results']}{pictures}")
-    return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

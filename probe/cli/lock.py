@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.network import INPUTS, SHAPE, of_user
+from probe.cli.network import INPUTS, SHAPE, users_output_to_stderr
 from probe.cli.options import (
     PATH,
     Shared,
@@ -82,7 +82,7 @@ def lock(
     called = name or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
-    with out.progress("lock") as tell, of_user():
+    with out.progress("lock") as tell, users_output_to_stderr():
         found = runs.lock(path, called, spec, bless, lambda text: tell(0, 0, text))
     told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
     out.give(reports.table(found, ()), lambda: "\n".join(told))
@@ -122,7 +122,7 @@ def check(
         if each.partition("=")[0] not in forms.FORMS:
             known = ", ".join(forms.FORMS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
-    with out.progress("check") as tell, of_user():
+    with out.progress("check") as tell, users_output_to_stderr():
         found = runs.check(path, names, why, lambda text: tell(0, 0, text))
     for each in reports:
         form, _, file = each.partition("=")

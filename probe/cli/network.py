@@ -16,15 +16,15 @@ from probe.cli.options import (
     PATH,
     Words,
     ask_for,
-    case_of,
+    case_of_words,
     case_options,
     fail_on_option,
-    number,
-    numbers,
+    number_of_option,
+    numbers_of_option,
     option,
     output_options,
+    parsed_targets,
     target_option,
-    targets_of,
     trust_option,
 )
 from probe.errors import InputError, NotReproduced
@@ -145,25 +145,34 @@ def network(
     """
     from probe.answers import network as answers
     from probe.answers.padded import OnTargets
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.cli.show import networks as show
     from probe.recording.inputs import shapes_of
 
-    texts = targets if _given("targets") else ()
+    texts = targets if _is_given("targets") else ()
     given = {name: one for name, one in two.items() if one not in (None, ()) and name != "by"}
     padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
-    if answers.of_two(_renamed(given), (fixed, lengths, plan)) or not padding:
-        _alone({"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan})
-        return _two_runs(model, texts, count("seed", seed, least=0), trust, fail_on, out, two)
-    new(two["report"])
-    with out.progress("network") as tell, of_user():
+    if "axis" in given:
+        given["vary"] = given.pop("axis")
+    if answers.of_two(given, (fixed, lengths, plan)) or not padding:
+        chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan}
+        for name, size in chain.items():
+            if size is not None:
+                why = "it compares padded lengths, and cannot be combined with two runs of a model"
+                todo = f"leave out --{name}, or --vary, --at, --against"
+                raise InputError(name, size, why, todo)
+        return _run_twice(
+            model, texts, whole_number("seed", seed, least=0), trust, fail_on, out, two
+        )
+    refuse_written_folder(two["report"])
+    with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(
-            *(model, targets_of(targets) if texts else answers.DEFAULT_TARGET),
-            lengths=None if lengths is None else numbers("lengths", lengths),
-            fixed=number("fixed", fixed),
-            padded=number("padded", padded),
+            *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
+            lengths=None if lengths is None else numbers_of_option("lengths", lengths),
+            fixed=number_of_option("fixed", fixed),
+            padded=number_of_option("padded", padded),
             value=value,
-            seed=count("seed", seed, least=0),
+            seed=whole_number("seed", seed, least=0),
             safe=safe,
             plan=plan,
             trust=trust,
@@ -175,31 +184,21 @@ def network(
             progress=tell.say,
         )
     if isinstance(found, OnTargets):
-        with of_user():
+        with users_output_to_stderr():
             told = found.report()
-        out.give(told, lambda: show.on_targets(found))
+        out.give(told, lambda: show.padded_on_targets(found))
         return 3 if found.failures else int(bool(fail_on) and found.finding)
-    return given_padded(found, two["report"], fail_on, out)
+    return give_padded(found, two["report"], fail_on, out)
 
 
-def _renamed(given: dict[str, Any]) -> dict[str, Any]:
-    return {"vary" if name == "axis" else name: one for name, one in given.items()}
-
-
-def _given(name: str) -> bool:
+def _is_given(name: str) -> bool:
     """Returns whether an option was given, rather than left at its default."""
+    # a value equal to the default may have been typed, and then it is meant
     source = click.get_current_context().get_parameter_source(name)
     return source not in (click.core.ParameterSource.DEFAULT, None)
 
 
-def _alone(chain: dict[str, Any]) -> None:
-    for name, value in chain.items():
-        if value is not None:
-            why = "it compares padded lengths, and cannot be combined with two runs of a model"
-            raise InputError(name, value, why, f"leave out --{name}, or --vary, --at, --against")
-
-
-def new(report: Path | None) -> None:
+def refuse_written_folder(report: Path | None) -> None:
     """Refuses the folder of a report that has files, before anything runs. InputError."""
     if report is not None and report.is_dir() and any(report.iterdir()):
         why = "the folder has files that would be overwritten"
@@ -207,13 +206,13 @@ def new(report: Path | None) -> None:
 
 
 @contextmanager
-def of_user() -> Iterator[None]:
+def users_output_to_stderr() -> Iterator[None]:
     """Sends what a user's model prints meanwhile to stderr."""
     with redirect_stdout(sys.stderr):
         yield
 
 
-def _two_runs(
+def _run_twice(
     model: str,
     targets: tuple[str, ...],
     seed: int,
@@ -225,21 +224,21 @@ def _two_runs(
     from probe.answers.two_runs import two_runs
     from probe.recording.inputs import shapes_of
 
-    new(two["report"])
+    refuse_written_folder(two["report"])
     if len(targets) > 1:
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
-    with out.progress("network") as tell, of_user():
+    with out.progress("network") as tell, users_output_to_stderr():
         found = two_runs(
             *(model, targets[0] if targets else None),
             vary=two["axis"],
-            at=number("at", two["at"]),
-            against=number("against", two["against"]),
+            at=number_of_option("at", two["at"]),
+            against=number_of_option("against", two["against"]),
             inputs=two["inputs"],
             shapes=shapes_of(two["shapes"]),
             against_target=two["against_target"],
             by=two["by"],
-            sizes=() if two["sizes"] is None else numbers("sizes", two["sizes"]),
+            sizes=() if two["sizes"] is None else numbers_of_option("sizes", two["sizes"]),
             trust=trust,
             seed=seed,
             explain=two["explain"],
@@ -248,7 +247,7 @@ def _two_runs(
         )
     here = not targets and two["against_target"] is None
     after = _after_equal(model, two, trust) if here and found.verdict == "equal" else []
-    return given(found, two["report"], fail_on, out, after)
+    return give_two_runs(found, two["report"], fail_on, out, after)
 
 
 def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str, str]]:
@@ -261,7 +260,7 @@ def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str
     told += "".join(f" --shape {shlex.quote(one)}" for one in two["shapes"])
     base = f"probe network {shlex.quote(model)}{told}{' --trust' * trust}"
     steps, sizes = [], two["sizes"]
-    at, against = number("at", two["at"]), number("against", two["against"])
+    at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:
         among = f"1..{against - 1}"
         steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
@@ -271,7 +270,7 @@ def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str
     return [*steps, OTHER_TARGETS]
 
 
-def given(
+def give_two_runs(
     found: Walked,
     report: Path | None,
     fail_on: str | None,
@@ -287,6 +286,7 @@ def given(
 
     failed = ""
     first = found.first
+    # attributes of the call differ: it did what it was asked
     if first is not None and first.arguments:  # nothing to report: it did what it was asked
         why = f"{DIFFERENT}: {first.arguments}"
     elif first is None:
@@ -295,13 +295,13 @@ def given(
         why = ""
     if report is not None and not why:
         try:
-            with out.working(f"writing {report}") as tell, of_user():
+            with out.working(f"writing {report}") as tell, users_output_to_stderr():
                 written = found.reproduce(report, progress=tell.say)
             if written.no_case:
                 out.note(f"the operation's own script, no case: {written.no_case}")
         except NotReproduced as error:  # what was found stays true, and is printed
             failed = why = str(error)
-    with of_user():  # values are asked of the model once more
+    with users_output_to_stderr():  # values are asked of the model once more
         told = found.report()
     out.give(told, lambda: walks.walked(found, after))
     if report is not None:
@@ -309,15 +309,15 @@ def given(
     return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
 
 
-def given_padded(found: Any, report: Path | None, fail_on: str | None, out: Output) -> int:
+def give_padded(found: Any, report: Path | None, fail_on: str | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
     from probe.cli.show import networks as show
 
     if report is not None and found.walked is not None:
-        return given(found.walked, report, fail_on, out)
-    with of_user():
+        return give_two_runs(found.walked, report, fail_on, out)
+    with users_output_to_stderr():
         told = found.report()
-    out.give(told, lambda: show.padded(found, out.verbose))
+    out.give(told, lambda: show.padded_model(found, out.verbose))
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
     return int(bool(fail_on) and found.finding)
@@ -391,12 +391,14 @@ def remedies(
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
     if lengths is None:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
-    (where,) = targets_of((target,))
-    values, chunks, only = numbers("lengths", lengths), given["chunks"], given["only"]
-    given["content"] = number("content", given["content"])
-    given["chunks"] = None if chunks is None else numbers("chunks", chunks)
-    given["only"] = None if only is None else _names(only, where if model is None else None)
-    given["fixed"] = number("fixed", given["fixed"])
+    (where,) = parsed_targets((target,))
+    values, chunks, only = numbers_of_option("lengths", lengths), given["chunks"], given["only"]
+    given["content"] = number_of_option("content", given["content"])
+    given["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
+    given["only"] = (
+        None if only is None else _names_of_remedies(only, where if model is None else None)
+    )
+    given["fixed"] = number_of_option("fixed", given["fixed"])
     given["shapes"] = shapes_of(given["shapes"])
     if model is not None and words:
         name, value = next(iter(words.items()))
@@ -407,21 +409,22 @@ def remedies(
             out.note(f"{one.remedy.name}: {one.verdict}")
 
     with out.progress("remedies") as tell:
-        subject = case_of(words) if model is None else model
-        on = where if model is None or _given("target") else DEFAULT_TARGET
-        with of_user():
+        subject = case_of_words(words) if model is None else model
+        on = where if model is None or _is_given("target") else DEFAULT_TARGET
+        with users_output_to_stderr():
             found = remedied(subject, values, on, progress=tell, each=come, **given)
     if not isinstance(found, Remedied):
-        return given_padded(found, None, None, out)
+        return give_padded(found, None, None, out)
     told = found.report()
     out.give(told, lambda: show.remedies(found.found, out.verbose))
     return int(bool(fail_on) and told["recommended"] is None)
 
 
-def _names(text: str, where: Target | None) -> list[str]:
+def _names_of_remedies(text: str, where: Target | None) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
     from probe.invariant.mitigations import NAMES, candidates
 
+    # some names of remedies hold a comma
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
     known = [] if where is None else [*(one.name for one in candidates(where)), *NAMES]
     for word in words if where is not None else ():  # of a model its own target says

@@ -54,7 +54,7 @@ A text names a table, which is imported when a shell asks. Shells ask after
 """
 
 
-def _completed(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+def _complete_value(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Returns the values of ``OFFERED`` that begin so."""
     offered = OFFERED[param.name or ""]
     if isinstance(offered, str):
@@ -63,7 +63,7 @@ def _completed(ctx: click.Context, param: click.Parameter, begun: str) -> list[s
     return [word for word in offered if word.startswith(begun)]
 
 
-def _targets(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+def _complete_target(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
     """Completes names and devices; after a comma the switches, and after ``=`` their values."""
     from probe import backends
 
@@ -71,12 +71,12 @@ def _targets(ctx: click.Context, param: click.Parameter, begun: str) -> list[str
     if not before:
         names = [
             name + ("" if device == "cpu" else f"@{device.replace('N', '0')}")
-            for name in backends.names()
+            for name in backends.known_backends()
             for device in backends.get(name).devices
         ]
         return [name for name in names if name.startswith(last)]
     name = before[0].partition("@")[0].partition("==")[0]
-    if name not in backends.names():
+    if name not in backends.known_backends():
         return []
     given = {word.partition("=")[0] for word in before[1:]}
     found = [
@@ -95,7 +95,8 @@ class Words(click.Command):
         super().__init__(*given, **named)
         for param in self.params:
             if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
-                how = _targets if param.name in TARGETS else _completed
+                how = _complete_target if param.name in TARGETS else _complete_value
+                # click takes it with each option; here one place serves all commands
                 param._custom_shell_complete = how
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -159,7 +160,7 @@ DEFAULT_TARGET = "tensorflow"
 
 
 def case_options(command: Command) -> Command:
-    """Adds the case's words and ``--case FILE``; the command gets ``words``, for ``case_of``."""
+    """Adds the words of a case and ``--case FILE``; the command gets ``words``."""
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
@@ -169,11 +170,11 @@ def case_options(command: Command) -> Command:
     doc = "A JSON file with a case; the options above override it."
     found = option("--case case_file", "FILE", doc, cls=Shared)(wrapped)
     for name, (shown, doc) in reversed(CASE_WORDS.items()):
-        found = option(f"{_flag(name)} {name}", shown, doc, cls=Shared)(found)
+        found = option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)(found)
     return found
 
 
-def case_of(words: Mapping[str, str]) -> Case:
+def case_of_words(words: Mapping[str, str]) -> Case:
     """Returns the case that the given words say. Raises InputError."""
     from probe.case import Case
 
@@ -208,11 +209,11 @@ def ask_for(words: Mapping[str, str], **others: tuple[bool, str]) -> None:
 
 
 def sized_case(words: Mapping[str, str]) -> Case:
-    """Returns ``case_of`` of a case whose length is given. Raises InputError."""
+    """Returns ``case_of_words`` of a case whose length is given. Raises InputError."""
     from probe.case import require_length
 
     ask_for(words, length=("length" in words or "case_file" in words, "--length N"))
-    return require_length(case_of(words))
+    return require_length(case_of_words(words))
 
 
 def has_length(words: Mapping[str, str]) -> bool:
@@ -247,7 +248,7 @@ def command_line(case: Case, leave_out: tuple[str, ...] = ()) -> str:
             value = padding_text(value)
         elif isinstance(value, tuple):
             value = by(value) if isinstance(value[0], int) else ",".join(map(repr, value))
-        parts.append(f"{_flag(name)} {shlex.quote(str(value))}")
+        parts.append(f"{flag_of(name)} {shlex.quote(str(value))}")
     if case.in_channels != 1:
         parts.insert(2, f"--in-channels {case.in_channels}")
     return " ".join(parts)
@@ -257,7 +258,7 @@ def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str
     """Returns the options of a case as the user gave them, without those of ``leave_out``."""
     given = {("case" if name == "case_file" else name): value for name, value in words.items()}
     return " ".join(
-        f"{_flag(name)} {shlex.quote(str(value))}"
+        f"{flag_of(name)} {shlex.quote(str(value))}"
         for name, value in given.items()
         if name not in leave_out
     )
@@ -267,21 +268,21 @@ OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add di
 """The next command where nothing differs."""
 
 
-def number(name: str, text: str | None) -> int | None:
+def number_of_option(name: str, text: str | None) -> int | None:
     """Returns a whole number from 1 up; None where the option was not given. Raises InputError."""
-    from probe.arguments import count
+    from probe.arguments import whole_number
 
-    return None if text is None else count(name, text)
+    return None if text is None else whole_number(name, text)
 
 
-def numbers(name: str, text: str) -> list[int]:
+def numbers_of_option(name: str, text: str) -> list[int]:
     """Returns the numbers of ``5..64:3,70``, ascending, each once. Raises InputError."""
     from probe.arguments import whole_numbers
 
     return whole_numbers(name, text)
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
@@ -293,12 +294,13 @@ def target_option(several: bool = False) -> Callable[[Command], Command]:
     )
     doc += " May be given several times." if several else ""
     flags = "--target targets" if several else "--target"
+    # click takes the default of a repeated option as a tuple, and shows it as one
     default: Any = (DEFAULT_TARGET,) if several else DEFAULT_TARGET
     more = {"multiple": several, "default": default, "show_default": DEFAULT_TARGET}
     return option(flags, "T", doc, cls=Shared, **more)
 
 
-def targets_of(texts: tuple[str, ...]) -> list[Target]:
+def parsed_targets(texts: tuple[str, ...]) -> list[Target]:
     """Returns the targets of the texts, each once. Raises InputError."""
     from probe.target import Target
 
@@ -326,6 +328,7 @@ def output_options(command: Command) -> Command:
         from probe.printing import Output
 
         out = Output(as_json, verbose)
+        # two voices on one stderr would tell of the same work twice
         if command.__name__ in TELLS:
             return command(out=out, **given)
         with out.heard(command.__name__):
@@ -362,7 +365,7 @@ def question_options(names: str, **changed: Any) -> Callable[[Command], Command]
             how: dict[str, Any] = {"is_flag": True} if one.shown is None else {}
             if one.default is not None:
                 how = {"default": one.default, "show_default": one.default != "1/1"}
-            flags = one.flags or f"{_flag(name)} {name}"
+            flags = one.flags or f"{flag_of(name)} {name}"
             command = option(flags, one.shown, changed.get(name, one.help), **how)(command)
         return command
 
@@ -410,7 +413,7 @@ def runs_of(
         need = {"at": (known or sides["at"] is not None, "--at A")}
     how = "--against B (or --against-target U, --against-padding P)"
     ask_for(words, **need, against=(others or sides["against"] is not None, how))
-    given = targets_of((target, sides["against_target"] or target))
+    given = parsed_targets((target, sides["against_target"] or target))
     at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
     if against is None and not others:
         todo = "give --against B, --against-target U or --against-padding P"
@@ -420,7 +423,7 @@ def runs_of(
 
 def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
     """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
-    return text if vary == "layout" else number(name, text)
+    return text if vary == "layout" else number_of_option(name, text)
 
 
 def finding_of(
@@ -432,7 +435,7 @@ def finding_of(
     at, against, given = runs_of(words, target, sides)
     if at is not None and at == against and len(given) == 1 and not sides["against_padding"]:
         raise InputError("against", against, "both sides are the same run", "give another value")
-    found = Finding.of(case_of(words), sides["vary"], at, against, sides["against_padding"])
+    found = Finding.of(case_of_words(words), sides["vary"], at, against, sides["against_padding"])
     return found, (given[0], given[-1])
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from probe.cli.network import INPUTS, REPORT, SHAPE, given, new, of_user
+from probe.cli.network import (
+    INPUTS,
+    REPORT,
+    SHAPE,
+    give_two_runs,
+    refuse_written_folder,
+    users_output_to_stderr,
+)
 from probe.cli.options import (
     PATH,
     Shared,
@@ -69,26 +76,26 @@ def record(
     it is pickled, so you may send it to others.
     """
     from probe.answers import record as answers
-    from probe.arguments import count
+    from probe.arguments import whole_number
     from probe.cli.show import walks
     from probe.recording.inputs import shapes_of
 
-    with out.progress("record") as tell, of_user():
+    with out.progress("record") as tell, users_output_to_stderr():
         found = answers.record(
             *(model, folder["folder"]),
             inputs=inputs,
             shapes=shapes_of(shapes),
             target=target,
             trust=trust,
-            most=size(most),
-            seed=count("seed", seed, least=0),
+            most=bytes_of(most),
+            seed=whole_number("seed", seed, least=0),
             progress=lambda text: tell(0, 0, text),
         )
-    out.give(found.report(), lambda: walks.recorded(found))
+    out.give(found.report(), lambda: walks.recorded_run(found))
     return 0
 
 
-def size(text: str) -> int:
+def bytes_of(text: str) -> int:
     """Returns the bytes of ``2G``. Raises InputError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
     if not found:
@@ -126,8 +133,8 @@ def diff(
     """
     from probe.answers import first_difference as answers
 
-    new(report)
+    refuse_written_folder(report)
     with out.progress("diff") as tell:
         say = lambda text: tell(0, 0, text)  # noqa: E731
         found = answers.diff(left, right, trust=trust, time=time, progress=say)
-    return given(found, report, fail_on, out)
+    return give_two_runs(found, report, fail_on, out)

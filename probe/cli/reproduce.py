@@ -17,14 +17,14 @@ from probe.cli.options import (
     case_options,
     fail_on_option,
     finding_of,
-    number,
+    number_of_option,
     option,
     output_options,
+    parsed_targets,
     refuse_beside,
     sides_options,
     sized_case,
     target_option,
-    targets_of,
 )
 from probe.errors import INTERRUPTED, InputError
 from probe.options import OPTIONS
@@ -60,13 +60,15 @@ def shrink(
     library names them. First lengths, kernel, channels, filters, batch, stride, dilation, groups
     and padding become smaller, then the operands simpler. Ctrl-C prints the smallest case so far.
     """
-    from probe.answers.reproduce import shrunk
+    from probe.answers.reproduce import shrunk_report
     from probe.cli.show import reproductions as show
 
     finding, targets = finding_of(words, target, sides)
     with out.progress("shrink") as tell:
         tell.limited = True
-        report = shrunk(finding, targets, by, number("most", most) or 0, any_cause, tell)
+        report = shrunk_report(
+            finding, targets, by, number_of_option("most", most) or 0, any_cause, tell
+        )
     out.give(report, lambda: show.shrunk(report, finding.label))
     return INTERRUPTED if report["ended"] == "interrupted" else 0
 
@@ -97,13 +99,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
     default="3",
     show_default=True,
 )
-@option(
-    "--kernels",
-    "WHICH",
-    f"Which kernels to name in the report. {OPTIONS['kernels'].help}",
-    default="all",
-    show_default=True,
-)
+@option("--kernels", "WHICH", KERNELS, default="all", show_default=True)
 @output_options
 def reproduce(
     words: dict[str, str],
@@ -129,19 +125,19 @@ def reproduce(
     order.png and emulated.py (imports NumPy alone). Nothing is written unless every process
     confirms the script.
     """
-    from probe.answers.reproduce import written
+    from probe.answers.reproduce import write_reproduced
     from probe.budget import within
     from probe.cli.show import reproductions as show
-    from probe.explaining.evidence import checked
+    from probe.explaining.evidence import checked_kernels
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
-    checked(kernels)
+    checked_kernels(kernels)
     room.fresh(folder, force)
-    count, asked = number("times", times) or 1, targets_of(also) if also else []
-    finding, (left, right), others = _finding(words, target, sides, store, row)
+    count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
+    finding, (left, right), others = _finding_to_reproduce(words, target, sides, store, row)
     form_of(left, form)
-    given |= {"most": number("most", most) or 0, "times": count}
+    given |= {"most": number_of_option("most", most) or 0, "times": count}
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
@@ -151,15 +147,15 @@ def reproduce(
             **given,
         )
     with out.working(f"writing {folder}"):
-        report = written(made, folder, form, kernels).report()
-    out.give(report, lambda: show.reproduced(report))
+        report = write_reproduced(made, folder, form, kernels).report()
+    out.give(report, lambda: show.reproduction(report))
 
 
-def _finding(
+def _finding_to_reproduce(
     words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
     """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.arguments import count
+    from probe.arguments import whole_number
 
     if store is None:
         if row is not None:
@@ -169,7 +165,7 @@ def _finding(
     refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
     from probe.reproduction.content import stored_finding
 
-    found = stored_finding(store, None if row is None else count("row", row, least=0))
+    found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
     return found.finding, (found.target, found.target), found.elsewhere
 
 
@@ -184,7 +180,7 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     from probe.reproduction.proof import CANNOT_TELL
     from probe.reproduction.proof import verify as verified
 
-    count = number("times", times) or 1
+    count = number_of_option("times", times) or 1
     with out.working(f"running {folder}"):
         found = verified(folder, count)
     out.give(found.to_json(), lambda: show.verified(found.to_json()))
@@ -215,11 +211,11 @@ def emulate(
     The order and roundings of every output are revealed for this. Give the length with --length.
     With --against the file has both runs, and prints the outputs that must agree but differ.
     """
-    from probe.answers.reproduce import emulated
+    from probe.answers.reproduce import emulated_report
     from probe.cli.show import reproductions as show
 
-    case, (where,) = sized_case(words), targets_of((target,))
+    case, (where,) = sized_case(words), parsed_targets((target,))
     other = axis_value("against", against, vary)
     with out.working(f"revealing {case.label} on {where.text}"):
-        found = emulated(case, where, file, other, vary, partial)
-    out.give(found, lambda: show.emulated(found))
+        found = emulated_report(case, where, file, other, vary, partial)
+    out.give(found, lambda: show.emulated_file(found))

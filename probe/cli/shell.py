@@ -1,4 +1,4 @@
-"""Runs the commands; prints every error as one line, with its exit status."""
+"""Runs the commands, and prints every error as one line; has ``probe help``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from probe.cli.options import CASE_WORDS, Words, flag_of, output_options
 from probe.errors import (
     BASE,
     COMMAND,
@@ -24,6 +25,9 @@ from probe.errors import (
     lacking,
     one_of,
 )
+
+if TYPE_CHECKING:
+    from probe.printing import Output
 
 COMMANDS = {
     "examine": "examine",
@@ -45,14 +49,14 @@ COMMANDS = {
     "verify": "reproduce",
     "results": "here",
     "merge": "here",
-    "run": "here",
+    "run": "experiment",
     "install": "here",
     "bisect": "sweep",
     "lock": "lock",
     "check": "lock",
     "demo": "lock",
     "setup": "lock",
-    "help": "help",
+    "help": "shell",
 }
 """Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 
@@ -75,17 +79,13 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """``probe MODEL`` is ``probe examine MODEL``."""
-        if args[0] not in COMMANDS and (re.search(MODELS, args[0]) or _saved(args[0])):
+        saved = os.path.isfile(os.path.join(args[0], "saved_model.pb"))  # TensorFlow's folders
+        if args[0] not in COMMANDS and (saved or re.search(MODELS, args[0])):
             args = ["examine", *args]
         return super().resolve_command(ctx, args)
 
 
-def _saved(word: str) -> bool:
-    """Returns whether a word is the folder of a SavedModel."""
-    return os.path.isfile(os.path.join(word, "saved_model.pb"))
-
-
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from probe import machine
 
@@ -99,7 +99,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     no_args_is_help=False,
     invoke_without_command=True,
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
 @click.pass_context
 def commands(ctx: click.Context) -> None:
     """Explains why the same convolution, dense layer or model returns slightly different numbers.
@@ -140,6 +140,47 @@ def commands(ctx: click.Context) -> None:
         ctx.default_map = {ctx.invoked_subcommand: found}
 
 
+CASE = "case"
+ABOUT_CASES = (
+    "A case is one operation with its sizes and operands. Every command that takes a case "
+    "takes these options, or --case FILE.json, or both: options override the file."
+)
+
+
+@click.command(
+    cls=Words, name="help", short_help="The options of a case, or the help of a command."
+)
+@click.argument("topic", required=False)
+@output_options
+def help(topic: str | None, out: Output) -> None:
+    """Prints the options of a case (`probe help case`), or the help of a command."""
+    context = click.get_current_context()
+    above = context.parent or context
+    commands = above.command
+    assert isinstance(commands, click.Group)
+    if topic is None:
+        text = commands.get_help(above)
+    elif topic == CASE:
+        formatter = context.make_formatter()
+        formatter.write_text(ABOUT_CASES)
+        with formatter.section("Options of a case"):
+            words = CASE_WORDS.items()
+            formatter.write_dl(
+                [(f"{flag_of(name)} {shown}", about) for name, (shown, about) in words]
+            )
+        text = formatter.getvalue().rstrip()
+    elif (found := commands.get_command(above, topic)) is not None:
+        with click.Context(found, info_name=topic, parent=above) as inner:
+            text = found.get_help(inner)
+    else:
+        todo = one_of(topic, [CASE, *commands.list_commands(above)])
+        raise InputError("topic", topic, "there is no help for it", todo)
+    if out.as_json:
+        out.give({"topic": topic, "text": text}, lambda: "")
+    else:
+        click.echo(text)
+
+
 CONFIGURED = {
     "target": ("target", "targets"),
     "shape": ("shapes",),
@@ -155,6 +196,7 @@ def _configured(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
+    # without it the file is not ours to judge, and no command waits for a parser
     if "[tool.probe]" not in text:
         return {}
     import tomllib
@@ -185,15 +227,16 @@ def run(arguments: Sequence[str]) -> int:
     """
     COMMAND.append("probe")  # messages name options, not arguments
     try:
-        return _run(arguments)
+        return _status_of(arguments)
     finally:
         COMMAND.pop()
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _status_of(arguments: Sequence[str]) -> int:
     try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
+        # Python flushes stdout once more as it ends, and would print a traceback of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -204,13 +247,13 @@ def _run(arguments: Sequence[str]) -> int:
             shown = _instead(error, arguments)
         if isinstance(error, ModuleNotFoundError) and error.name in (*BASE, *OPTIONAL):
             shown = lacking(error)
-        status = _failed(shown, "--verbose" in arguments)
+        status = _say_failure(shown, "--verbose" in arguments)
         if "--json" in arguments:
-            click.echo(json.dumps({"error": _object(shown), "exit": status}))
+            click.echo(json.dumps({"error": _error_object(shown), "exit": status}))
         return status
 
 
-def _failed(error: BaseException, verbose: bool) -> int:
+def _say_failure(error: BaseException, verbose: bool) -> int:
     """Says what went wrong; ``verbose`` adds what the target printed, or our traceback."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         _say("interrupted")
@@ -241,12 +284,13 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     """Returns the error, with the libraries that are here where the default target is not."""
     from probe import backends
     from probe.cli.options import DEFAULT_TARGET
-    from probe.target import Target, unavailable
+    from probe.target import Target, why_unavailable
 
+    # the words themselves, as the error may come from deep below the options
     given = any(word.split("=")[0] in ("--target", "--and", "--from") for word in arguments)
     if given or error.target != DEFAULT_TARGET:
         return error
-    here = [name for name in backends.names() if unavailable(Target(name)) is None]
+    here = [name for name in backends.known_backends() if why_unavailable(Target(name)) is None]
     why = f"{error.why}, or give --target with a library that is here: {', '.join(here)}"
     return TargetError(error.target, error.kind, why, error.stderr)
 
@@ -267,7 +311,7 @@ KINDS = {
 """What errors that name no input and no target are called in JSON."""
 
 
-def _object(error: BaseException) -> dict[str, object]:
+def _error_object(error: BaseException) -> dict[str, object]:
     """Returns an error as ``--json`` has it.
     ``kind``: ``input``, a TargetError's, or what it is."""
     told = ("name", "value", "why", "todo", "kind")
@@ -279,6 +323,7 @@ def _object(error: BaseException) -> dict[str, object]:
         found = ("target", error.target, error.why, None, error.kind)
     elif isinstance(error, ProbeError):
         kind = KINDS.get(type(error).__name__, "input")
+        # every message is written as name=value: why; what to do, and JSON has the parts
         parts = re.fullmatch(r"([\w-]+)=(.*?): (.*?)(?:; (.*))?", str(error))
         found = (*(parts.groups() if parts else (None, None, str(error), None)), kind)
     elif isinstance(error, click.Abort | KeyboardInterrupt):
@@ -296,7 +341,7 @@ def _say(text: str) -> None:
     click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 
-def _meant(words: str) -> str:
+def _command_meant(words: str) -> str:
     """Returns what to write for an operation without --op, or for a model of another command."""
     from probe.case import ALIASES
     from probe.operation import OF_CASES
@@ -337,6 +382,7 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
     if isinstance(error, click.BadOptionUsage):
         return InputError(error.option_name.lstrip("-"), "(none)", "it needs a value", todo)
     told = error.message.rstrip(".")
+    # click has no class of its own for these three: only the text says which it is
     if found := re.match(r"No such command '(.*)'", told):
         why, todo = "there is no such command", one_of(found[1], COMMANDS)
         if os.path.exists(found[1]) or os.path.exists(f"{found[1]}.py"):
@@ -344,7 +390,9 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
             todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
         return InputError("command", found[1], why, todo)
     if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
-        return InputError("argument", found[1], "it is not expected", _meant(found[1]) or todo)
+        return InputError(
+            "argument", found[1], "it is not expected", _command_meant(found[1]) or todo
+        )
     if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
         name = getattr(getattr(error, "param", None), "name", None) or "value"
         known = [word.strip("' ") for word in found[2].split(",")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from probe.cli.options import (
     Words,
     ask_for,
     axis_given,
-    case_of,
+    case_of_words,
     case_options,
     fail_on_option,
     has_length,
-    numbers,
+    numbers_of_option,
     option,
     output_options,
     question_options,
@@ -27,7 +28,6 @@ from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.printing import Output
-    from probe.sweeps.bits import Summary
 
 WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
@@ -35,9 +35,8 @@ WHAT = (
 )
 KEPT = (
     "Store the results in DIR/<machine>; stored ones are not measured again. Nothing is stored if "
-    "not given, but results/sweep with --shard, --cluster or --time, whose results come in parts."
+    "not given; --shard and --cluster need it, as their results come in parts."
 )
-STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 
 
 @click.command(cls=Words, short_help="Find the lengths, batches, ... at which bits differ.")
@@ -45,7 +44,7 @@ STORE: dict[str, Any] = {"type": PATH, "show_default": True}
 @question_options("lengths vary by")
 @target_option(several=True)
 @option("--store folder", "DIR", KEPT, type=PATH)
-@option("--no-store", None, "Store nothing, also with --time.", is_flag=True)
+@option("--no-store", None, "Store nothing, also with --shard or --cluster.", is_flag=True)
 @question_options("keep control workers shard cluster time zeros")
 @fail_on_option(
     differing="an output differs",
@@ -71,6 +70,7 @@ def sweep(
     continues from there.
     """
     from probe.answers.sweep import sweep as asked
+    from probe.cli.show import sweeps as show
 
     axis = axis_given(words, vary)
     if values is None and axis == "length":
@@ -81,10 +81,12 @@ def sweep(
     ask_for(words, **need)
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
-    case = case_of(words)
-    parted = options["shard"] not in (None, "1/1") or options["cluster"] or options["time"]
-    if folder is None and parted:
-        folder = Path("results", "sweep")
+    parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
+    if folder is None and not no_store and any(parts.values()):
+        name = next(name for name in parts if parts[name])
+        why = "its results come in parts, which would be lost"
+        raise InputError(name, options[name], why, "give --store DIR, or --no-store")
+    case = case_of_words(words)
     with out.progress("orders" if by == "order" else "sweep") as tell:
         found: Any = asked(
             *(case, values, targets),
@@ -98,33 +100,25 @@ def sweep(
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     report = found.report()
     if by == "order":
-        from probe.cli.show import sweeps_by_order
-
-        out.give(report, lambda: sweeps_by_order.shown(found.found.targets, report, found.values))
+        out.give(report, lambda: show.sweep_by_order(found.found.targets, report, found.values))
         if found.failed:
             return 3
         strange = any(one.strange for one in found.found.targets.values())
-        return _found(report["differing"] > 0, strange, fail_on)
-    from probe.cli.show import sweeps
-
+        return _finding_status(report["differing"] > 0, strange, fail_on)
     for line in found.notes:
         out.note(line)
     summary = found.found
-    out.give(report, lambda: sweeps.summary(summary, case, found.values[:-1], out.verbose))
-    return _status(summary, fail_on)
-
-
-def _status(found: Summary, fail_on: str | None) -> int:
-    """Returns 130 after Ctrl-C, 3 where a target gave nothing, 1 for a finding, else 0."""
-    if found.interrupted:
+    out.give(report, lambda: show.sweep_by_bits(summary, case, found.values[:-1], out.verbose))
+    if summary.interrupted:
         return INTERRUPTED
-    if any(one.failures and not one.comparisons for one in found.targets.values()):
+    each = summary.targets.values()
+    if any(one.failures and not one.comparisons for one in each):
         return 3
-    strange = any(one.nondeterministic or one.alignment for one in found.targets.values())
-    return _found(found.differing > 0, strange, fail_on)
+    strange = any(one.nondeterministic or one.alignment for one in each)
+    return _finding_status(summary.differing > 0, strange, fail_on)
 
 
-def _found(differing: bool, strange: bool, fail_on: str | None) -> int:
+def _finding_status(differing: bool, strange: bool, fail_on: str | None) -> int:
     """Returns 1 for what ``--fail-on`` names. ``strange``: a shape does not repeat its bits."""
     return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
 
@@ -150,9 +144,8 @@ OF_MODEL = "Of a model, as of probe network:"
 @option("--shape shapes", "X=1x64", f"{OF_MODEL} the shape of an input.", multiple=True)
 @trust_option
 @option(
-    *("--store folder", "DIR", "Folder of the results, which go to DIR/<machine>."),
-    default=Path("results", "bisect"),
-    **STORE,
+    *("--store folder", "DIR", "Store what is measured in DIR/<machine>; nothing if not given."),
+    type=PATH,
 )
 @output_options
 def bisect(
@@ -167,7 +160,7 @@ def bisect(
     inputs: Path | None,
     shapes: tuple[str, ...],
     trust: bool,
-    folder: Path,
+    folder: Path | None,
     out: Output,
 ) -> None:
     """Finds the first release between two whose results differ from those of the first release.
@@ -186,32 +179,36 @@ def bisect(
         if value:
             why = "a case generates its own operands"
             raise InputError(name, value, why, f"give a model, or leave out --{name}")
-    from probe.cli.show import releases as show
+    from probe.cli.show import sweeps as show
     from probe.store import Store
     from probe.switch_points import conditions
-    from probe.switch_points.bisection import bisect as search
+    from probe.switch_points.bisection import bisect_releases as search
     from probe.target import Target
 
-    case = case_of(words)
+    case = case_of_words(words)
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
-    values = numbers("lengths", lengths or f"{shortest}..{shortest + 14}")
+    values = numbers_of_option("lengths", lengths or f"{shortest}..{shortest + 14}")
     left, right = Target.parse(between), Target.parse(and_)
     if left.name == right.name and not conditions.only_releases(left, right):
         with out.progress("bisect"):
-            told = conditions.bisect(case, left, right, values, what, out.note)
+            told = conditions.bisect_conditions(case, left, right, values, what, out.note)
         told_json = {"what": what, "case": case.to_json()} | told.to_json()
         out.give(told_json, lambda: show.conditioned(told, what))
         return
-    with Store.here(folder) as store, out.progress("bisect"):
+    opened: AbstractContextManager[Store | None] = nullcontext()
+    if folder is not None:
+        opened = Store.here(folder)
+    with opened as store, out.progress("bisect"):
         found = search(
             *(case, left, right, values, what, store),
             releases=[one.strip() for one in releases.split(",")] if releases else (),
             keep=not remove,
             tell=out.note,
         )
-    report = {"what": what, "case": case.to_json(), "store": str(folder)} | found.to_json()
+    kept = None if folder is None else str(folder)
+    report = {"what": what, "case": case.to_json(), "store": kept} | found.to_json()
     out.give(report, lambda: show.bisected(report))
 
 
@@ -223,9 +220,9 @@ def _bisect_model(
     given: tuple[Path | None, tuple[str, ...], bool],
     out: Output,
 ) -> None:
-    from probe.answers.conditions import bisect as search
-    from probe.cli.network import of_user
-    from probe.cli.show import releases as show
+    from probe.answers.bisect import bisect as search
+    from probe.cli.network import users_output_to_stderr
+    from probe.cli.show import sweeps as show
     from probe.recording.inputs import shapes_of
     from probe.target import Target
 
@@ -238,7 +235,7 @@ def _bisect_model(
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(option_name, "(given)", why, f"leave out --{option_name}")
     inputs, shapes, trust = given
-    with out.progress("bisect"), of_user():
+    with out.progress("bisect"), users_output_to_stderr():
         told = search(
             *(model, Target.parse(between), Target.parse(and_)),
             inputs=inputs,

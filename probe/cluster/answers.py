@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probe import schema
-from probe.cluster.nodes import differing
+from probe.cluster.nodes import changed_fact
 from probe.store import Store
 from probe.sweeps import Plan
 
@@ -27,7 +27,7 @@ ORDER = ("runs", "cases", "differences", "outputs")
 """Stored before all others: what comparisons say is done has its other rows on the disk already."""
 
 
-def unpacked(packed: Mapping[str, bytes]) -> Tables:
+def unpack_tables(packed: Mapping[str, bytes]) -> Tables:
     """Returns the tables of an answer. ValueError says what they are not."""
     tables = {}
     for name, data in packed.items():
@@ -64,7 +64,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     elif row["run_id"] != expected["run_id"]:
         known.append("environment")
     first = {name: expected.get(name) for name in known}
-    if difference := differing(first, {name: plain.get(name) for name in known}):
+    if difference := changed_fact(first, {name: plain.get(name) for name in known}):
         raise ValueError(f"{target}: {difference}")
     for name, rows in tables.items():
         if "run_id" in rows.column_names and set(rows["run_id"].unique().to_pylist()) - {
@@ -95,7 +95,7 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
     """
     if "comparisons" not in tables:
         return
-    listed = _listed(tables["differences"]) if "differences" in tables else {}
+    listed = _listed_differences(tables["differences"]) if "differences" in tables else {}
     # bits of NaN may differ where no number does
     numbers = plan.base.kind not in ("infinite", "nan") and plan.base.put is None
     for row in tables["comparisons"].to_pylist():
@@ -122,7 +122,7 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
             )
 
 
-def _listed(rows: pa.Table) -> dict[int, tuple[int, int, int | None]]:
+def _listed_differences(rows: pa.Table) -> dict[int, tuple[int, int, int | None]]:
     """Returns by value of the axis: differences, their first index, the largest ulp (or None)."""
     rows = rows.append_column("size", pc.abs(rows["ulp"]))
     wanted = [("index", "count"), ("index", "min"), ("size", "max"), ("size", "count")]
@@ -138,7 +138,7 @@ def _listed(rows: pa.Table) -> dict[int, tuple[int, int, int | None]]:
     }
 
 
-def cut(tables: Tables, values: Collection[int]) -> Tables:
+def rows_of_values(tables: Tables, values: Collection[int]) -> Tables:
     """Returns the rows of these values of the axis alone, and those that are of none."""
     found = {}
     for name, rows in tables.items():
@@ -149,7 +149,7 @@ def cut(tables: Tables, values: Collection[int]) -> Tables:
     return found
 
 
-def stored(store: Store, tables: Tables) -> None:
+def append_tables(store: Store, tables: Tables) -> None:
     """Appends an answer's rows to a store."""
     rest = [name for name in tables if name not in ORDER]
     for name in [*(one for one in ORDER if one in tables), *rest]:

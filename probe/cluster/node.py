@@ -28,8 +28,8 @@ from probe.campaign import Sessions, run_row
 from probe.errors import ProbeError
 from probe.launch import open_session
 from probe.store import Store, parquet
-from probe.sweeps import SweepRequest, answer
-from probe.target import Target, installed_version, unavailable
+from probe.sweeps import SweepRequest, answer_request
+from probe.target import Target, installed_version, why_unavailable
 
 Said = dict[str, Any]
 """What a node says of itself: ``name``, ``machine`` (``machine.facts``), and by target ``why`` it
@@ -53,7 +53,7 @@ def as_data(function: Callable[[str], Said]) -> Callable[[str], Said]:
 
 
 @as_data
-def said(text: str) -> Said:
+def node_facts(text: str) -> Said:
     """Says what this node is. ``text``: a JSON list of target texts, or of ``*`` for a script."""
     worker = _worker()
     return {
@@ -73,7 +73,7 @@ def _worker() -> Any:
 def _target(text: str) -> dict[str, Any]:
     try:
         where = Target.parse(text)
-        why = unavailable(where)
+        why = why_unavailable(where)
     except ProbeError as error:
         return {"why": str(error), "run": {}}
     session = open_session(where)
@@ -87,7 +87,7 @@ def _libraries() -> dict[str, Any]:
     """All that decides what an experiment measures here, in the place of one target's run."""
     from probe import backends
 
-    found = {name: installed_version(backends.get(name)) for name in backends.names()}
+    found = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     row = {"python_version": sys.version.split()[0], "cores": machine.cores(), **found}
     text = json.dumps([machine.label(), row], sort_keys=True)
     return {
@@ -97,7 +97,7 @@ def _libraries() -> dict[str, Any]:
 
 
 @as_data
-def sweep(text: str) -> dict[str, Any]:
+def answer_sweep(text: str) -> dict[str, Any]:
     """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
 
     ``text``: ``target``, and a ``SweepRequest`` as JSON. ``fresh``: the target's process was
@@ -113,23 +113,23 @@ def sweep(text: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         store = Store(folder)
         request = SweepRequest.from_json(asked)
-        answer(request, [where], store, 1, opens=_OWN.sessions.get, close=False)
-        tables = _tables(Path(folder))
+        answer_request(request, [where], store, 1, opens=_OWN.sessions.get, close=False)
+        tables = _packed_tables(Path(folder))
     return {
-        "said": said(json.dumps([asked["target"]])),
+        "said": node_facts(json.dumps([asked["target"]])),
         "fresh": fresh,
         "seconds": time.monotonic() - start,
         "tables": tables,
     }
 
 
-def _tables(folder: Path) -> dict[str, bytes]:
+def _packed_tables(folder: Path) -> dict[str, bytes]:
     """Returns the rows of a store that count, by table."""
     there = [name for name in schema.TABLES if parquet.files(folder, name)]
-    return {name: packed(parquet.table(folder, name)) for name in there}
+    return {name: pack_table(parquet.read_table(folder, name)) for name in there}
 
 
-def packed(rows: pa.Table) -> bytes:
+def pack_table(rows: pa.Table) -> bytes:
     """Returns rows as bytes of Arrow's stream format, compressed."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -139,8 +139,8 @@ def packed(rows: pa.Table) -> bytes:
 
 
 @as_data
-def script(text: str) -> dict[str, Any]:
-    """Runs one shard of an experiment in a process of its own, and answers as ``sweep`` does.
+def answer_script(text: str) -> dict[str, Any]:
+    """Runs one shard of an experiment in a process of its own, and answers alike.
 
     ``text``: ``name``, ``digest`` (of the script's text: the node must have the same one),
     ``quick``, ``shard`` (``2/8``). ``status`` and ``stderr`` say how it ended.
@@ -148,16 +148,16 @@ def script(text: str) -> dict[str, Any]:
     asked, start = json.loads(text), time.monotonic()
     path, status, told = script_path(asked["name"]), 2, ""
     tables: dict[str, bytes] = {}
-    if path is None or digest(path) != asked["digest"]:
+    if path is None or file_digest(path) != asked["digest"]:
         told = "this node's checkout does not have the same script"
     else:
         with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-            status, told = _run(path, asked, folder)
+            status, told = _run_script(path, asked, folder)
             label = machine.label()
             found = [one for one in Path(folder).rglob(label) if one.is_dir()]
-            tables = _tables(found[0]) if len(found) == 1 else {}
+            tables = _packed_tables(found[0]) if len(found) == 1 else {}
     return {
-        "said": said(json.dumps(["*"])),
+        "said": node_facts(json.dumps(["*"])),
         "status": status,
         "stderr": told,
         "seconds": time.monotonic() - start,
@@ -171,12 +171,12 @@ def script_path(name: str) -> Path | None:
     return path if Path(name).name == name and path.is_file() else None
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _run(path: Path, asked: dict[str, Any], folder: str) -> tuple[int, str]:
+def _run_script(path: Path, asked: dict[str, Any], folder: str) -> tuple[int, str]:
     command = [sys.executable, str(path), "--store", folder, "--shard", asked["shard"]]
     if asked["quick"]:
         command.append("--quick")

@@ -92,7 +92,7 @@ class Reply:
 
 
 class Cluster:
-    """The nodes that answer; ``opened`` gives one.
+    """The nodes that answer; ``connected_nodes`` gives one.
 
     ``targets``: the texts that every node is asked about. ``note``: takes a line for the user.
     """
@@ -149,15 +149,15 @@ class Cluster:
 
     def _threads(self) -> dict[str, int]:
         if self.client.status != "running":
-            raise _gone()
+            raise _scheduler_gone()
         try:
             return dict(self.client.nthreads())
         except Exception as error:
-            raise _gone() from error
+            raise _scheduler_gone() from error
 
     def _ask_what_it_is(self, address: str) -> Future[Any]:
         return self.client.submit(
-            remote.said, json.dumps(self.targets), workers=[address], pure=False, priority=9
+            remote.node_facts, json.dumps(self.targets), workers=[address], pure=False, priority=9
         )
 
     def _join(self, address: str, threads: int) -> None:
@@ -182,7 +182,7 @@ class Cluster:
         found = DaskNode(self._count, address, threads, said)
         before = self.first.setdefault(said["name"], said)
         found.refused = _foreign(said) or machine.contradiction(said["machine"])
-        if not found.refused and (change := changed(before, said)):
+        if not found.refused and (change := contradiction_of(before, said)):
             found.refused = f"it came back, and {change}"
         self.nodes[address] = found
         if found.refused:
@@ -230,7 +230,7 @@ class Cluster:
         for future, result in done:
             asked = self._asked.pop(future.key)
             if future.status == "cancelled" and future.key not in self._given_up:
-                raise _gone()  # a client that reconnects has lost all that was under way
+                raise _scheduler_gone()  # a client that reconnects has lost all that was under way
             if future.status == "finished" and isinstance(result, dict) and "error" in result:
                 found.append(Reply(asked, None, error=one_line(str(result["error"]))))
             elif future.status == "finished":
@@ -262,7 +262,7 @@ class Cluster:
         assert answer is not None
         if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
             self.refuse(node, f"its answer can't be read: {why}")
-        elif change := changed(node.said, answer["said"]):
+        elif change := contradiction_of(node.said, answer["said"]):
             self.refuse(node, change)
         return node
 
@@ -273,7 +273,7 @@ class Cluster:
                 self.client.cancel([one.future for one in self._asked.values()], force=True)
 
 
-def _gone() -> ClusterError:
+def _scheduler_gone() -> ClusterError:
     return ClusterError(
         "cluster: the scheduler is gone; start it and its nodes, then run the same command again: "
         "what was measured is stored"
@@ -336,7 +336,7 @@ def _lacking(said: Said, texts: Sequence[str]) -> str:
 _UNSAID = ("git_commit", "git_dirty")
 
 
-def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def contradiction_of(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What a node says otherwise than at first, of all that it said both times; empty: nothing."""
     there = now.get("machine", {})
     for name, value in first["machine"].items():
@@ -346,14 +346,14 @@ def changed(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if misshapen(target, {"run": dict}):
             return f"{text}: what it says of it can't be read"
         before = first["targets"].get(text, target)
-        if difference := differing(before["run"], target["run"]):
+        if difference := changed_fact(before["run"], target["run"]):
             return f"{text}: {difference}"
         if before.get("why") != target.get("why"):
             return f"{text} can no longer run there: {target.get('why')}"
     return ""
 
 
-def differing(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def changed_fact(first: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Returns the first fact in which two runs differ, in words; empty where none does."""
     for name in dict.fromkeys([*first, *now]):
         if name not in (*_UNSAID, "run_id", "started") and first.get(name) != now.get(name):
@@ -378,7 +378,9 @@ def _local(processes: int) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def opened(address: str, targets: Sequence[str], note: Callable[[str], None]) -> Iterator[Cluster]:
+def connected_nodes(
+    address: str, targets: Sequence[str], note: Callable[[str], None]
+) -> Iterator[Cluster]:
     """Connects to ``tcp://host:port`` or ``tls://...``, or starts ``local:N`` for the time being.
 
     InputError: no such address, no scheduler that answers, no node, Dask is not installed.

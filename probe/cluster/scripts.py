@@ -18,7 +18,7 @@ from typing import Any
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.dealing import EACH, Dealer, Queue
-from probe.cluster.nodes import Cluster, DaskNode, opened
+from probe.cluster.nodes import Cluster, DaskNode, connected_nodes
 from probe.errors import ClusterError
 from probe.progress import Tell
 from probe.shard import Shard
@@ -28,7 +28,7 @@ DONE = "done.json"
 """Beside a shard's tables: of which script and which versions they are, written after them."""
 
 
-def run(
+def run_on_nodes(
     address: str, script: Path, folder: Path, quick: bool, progress: Tell, note: Callable[..., None]
 ) -> bool:
     """Runs an experiment's shards on the nodes; whether Ctrl-C ended it.
@@ -37,7 +37,7 @@ def run(
     already, by the same script and versions, are not run again. Errors: InputError before anything
     runs; ClusterError: the scheduler is gone, or parts could not be run.
     """
-    with opened(address, ["*"], note) as cluster:
+    with connected_nodes(address, ["*"], note) as cluster:
         job = _Scripts(cluster, script, folder, quick)
         try:
             total = sum(queue.total for queue in job.queues)
@@ -60,9 +60,9 @@ class ScriptQueue(Queue[int]):
 
 class _Scripts(Dealer[ScriptQueue]):
     def __init__(self, cluster: Cluster, script: Path, folder: Path, quick: bool) -> None:
-        super().__init__(cluster, remote.script, {"status": int, "stderr": str})
+        super().__init__(cluster, remote.answer_script, {"status": int, "stderr": str})
         self.folder, self.quick = folder, quick
-        self.name, self.digest = script.stem, remote.digest(script)
+        self.name, self.digest = script.stem, remote.file_digest(script)
         self.failed: list[str] = []
         self.queues = [self._queue(label) for label in sorted({n.label for n in cluster.good()})]
 
@@ -112,14 +112,14 @@ class _Scripts(Dealer[ScriptQueue]):
             lines = [line for line in answer["stderr"].splitlines() if line.strip()]
             self.give_up(queue, shard, lines[-1] if lines else "it gave no message")
             return
-        tables = answers.unpacked(answer["tables"])
+        tables = answers.unpack_tables(answer["tables"])
         for row in tables["runs"].to_pylist() if "runs" in tables else []:
             for name in ("machine", "cores", "os"):
                 if row[name] != node.said["machine"][name]:
                     raise ValueError(f"its runs are of {name}={row[name]}")
         place = self._place(queue, shard)
         with Store(place) as store:
-            answers.stored(store, tables)
+            answers.append_tables(store, tables)
         partial = place / f".{DONE}.tmp"
         partial.write_text(json.dumps(self._said(queue)) + "\n")
         partial.replace(place / DONE)

@@ -22,7 +22,7 @@ from probe.campaign import Failure, failure_row
 from probe.cluster import answers
 from probe.cluster import node as remote
 from probe.cluster.dealing import EACH, Dealer, Queue
-from probe.cluster.nodes import Cluster, DaskNode, opened
+from probe.cluster.nodes import Cluster, DaskNode, connected_nodes
 from probe.errors import ClusterError, InputError, TargetError, one_of
 from probe.progress import Tell
 from probe.shard import Shard
@@ -64,7 +64,7 @@ def _is_machine(part: str) -> bool:
     return part.partition("=")[0].strip() == "machine"
 
 
-def sweep(
+def sweep_on_nodes(
     address: str,
     asked: SweepRequest,
     targets: Sequence[Wanted],
@@ -78,7 +78,7 @@ def sweep(
     anything runs, ClusterError where the scheduler goes: what was measured is stored.
     """
     start = time.monotonic()
-    with opened(address, [one.target.text for one in targets], note) as cluster:
+    with connected_nodes(address, [one.target.text for one in targets], note) as cluster:
         _require_labels(cluster, targets)
         with ExitStack() as stores:
             job = _ClusterSweep(cluster, asked, folder, progress, stores)
@@ -127,7 +127,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         progress: Tell,
         stores: ExitStack,
     ) -> None:
-        super().__init__(cluster, remote.sweep, {"fresh": bool, "seconds": (int, float)})
+        super().__init__(cluster, remote.answer_sweep, {"fresh": bool, "seconds": (int, float)})
         self.asked, self.folder = asked, folder
         self.progress, self._stack = progress, stores
         self.plan = self.asked.plans[0]
@@ -168,7 +168,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
             some = kinds[kind]
             stored = len(self._stored(*kind, queue.text))
-            return any(n.has(queue.text) for n in some), stored, _threads(some), kind[0]
+            return any(n.has(queue.text) for n in some), stored, _threads_of(some), kind[0]
 
         queue.label, queue.run_id = max(kinds, key=worth)
         mine = kinds.pop((queue.label, queue.run_id))
@@ -186,7 +186,9 @@ class _ClusterSweep(Dealer[SweepQueue]):
             _fix_digests(queue, known[before[0]])
         left = [value for value in self.asked.values if value not in known]
         # shards take every n-th value, so short and long ones cost all of them the same
-        count = max(min(EACH * _threads(mine), len(left) // LEAST), math.ceil(len(left) / MOST), 1)
+        count = max(
+            min(EACH * _threads_of(mine), len(left) // LEAST), math.ceil(len(left) / MOST), 1
+        )
         parts = [tuple(Shard(number, count).part(left)) for number in range(1, count + 1)]
         queue.todo.clear()
         queue.open.clear()
@@ -197,7 +199,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         """Returns the rows of comparisons that need not be measured again."""
         if self.folder is None or not (self.folder / label).is_dir():
             return []
-        rows = parquet.table(self.folder / label, "comparisons")
+        rows = parquet.read_table(self.folder / label, "comparisons")
         plan = self.plan
         same = {"run_id": run_id, "target": text, "vary": plan.vary, "against": plan.against}
         for name, value in {**same, "case_id": plan.id}.items():
@@ -216,7 +218,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         self, queue: SweepQueue, shard: Values, node: DaskNode, answer: dict[str, Any]
     ) -> None:
         """Judges a shard's tables, and stores the rows that were asked for."""
-        tables, asked = answers.unpacked(answer["tables"]), self.question(queue, shard)
+        tables, asked = answers.unpack_tables(answer["tables"]), self.question(queue, shard)
         run_id = answers.judged_run(tables, queue.text, queue.expected)
         answers.judged_rows(tables, asked, self.plan.id)
         for row in tables["comparisons"].to_pylist() if "comparisons" in tables else []:
@@ -231,15 +233,15 @@ class _ClusterSweep(Dealer[SweepQueue]):
         queue.found.run_id = run_id
         if shard not in queue.open:  # the target does not start: that was said already
             return
-        tables = answers.cut(tables, shard)
+        tables = answers.rows_of_values(tables, shard)
         if store := self._store(queue.label):
-            answers.stored(store, tables)
+            answers.append_tables(store, tables)
         rows = tables["comparisons"].to_pylist() if "comparisons" in tables else []
         failed = tables["failures"].to_pylist() if "failures" in tables else []
         for row in rows:
             queue.found.add(row)
         for row in failed:
-            _failed(queue, Failure(row["kind"], row["message"], row["case_id"], row["at"]))
+            _add_failure(queue, Failure(row["kind"], row["message"], row["case_id"], row["at"]))
         left = tuple(value for value in shard if value not in {r["at"] for r in (*rows, *failed)})
         if failed and not rows and any(row["at"] is None for row in failed):
             # it does not start, or not this case: as without a cluster
@@ -270,7 +272,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         error = TargetError(queue.text, kind, machine.publishable(why))
         place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
         row = failure_row(queue.found.run_id or "unknown", queue.wanted.target, error, place)
-        _failed(queue, Failure(kind, row["message"], self.plan.id, at))
+        _add_failure(queue, Failure(kind, row["message"], self.plan.id, at))
         if store := self._store(queue.label):
             store.append("failures", row)
 
@@ -286,7 +288,7 @@ class _ClusterSweep(Dealer[SweepQueue]):
         self.progress(self.done, self.total, queue.wanted.text)
 
 
-def _threads(nodes: Sequence[DaskNode]) -> int:
+def _threads_of(nodes: Sequence[DaskNode]) -> int:
     return sum(one.threads for one in nodes)
 
 
@@ -295,6 +297,6 @@ def _fix_digests(queue: SweepQueue, row: Mapping[str, Any]) -> None:
         queue.digests = (row["digest_at"], row["digest_against"])
 
 
-def _failed(queue: SweepQueue, failure: Failure) -> None:
+def _add_failure(queue: SweepQueue, failure: Failure) -> None:
     if failure not in queue.found.failures:
         queue.found.failures.append(failure)

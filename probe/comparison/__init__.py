@@ -4,7 +4,7 @@
 ``judged`` pairs the outputs of two runs and names the cause of each difference.
 """
 
-from probe.comparison.judged import CAUSES, Comparison, OutputPairs, classes_of, compared
+from probe.comparison.judged import CAUSES, Comparison, OutputPairs, classes_of, compare_shapes
 from probe.comparison.runs import (
     MOST_KNOWN,
     Arrays,
@@ -13,10 +13,10 @@ from probe.comparison.runs import (
     ComparedShapes,
     Finding,
     Revealer,
-    outputs,
+    outputs_of_call,
     read_windows,
-    revealed,
-    run,
+    run_and_reveal,
+    run_case,
 )
 
 __all__ = [
@@ -31,9 +31,9 @@ __all__ = [
     "OutputPairs",
     "Revealer",
     "classes_of",
-    "compared",
-    "outputs",
+    "compare_shapes",
+    "outputs_of_call",
     "read_windows",
-    "revealed",
-    "run",
+    "run_and_reveal",
+    "run_case",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from probe import floats, ulp, window
+from probe import floats, schema, ulp, window
 from probe.case import Case
 from probe.comparison.runs import (
     Arrays,
@@ -26,9 +26,9 @@ from probe.comparison.runs import (
     ComparedShapes,
     Revealer,
     common,
-    run,
+    run_case,
 )
-from probe.enclosure import BEYOND, UNKNOWN, Accuracy, RoundingVerdict, of_operands
+from probe.enclosure import BEYOND, UNKNOWN, WITHIN, Accuracy, RoundingVerdict, of_operands
 from probe.errors import InputError
 from probe.launch import AnySession
 from probe.layout import CONTIGUOUS, offset
@@ -147,6 +147,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     if not len(mine):
         return
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
+    # weights and bias are the same at every place: they are held against each other once
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
@@ -183,7 +184,7 @@ def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
     if np.array_equal(bits[0], bits[1]):
         return
     place = tuple(np.argwhere(bits[0] != bits[1])[0])
-    shown = [floats.text(int(side[place]), dtype) for side in bits]
+    shown = [floats.bits_text(int(side[place]), dtype) for side in bits]
     why = f"outputs that must agree read {shown[1]} on the other side"
     raise InputError(name, shown[0], why, todo)
 
@@ -276,7 +277,7 @@ class Comparison:
     def max_ulp(self) -> int | None:
         """Returns the largest absolute distance; 0 where nothing differs, None where none is a
         number."""
-        return ulp.largest(self.ulps)
+        return ulp.largest_ulp(self.ulps)
 
     @cached_property
     def cause(self) -> list[str]:
@@ -299,6 +300,7 @@ class Comparison:
         for place in np.flatnonzero(told)[self._unflushed(which[told])]:
             others = [one for one in found[place].split("+") if one != "flush"]
             found[place] = "+".join(others) or found[place]
+        # a sum takes another order where its operands begin elsewhere: the address is the cause
         if self.by_address:  # what the sums show follows from it, and stays the proof
             found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
         return found.tolist()  # type: ignore[no-any-return]
@@ -334,7 +336,7 @@ class Comparison:
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
-                summation = arithmetic.kept(side.orders.summations[number])
+                summation = arithmetic.without_flushing(side.orders.summations[number])
                 alike[mine] &= side.operands.agrees(summation, positions[mine], filters[mine])
         return alike
 
@@ -342,7 +344,12 @@ class Comparison:
     def causes(self) -> dict[str, int]:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
-        return {name: counted[name] for name in sorted(counted, key=_rank)}
+        first = {name: name.split("+")[0] for name in counted}
+        ranks = {one: CAUSES.index(one) if one in CAUSES else len(CAUSES) for one in first.values()}
+        return {
+            name: counted[name]
+            for name in sorted(counted, key=lambda one: (ranks[first[one]], one))
+        }
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -472,6 +479,12 @@ class Comparison:
         ]
         return min(found, key=lambda one: one[0].case.summands, default=None)
 
+    @property
+    def out_of_bounds(self) -> np.ndarray:
+        """Returns which differing pairs have a side that no rounding can give: bool."""
+        explained, left, right, _ = self._held
+        return ~explained & ((left == BEYOND) | (right == BEYOND))
+
     @cached_property
     def _held(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What ``RoundingVerdict.of`` counts: a bool or a verdict for each differing pair."""
@@ -494,21 +507,44 @@ class Comparison:
         """Returns how far both sides' differing outputs are from the exact sums; None where these
         are not known, as of pools.
 
-        Those that read different inputs have no exact result in common and are left out; of very
-        many as many as ``JUDGED`` products allow are taken, evenly.
+        Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
-        which = self.differing[self.pairs.same_window[self.differing]]
-        most = max(1, JUDGED // max(1, self.left.case.summands))
-        which = (
-            which[np.unique(np.linspace(0, len(which) - 1, most).astype(int))]
-            if most < len(which)
-            else which
-        )
+        which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
         left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
         if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
             return None
         sides = ((self.left, left), (self.right, right))
         return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
+
+    def of_exact(self, most: int) -> np.ndarray:
+        """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
+        exact result in common: those that read different inputs have none."""
+        which = np.flatnonzero(self.pairs.same_window[self.differing])
+        taken = np.linspace(0, len(which) - 1, max(1, most)).astype(int)
+        return which[np.unique(taken)] if max(1, most) < len(which) else which
+
+    def accuracies(self, most: int) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}
+        where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
+        some = self.of_exact(most)
+        which = self.differing[some]
+        places = self.pairs.left[which], self.pairs.right[which]
+        if not len(some) or (sums := of_operands(self.left.operands, *places[0].T)) is None:
+            return {}
+        explained, left, right, _ = (one[some] for one in self._held)
+        verdict = np.full(len(some), "unknown", object)
+        verdict[(left == WITHIN) & (right == WITHIN)] = "within"
+        verdict[self.out_of_bounds[some]] = "beyond"
+        verdict[explained] = "explained"
+        found: dict[str, np.ndarray] = {
+            "index": places[0] @ np.array([self.left.case.filters, 1]),
+            "verdict": verdict,
+        }
+        sides = (("at", self.left, places[0]), ("against", self.right, places[1]))
+        values = [side.operands.y[tuple(at.T)] for _, side, at in sides]
+        for name, side, at in sides:
+            found[f"depth_{name}"] = _depths(side, at)
+        return found | Accuracy.of(sums, *values).columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -596,7 +632,15 @@ class Comparison:
         return "\n".join(self.lines())
 
 
-def compared(
+def _depths(side: CaseRun, places: np.ndarray) -> np.ndarray:
+    """Returns how deep the trees of these outputs are; ``schema.NULL_INT`` of unknown ones."""
+    if side.orders is None:
+        return np.full(len(places), schema.NULL_INT)
+    depths = [one.tree.depth for one in side.orders.summations]
+    return np.array([*depths, schema.NULL_INT], np.int64)[side.orders.index[tuple(places.T)]]
+
+
+def compare_shapes(
     shapes: ComparedShapes,
     first: AnySession,
     second: AnySession,
@@ -611,13 +655,8 @@ def compared(
     """
     conventions = first is not second or shapes.padding is not None
     left, right = (
-        run(session, case, None if operands is None else operands(case), conventions, zeros)
+        run_case(session, case, None if operands is None else operands(case), conventions, zeros)
         for session, case in ((first, shapes.left), (second, shapes.right))
     )
     pairs = OutputPairs.same_place(left, right) if conventions else OutputPairs.must_agree(shapes)
     return Comparison(shapes.left, left, right, pairs)
-
-
-def _rank(cause: str) -> tuple[int, str]:
-    first = cause.split("+")[0]
-    return (CAUSES.index(first) if first in CAUSES else len(CAUSES), cause)

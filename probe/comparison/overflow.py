@@ -69,7 +69,7 @@ def possible(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
     """Returns whether a product of finite operands can be too large for the partial sums."""
     sizes = [np.abs(floats.widen(one, dtype)) for one in (x, w)]
     most = [float(one[np.isfinite(one)].max(initial=0.0)) for one in sizes]
-    return most[0] * most[1] > floats.largest(WIDE)
+    return most[0] * most[1] > floats.largest_finite(WIDE)
 
 
 def _siblings(tree: Tree) -> dict[int, int]:

@@ -76,7 +76,7 @@ class ComparedShapes:
         vary = window.axis_of(case, vary)
         at, against = (window.number_of(vary, value) for value in (at, against))
         if at is None and (against is not None or vary == "length"):
-            at = window.value_of(case, vary)
+            at = window.value_on_axis(case, vary)
         own = case.in_channels
         case = window.case_for(case, vary, [own if n is None else n for n in (at, against)])
         if at is None and against is not None:
@@ -130,7 +130,7 @@ MOST_KNOWN = 24
 class CaseRun:
     """One run: a case at one shape on one target, its bits, and how each output was added.
 
-    What is found out later makes a new value: ``run`` executes, ``reveal`` finds the orders,
+    What is found out later makes a new value: ``run_case`` executes, ``reveal`` finds the orders,
     ``with_orders`` takes given ones, and both replay them on the run's operands.
 
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
@@ -217,7 +217,7 @@ class CaseRun:
         given = self.operands
 
         def ask(x: np.ndarray) -> np.ndarray:
-            return outputs(session, self.case, (x, given.w, None))
+            return outputs_of_call(session, self.case, (x, given.w, None))
 
         with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
             pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
@@ -225,9 +225,9 @@ class CaseRun:
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
         """Returns the run with these orders, replayed on its operands."""
-        replayed = replays(orders, self.operands)
+        replayed = replayed_outputs(orders, self.operands)
         found = replace(self, orders=orders, evidence=orders.evidence, replays=replayed)
-        return settled(found, session, orders)
+        return _with_nonfinite(found, session, orders)
 
 
 def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
@@ -235,15 +235,15 @@ def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) 
     return session.request({"do": "run", "spec": case.spec(), "control": control}, arrays)
 
 
-def outputs(session: AnySession, case: Case, given: Arrays | None = None) -> np.ndarray:
+def outputs_of_call(session: AnySession, case: Case, given: Arrays | None = None) -> np.ndarray:
     """Returns the outputs of one call, container, (batch, *positions, filters); ``given`` as of
-    ``run``."""
+    ``run_case``."""
     given = operands.generate(case) if given is None else given
     y: np.ndarray = _run_request(session, case, given, False)[1]["y"]
     return y
 
 
-def run(
+def run_case(
     session: AnySession,
     case: Case,
     given: Arrays | None = None,
@@ -260,11 +260,14 @@ def run(
     y = found["y"].reshape(-1, case.filters)
     behind, control, laid = getattr(session, "behind", None), header["control"], case
     pinned = _pinned(session, case, (x, w, b)) if control == ALIGNMENT else None
+    # the bits go with the address: at a fixed one the target may repeat them
     if pinned is not None:
         header, found = _run_request(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"
+    shown = "the same shape, run again, gives different bits"
+    shown += " if its operands have a different memory address" * (control == ALIGNMENT)
     return CaseRun(
         session.target,
         laid,
@@ -273,7 +276,7 @@ def run(
         replays=np.zeros(y.shape, bool),
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
-        evidence=_unsteady(control) if refusal else "",
+        evidence=shown if refusal else "",
         windows=read_windows(session, case) if windows else None,
     )
 
@@ -282,24 +285,20 @@ def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
     """Returns the case with its operands at a fixed address, where the target can lay them so:
     what is asked of it then is asked there. None where it can't, or where a layout is given."""
     name = session.target.name
-    known = name in backends.names() and layout.kept(PINNED, backends.get(name).layouts)
+    known = name in backends.known_backends() and layout.keeps_layout(
+        PINNED, backends.get(name).layouts
+    )
     return case.with_(layout=PINNED) if known and case.layout == CONTIGUOUS else None
 
 
-def _unsteady(control: str) -> str:
-    """Returns what a control showed."""
-    found = "the same shape, run again, gives different bits"
-    return found + " if its operands have a different memory address" * (control == ALIGNMENT)
-
-
-def revealed(
+def run_and_reveal(
     session: AnySession, case: Case, known: Sequence[Summation] = (), budget: int = 0
 ) -> CaseRun:
     """Runs ``case`` (its length set), with controls, and reveals and replays every output.
 
     ``budget``: questions that may be spent on certifying them.
     """
-    return run(session, case).reveal(session, known, budget=budget)
+    return run_case(session, case).reveal(session, known, budget=budget)
 
 
 def read_windows(session: AnySession, case: Case) -> np.ndarray:
@@ -308,7 +307,7 @@ def read_windows(session: AnySession, case: Case) -> np.ndarray:
     return reveal_windows(SessionOperator(session, case))
 
 
-def replays(orders: Orders, operands: ContainerOperands) -> np.ndarray:
+def replayed_outputs(orders: Orders, operands: ContainerOperands) -> np.ndarray:
     """Returns where replaying each output's summation gives the library's bits: (positions,
     filters)."""
     agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
@@ -321,7 +320,7 @@ def replays(orders: Orders, operands: ContainerOperands) -> np.ndarray:
     return agreed
 
 
-def settled(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
+def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
     """Returns a run with what its orders did not give because of infinities, NaN or overflow.
 
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
@@ -330,6 +329,7 @@ def settled(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
     given, dtype = run.operands, run.case.dtype
     if overflow.possible(given.x, given.w, dtype):
         run = _overflow(run, session, orders)
+    # finite operands times a zero weight add nothing, whatever the kernel reads
     if given.finite:
         return run
     reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)
@@ -541,14 +541,18 @@ class Finding(ComparedShapes):
         text = case.label
         if self.padding is not None:
             text += f", padding {self.left.padding_text} against {self.right.padding_text}"
-        at, against = (window.shown(self.vary, value) for value in (self.at, self.against))
+        at, against = (
+            window.shown_axis_value(self.vary, value) for value in (self.at, self.against)
+        )
         return text + (f", {self.vary} {at} against {against}" if self.paired else "")
 
     def to_json(self) -> dict[str, Any]:
         """Returns the shapes, and how many operands are not 0."""
         found = self.case.to_json()
         if self.paired:
-            at, against = (window.shown(self.vary, value) for value in (self.at, self.against))
+            at, against = (
+                window.shown_axis_value(self.vary, value) for value in (self.at, self.against)
+            )
             found |= {"vary": self.vary, "at": at, "against": against}
         if self.padding is not None:
             found["against_padding"] = self.right.padding_text

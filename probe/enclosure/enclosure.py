@@ -169,22 +169,36 @@ class Accuracy:
     where there is no number.
 
     ``ulps``, ``bounds``: of the left and of the right side, in units in the last place of the exact
-    result, and in units of what rounding can do at the most (``Enclosure.radius``). ``condition``:
-    of each sum.
+    result, and in units of what rounding can do at the most (``Enclosure.radius``). ``sums``: the
+    enclosure of the exact sums.
     """
 
     ulps: tuple[np.ndarray, np.ndarray]
     bounds: tuple[np.ndarray, np.ndarray]
-    condition: np.ndarray
+    sums: Enclosure
 
     @classmethod
     def of(cls, found: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
         """Holds both sides' results (container) against the exact sums of the same products."""
-        return cls(
-            (found.ulps(left), found.ulps(right)),
-            (found.distance(left), found.distance(right)),
-            found.condition,
-        )
+        ulps, bounds = ((way(left), way(right)) for way in (found.ulps, found.distance))
+        return cls(ulps, bounds, found)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Returns columns of the table ``accuracies``; NaN where there is no number."""
+        sums = self.sums
+        known = np.isfinite(sums.exact) & (sums.sure == 0)
+        found = {
+            "exact": sums.exact,
+            "sizes": sums.sizes,
+            "condition": sums.condition,
+            "bound": sums.radius,
+        }
+        found |= {"error_at": self.ulps[0], "error_against": self.ulps[1]}
+        found |= {"used_at": self.bounds[0], "used_against": self.bounds[1]}
+        return {
+            name: np.where(known & np.isfinite(column), column, np.nan)
+            for name, column in found.items()
+        }
 
     @property
     def counted(self) -> int:
@@ -201,7 +215,7 @@ class Accuracy:
             return None
         both = [one[known] for one in self.ulps]
         closer = (both[0] < both[1]).sum(), (both[1] < both[0]).sum()
-        condition = self.condition[known]
+        condition = self.sums.condition[known]
         found: dict[str, object] = {"outputs": int(known.sum())}
         for name, ulps, bounds, count in zip(
             ("left", "right"), both, self.bounds, closer, strict=True

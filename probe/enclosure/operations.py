@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import floats
-from probe.enclosure.sums import bound
+from probe.enclosure.sums import error_bound
 from probe.semantics import (
     Attends,
     Chooses,
@@ -85,7 +85,7 @@ def enclosed(
     """
     try:
         with np.errstate(all="ignore"):
-            found = _of(meaning, list(reads), shapes, dtype)
+            found = _enclosed_meaning(meaning, list(reads), shapes, dtype)
     except (NotEnclosed, ValueError, IndexError, KeyError):  # of other shapes than were thought of
         return None
     if found.shape != tuple(shapes[0]):
@@ -93,45 +93,45 @@ def enclosed(
     return Interval(floats.nearest(found.low, dtype), floats.nearest(found.high, dtype))
 
 
-def _of(
+def _enclosed_meaning(
     meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
 ) -> Interval:
     if isinstance(meaning, Steps):
         values = list(reads)
         for step in meaning.steps:
             given = [values[n] for n in step.reads]
-            values.append(_of(step.meaning, given, [step.shape, *step.more], dtype))
-            values += [_nothing(more) for more in step.more]
+            values.append(_enclosed_meaning(step.meaning, given, [step.shape, *step.more], dtype))
+            # a further result of a step is taken for any number
+            values += [
+                Interval(np.full(more, -np.inf), np.full(more, np.inf)) for more in step.more
+            ]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
-        return _each(meaning, reads, dtype)
+        return _elementwise(meaning, reads, dtype)
     if isinstance(meaning, Contracts):
-        return _product(meaning, reads, dtype)
+        return _contracted(meaning, reads, dtype)
     if isinstance(meaning, Reduces):
-        return _reduced(meaning, reads[0], shapes[0], dtype)
+        return _reduced_axes(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Normalises):
-        return _normalised(meaning, reads, dtype)
+        return _normalised_axes(meaning, reads, dtype)
     if isinstance(meaning, Attends):
         return _attended(meaning, reads, dtype)
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Scans):
-        return _cumulated(meaning, reads, dtype)
+        return _cumulative_sums(meaning, reads, dtype)
     if isinstance(meaning, Chooses):
-        mask, yes, no = (reads[n] if n >= 0 else _number(meaning.value) for n in meaning.reads)
+        mask, yes, no = (
+            reads[n] if n >= 0 else _exact_number(meaning.value) for n in meaning.reads
+        )
         if not np.array_equal(mask.low, mask.high):
             raise NotEnclosed
         both = zip(yes, no, strict=True)
         return Interval(*(np.where(mask.low != 0, one, two) for one, two in both))
-    return _moved(meaning, reads, shapes)
+    return _moved_elements(meaning, reads, shapes)
 
 
-def _nothing(shape: tuple[int, ...]) -> Interval:
-    """Returns what a further result of a step is taken for: any number."""
-    return Interval(np.full(shape, -np.inf), np.full(shape, np.inf))
-
-
-def _number(value: Any) -> Interval:
+def _exact_number(value: Any) -> Interval:
     return Interval(*(np.asarray(value, np.float64),) * 2)
 
 
@@ -142,14 +142,14 @@ def _constant(value: Any, kind: str) -> Interval:
     return Interval(np.minimum(exact, held), np.maximum(exact, held))
 
 
-def _about(value: Any) -> Interval:
+def _near_float32(value: Any) -> Interval:
     """Returns a number of a meaning, which has it as float32 does."""
     exact = np.asarray(value, np.float64)
     by = np.abs(exact) * 2.0**-23
     return Interval(exact - by, exact + by)
 
 
-def _rounded(low: Doubles, high: Doubles, dtype: str) -> Interval:
+def _rounded_outwards(low: Doubles, high: Doubles, dtype: str) -> Interval:
     """Returns results that are rounded once, or kept in a wider format until the next step.
 
     The ends were computed in float64, to within a rounding of it.
@@ -160,14 +160,14 @@ def _rounded(low: Doubles, high: Doubles, dtype: str) -> Interval:
     )
 
 
-def _wider(one: Interval, by: Doubles, dtype: str) -> Interval:
-    return _rounded(one.low - by, one.high + by, dtype)
+def _widened_by(one: Interval, by: Doubles, dtype: str) -> Interval:
+    return _rounded_outwards(one.low - by, one.high + by, dtype)
 
 
 # sums of products, and sums
 
 
-def _product(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
+def _contracted(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
     if meaning.numbers:
         raise NotEnclosed
     one, two = (reads[n] for n in meaning.reads)
@@ -178,10 +178,10 @@ def _product(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
     }
     count = math.prod(size for letter, size in sizes.items() if letter not in out)
     bias = None if meaning.bias is None else reads[meaning.bias]
-    return product(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
+    return enclosed_einsum(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
 
 
-def product(
+def enclosed_einsum(
     one: Interval,
     two: Interval,
     count: int,
@@ -209,11 +209,11 @@ def product(
         exact, spread = exact + bias.low / 2 + bias.high / 2, spread + (bias.high - bias.low)
     # the sums above are float64's, each off by less than that of their sizes
     slack = count * 2.0**-51 * sizes
-    error = bound(sizes, most, count, dtype) + spread * (1 + 2.0**-40) + slack
+    error = error_bound(sizes, most, count, dtype) + spread * (1 + 2.0**-40) + slack
     return Interval(exact - error, exact + error)
 
 
-def _reduced(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
+def _reduced_axes(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
     rank = len(one.shape)
     axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
     if meaning.places:
@@ -234,7 +234,7 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         return _mean(one, axes, dtype)
     if word == "norm" and numbers in ((1,), (2,)):
         if numbers == (1,):
-            return _summed(_each(Each("absolute"), [one], dtype), axes, dtype)
+            return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
         total = _summed(_squared(one, dtype), axes, dtype)
         total = Interval(np.maximum(total.low, 0), total.high)
         return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
@@ -244,7 +244,7 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         correction = float(given.get("correction", 0))
         if count <= correction or len(given) != len(numbers):
             raise NotEnclosed
-        spread = _spread(one, _mean(one, axes, dtype), axes, dtype)
+        spread = _mean_square_about(one, _mean(one, axes, dtype), axes, dtype)
         factor = count / (count - correction)
         found = _erring(spread.map(lambda end: end * factor), spread, Each("exp"), dtype)
         if word == "variance":
@@ -253,27 +253,25 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         return _erring(found.map(np.sqrt), found, Each("exp"), dtype)
     if word == "logsumexp" and not numbers:
         top = one.map(lambda end: end.max(axis=axes, keepdims=True))
-        shifted = _subtracted(one, top, dtype)
+        shifted = _difference_of_two(one, top, dtype)
         shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
         raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
         total = _summed(raised, axes, dtype)
         total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
         logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
-        near = _added(logged, top, dtype)  # with the largest number taken out, or without
-        return _wider(near, np.maximum(near.size, 1) * ULPS * _unit(dtype), dtype)
+        near = _sum_of_two(logged, top, dtype)  # with the largest number taken out, or without
+        return _widened_by(near, np.maximum(near.size, 1) * ULPS * floats.eps(dtype), dtype)
     raise NotEnclosed
 
 
-def _unit(dtype: str) -> float:
-    return 2.0 ** (1 - floats.format_of(dtype).precision)
-
-
-def _spread(one: Interval, mean: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+def _mean_square_about(
+    one: Interval, mean: Interval, axes: tuple[int, ...], dtype: str
+) -> Interval:
     """Returns the mean of squares of what lies about ``mean``, whichever formula has it."""
-    spread = _mean(_squared(_subtracted(one, mean, dtype), dtype), axes, dtype)
+    spread = _mean(_squared(_difference_of_two(one, mean, dtype), dtype), axes, dtype)
     # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
     mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
-    by = 4 * bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
+    by = 4 * error_bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
     return Interval(np.maximum(spread.low - by, 0), spread.high + by)
 
 
@@ -284,11 +282,13 @@ def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     sizes = one.size.sum(axis=axes, keepdims=True)
     up, down = np.maximum(one.high, 0), np.maximum(-one.low, 0)
     most = np.maximum(*(end.sum(axis=axes, keepdims=True) for end in (up, down)))
-    error = bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    error = (
+        error_bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    )
     return Interval(low - error, high + error)
 
 
-def _cumulated(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
+def _cumulative_sums(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
     """Returns cumulative sums: each a sum of all before it, in any order."""
     if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
         raise NotEnclosed
@@ -302,7 +302,9 @@ def _cumulated(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
 
     sizes, count = along(one.size), one.shape[axis]
     most = np.maximum(along(np.maximum(one.high, 0)), along(np.maximum(-one.low, 0)))
-    error = bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    error = (
+        error_bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
+    )
     return Interval(along(one.low) - error, along(one.high) + error)
 
 
@@ -335,11 +337,11 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
         return Interval(low, high)
     count = math.prod(frame.kernel)
     most = np.maximum(up, down) * (1 + count * 2.0**-52)
-    error = bound(total, most, count, dtype) + count * 2.0**-52 * total
+    error = error_bound(total, most, count, dtype) + count * 2.0**-52 * total
     found = Interval(low - error, high + error)
     if meaning.kind == "sum":
         return found
-    return _divided(found, _number(_covered(meaning, one.shape, shape)), dtype)
+    return _quotient_of_two(found, _exact_number(_covered(meaning, one.shape, shape)), dtype)
 
 
 def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> Doubles:
@@ -365,7 +367,7 @@ def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> D
 # functions of the elements at one place
 
 
-def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
+def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
     for place, value, kind in meaning.beside:
         used.insert(place, _constant(value, kind))
@@ -375,22 +377,22 @@ def _each(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         used[1:] = [one.map(lambda end: end.reshape(-1, *after)) for one in used[1:]]
     word = meaning.word
     if word == "batch_norm":
-        return _scaled(used, meaning.numbers, dtype)
+        return _batch_normalised(used, meaning.numbers, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
         return _ARITHMETIC[word](used[0], used[1], dtype)
     if word == "clip":
-        bounds = [None if one is None else _about(one) for one in meaning.numbers]
+        bounds = [None if one is None else _near_float32(one) for one in meaning.numbers]
         ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
         both = zip(used[0], ends, strict=True)
         return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
     if word not in _RISING or len(used) != 1:
         return _at_points(meaning, used, dtype)
-    numbers = _named(meaning)
+    numbers = _arguments_by_name(meaning)
     found = used[0].map(lambda end: _RISING[word](end, **numbers))
     return _erring(found, used[0], meaning, dtype)
 
 
-def _named(meaning: Each) -> dict[str, Any]:
+def _arguments_by_name(meaning: Each) -> dict[str, Any]:
     """Returns a function's further arguments by name."""
     if not all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers):
         raise NotEnclosed
@@ -404,7 +406,7 @@ def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
     word = meaning.word
     if len(used) != 1 or word not in _OTHERS:
         raise NotEnclosed
-    numbers = _named(meaning)
+    numbers = _arguments_by_name(meaning)
     (one,) = used
     turns, function = _OTHERS[word]
     if word == "power" and float(numbers["exponent"]) != int(numbers["exponent"]):
@@ -433,7 +435,7 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
     if known.rounds == 0:
         return found
     if known.rounds == 1 and not meaning.approximate:
-        return _rounded(found.low, found.high, dtype)
+        return _rounded_outwards(found.low, found.high, dtype)
     sizes = (
         found.size
         if word in _ELEMENTARY or known.rounds
@@ -441,29 +443,29 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
     )
     unit = ULPS * 2.0 ** (1 - form.precision)
     least = ULPS * 2.0 ** (form.emin - form.precision + 1)
-    return _wider(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
+    return _widened_by(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
 
 
-def _added(one: Interval, two: Interval, dtype: str) -> Interval:
-    return _rounded(one.low + two.low, one.high + two.high, dtype)
+def _sum_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
+    return _rounded_outwards(one.low + two.low, one.high + two.high, dtype)
 
 
-def _subtracted(one: Interval, two: Interval, dtype: str) -> Interval:
-    return _rounded(one.low - two.high, one.high - two.low, dtype)
+def _difference_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
+    return _rounded_outwards(one.low - two.high, one.high - two.low, dtype)
 
 
 def _corners(
     one: Interval, two: Interval, change: Callable[[Doubles, Doubles], Doubles], dtype: str
 ) -> Interval:
     every = [change(a, b) for a in one for b in two]
-    return _rounded(np.minimum.reduce(every), np.maximum.reduce(every), dtype)
+    return _rounded_outwards(np.minimum.reduce(every), np.maximum.reduce(every), dtype)
 
 
-def _multiplied(one: Interval, two: Interval, dtype: str) -> Interval:
+def _product_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
     return _corners(one, two, np.multiply, dtype)
 
 
-def _divided(one: Interval, two: Interval, dtype: str) -> Interval:
+def _quotient_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
     if ((two.low <= 0) & (two.high >= 0)).any():
         raise NotEnclosed
     return _corners(one, two, np.divide, dtype)
@@ -471,15 +473,15 @@ def _divided(one: Interval, two: Interval, dtype: str) -> Interval:
 
 def _squared(one: Interval, dtype: str) -> Interval:
     least = np.where((one.low > 0) | (one.high < 0), np.minimum(*map(np.abs, one)), 0)
-    return _rounded(least**2, one.size**2, dtype)
+    return _rounded_outwards(least**2, one.size**2, dtype)
 
 
 _ARITHMETIC: dict[str, Callable[[Interval, Interval, str], Interval]] = {
-    "add": _added,
-    "subtract": _subtracted,
-    "multiply": _multiplied,
-    "divide": _divided,
-    "squared_difference": lambda a, b, d: _squared(_subtracted(a, b, d), d),
+    "add": _sum_of_two,
+    "subtract": _difference_of_two,
+    "multiply": _product_of_two,
+    "divide": _quotient_of_two,
+    "squared_difference": lambda a, b, d: _squared(_difference_of_two(a, b, d), d),
     "maximum": lambda a, b, _: Interval(np.maximum(a.low, b.low), np.maximum(a.high, b.high)),
     "minimum": lambda a, b, _: Interval(np.minimum(a.low, b.low), np.minimum(a.high, b.high)),
 }
@@ -562,7 +564,7 @@ _ELEMENTARY = set(
 # norms
 
 
-def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
+def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
     one, rank = reads[0], len(reads[0].shape)
     axes = tuple(axis % rank for axis in meaning.axes)
     if meaning.groups is not None:
@@ -570,36 +572,39 @@ def _normalised(meaning: Normalises, reads: list[Interval], dtype: str) -> Inter
     if meaning.word in ("softmax", "log_softmax"):
         beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
         top = one.map(lambda end: end.max(axis=axes, keepdims=True))
-        shifted = _subtracted(one, top, dtype)
+        shifted = _difference_of_two(one, top, dtype)
         # the largest minus itself is zero, which the two intervals do not know
         shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
-        shifted = _multiplied(shifted, _number(beta), dtype) if beta != 1 else shifted
+        shifted = _product_of_two(shifted, _exact_number(beta), dtype) if beta != 1 else shifted
         raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
         total = _summed(raised, axes, dtype)
         total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
         if meaning.word == "log_softmax":
             logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
-            return _subtracted(shifted, logged, dtype)
+            return _difference_of_two(shifted, logged, dtype)
         # a division, or a product with a reciprocal that may be approximate
-        return _erring(_divided(raised, total, dtype), raised, Each("exp"), dtype)
+        return _erring(_quotient_of_two(raised, total, dtype), raised, Each("exp"), dtype)
     if meaning.word == "batch_norm" and meaning.numbers[0] == "training":
         _, scale, shift, eps = meaning.numbers
     elif meaning.word in ("layer_norm", "rms_norm", "instance_norm", "group_norm"):
         eps, scale, shift = meaning.numbers
     else:
         raise NotEnclosed
-    mean = _number(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
-    centred = one if meaning.word == "rms_norm" else _subtracted(one, mean, dtype)
-    spread = _spread(one, mean, axes, dtype)
-    under = _added(spread, _about(eps), dtype)
+    mean = _exact_number(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
+    centred = one if meaning.word == "rms_norm" else _difference_of_two(one, mean, dtype)
+    spread = _mean_square_about(one, mean, axes, dtype)
+    under = _sum_of_two(spread, _near_float32(eps), dtype)
     under = Interval(np.maximum(under.low, eps * (1 - 2.0**-6)), under.high)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    found = _multiplied(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
+    found = _product_of_two(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
     along = rank - 1 if meaning.along is None else meaning.along % rank
     for given, how, there in zip(
-        reads[1:], [_multiplied] * bool(scale) + [_added] * bool(shift), (True, True), strict=False
+        reads[1:],
+        [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift),
+        (True, True),
+        strict=False,
     ):
         lies = given.map(lambda end: _lying(end, axes, along, rank))
         found = how(found, lies, dtype) if there else found
@@ -618,10 +623,10 @@ def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interv
     axes = tuple(a + 1 if a >= axis else a for a in (a % rank for a in meaning.axes))
     eps, *flags = meaning.numbers
     plain = replace(meaning, axes=axes, groups=None, along=None, numbers=(eps, False, False))
-    found = _normalised(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
+    found = _normalised_axes(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
     found = found.map(lambda end: end.reshape(shape))
     for given, how in zip(
-        reads[1:], [_multiplied] * bool(flags[0]) + [_added] * bool(flags[1]), strict=True
+        reads[1:], [_product_of_two] * bool(flags[0]) + [_sum_of_two] * bool(flags[1]), strict=True
     ):
         found = how(found, given.map(lambda end: _lying(end, (), along, rank)), dtype)
     return found
@@ -636,26 +641,26 @@ def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
         keys, values = (
             one.map(lambda end: np.repeat(end, times, axis=-3)) for one in (keys, values)
         )
-    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], _unit(dtype)
+    letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], floats.eps(dtype)
     equation = f"{letters}le,{letters}se->{letters}ls"
-    scores = product(queries, keys, queries.shape[-1], dtype, equation)
+    scores = enclosed_einsum(queries, keys, queries.shape[-1], dtype, equation)
     for scale in meaning.numbers:
-        scores = _multiplied(scores, _about(scale), dtype)
+        scores = _product_of_two(scores, _near_float32(scale), dtype)
     hidden = np.triu(np.ones(scores.shape[-2:], bool), 1) & meaning.causal
     for mask in masks:
         if meaning.boolean:
             hidden = hidden | (mask.low == 0)
         else:
-            scores = _added(scores, mask, dtype)
+            scores = _sum_of_two(scores, mask, dtype)
     # the largest score of a block, and of all: each is taken off with a rounding of its own
     seen = np.where(np.isfinite(scores.size) & ~hidden, scores.size, 0)
     by = 8 * unit * seen.max(axis=-1, keepdims=True, initial=0)
     scores = Interval(scores.low - by, scores.high + by)
     scores = scores.map(lambda end: np.where(hidden, -np.inf, end))
-    chances = _normalised(Normalises((-1,), "softmax"), [scores], dtype)
+    chances = _normalised_axes(Normalises((-1,), "softmax"), [scores], dtype)
     equation = f"{letters}ls,{letters}sf->{letters}lf"
-    found = product(chances, values, values.shape[-2], dtype, equation)
-    return _wider(found, found.size * 4 * unit, dtype)
+    found = enclosed_einsum(chances, values, values.shape[-2], dtype, equation)
+    return _widened_by(found, found.size * 4 * unit, dtype)
 
 
 def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:
@@ -667,31 +672,35 @@ def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     count = math.prod(one.shape[axis] for axis in axes)
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
     found = _summed(one, axes, dtype).map(lambda end: end / count)
-    return _wider(found, found.size * unit, dtype)
+    return _widened_by(found, found.size * unit, dtype)
 
 
-def _scaled(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
+def _batch_normalised(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
     """Batch norm with given statistics: in four steps, or as one factor and one addend."""
     eps, scale, shift = numbers
     one, *rest = used
-    factor = rest.pop(0) if scale else _number(1.0)
-    addend = rest.pop(0) if shift else _number(0.0)
+    factor = rest.pop(0) if scale else _exact_number(1.0)
+    addend = rest.pop(0) if shift else _exact_number(0.0)
     mean, variance = rest
-    under = _added(variance, _about(eps), dtype)
+    under = _sum_of_two(variance, _near_float32(eps), dtype)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    times = _multiplied(factor, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
-    found = _added(_multiplied(_subtracted(one, mean, dtype), times, dtype), addend, dtype)
+    times = _product_of_two(factor, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
+    found = _sum_of_two(
+        _product_of_two(_difference_of_two(one, mean, dtype), times, dtype), addend, dtype
+    )
     # x * times + (addend - mean * times): errs by units of the larger products
     most = (one.size + mean.size) * times.size + addend.size
-    return _wider(found, most * 2.0 ** (3 - floats.format_of(dtype).precision), dtype)
+    return _widened_by(found, most * 2.0 ** (3 - floats.format_of(dtype).precision), dtype)
 
 
 # movement
 
 
-def _moved(meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]]) -> Interval:
+def _moved_elements(
+    meaning: Meaning, reads: list[Interval], shapes: Sequence[tuple[int, ...]]
+) -> Interval:
     """Returns elements that are moved and copied, found by labels that count them."""
     shape = tuple(shapes[0])
     if not meaning.exact or isinstance(meaning, Each):

@@ -110,12 +110,12 @@ def _of_product(
     if summands <= FEW or subnormal or not np.isfinite(sizes).all():
         return None
     up, down = (sizes + exact) / 2, (sizes - exact) / 2
-    low, high, overflow = _ends(exact, up, down, summands, case.dtype)
+    low, high, overflow = _ends_by_bound(exact, up, down, summands, case.dtype)
     flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
     return Enclosure(case.dtype, low, high, exact, overflow, np.zeros(len(exact)), flushed, sizes)
 
 
-def _ends(
+def _ends_by_bound(
     exact: Doubles, up: Doubles, down: Doubles, summands: int, dtype: str
 ) -> tuple[Doubles, Doubles, np.ndarray]:
     """Returns both ends, and where some order may overflow. ``up``, ``down``: the sums of positive
@@ -123,11 +123,14 @@ def _ends(
     # the sums are rounded themselves: made larger by more than that
     slack = 1 + (summands + 2) * 2.0**-52
     sizes, most = (up + down) * slack, np.maximum(up, down) * slack
-    error = bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
+    error = error_bound(sizes, most, summands, dtype) + 2.0**-53 * np.abs(exact)
     if dtype != "float64":
         error = error + summands * 2.0**-51 * sizes
-    overflow = ~(sizes + error < floats.largest(dtype))
-    low, high = _grid(exact - error, dtype, up=True), _grid(exact + error, dtype, up=False)
+    overflow = ~(sizes + error < floats.largest_finite(dtype))
+    low, high = (
+        _rounded_inwards(exact - error, dtype, up=True),
+        _rounded_inwards(exact + error, dtype, up=False),
+    )
     rounded = floats.nearest(exact, dtype)
     return np.minimum(low, rounded), np.maximum(high, rounded), overflow
 
@@ -143,7 +146,7 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     up = np.where(finite > 0, finite, 0.0).sum(axis=0)
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
     exact = _total(x, w, bias, finite, dtype)
-    low, high, overflow = _ends(exact, up, down, summands, dtype)
+    low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
     if summands <= FEW:
         rounded = floats.nearest(exact, dtype)
         low, high = _of_few(x, w, bias, dtype)
@@ -154,14 +157,14 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     lost = (ours & ~np.isfinite(products[: len(x)])).any(axis=0)
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     exact = np.where(lost, np.nan, exact)
-    sure = np.where(whole, 0.0, _settled(x, w, bias))
+    sure = np.where(whole, 0.0, _nonfinite_result(x, w, bias))
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
     return Enclosure(dtype, low, high, exact, overflow | lost, sure, flushed, up + down)
 
 
-def bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
+def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Doubles:
     """Returns by how much a sum of ``count`` products can err in any order.
 
     ``sizes``: the sum of the products' magnitudes; ``most``: the larger of the sum of all positive
@@ -197,24 +200,22 @@ def _total(
     return np.where(np.isfinite(found), found, products.sum(axis=0))
 
 
-def _settled(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarray:
+def _nonfinite_result(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarray:
     """Returns NaN or the infinity that operands which are not finite lead to in every order."""
     products = x * w
     terms = products if bias is None else np.concatenate([products, bias[None]])
     # a product of finite numbers that is too large for float64 is no infinite operand
-    terms = np.where(np.isinf(terms) & ~_infinite(x, w, bias), 0.0, terms)
+    given = np.isinf(x) | np.isinf(w)
+    if bias is not None:
+        given = np.concatenate([given, np.isinf(bias)[None]])
+    terms = np.where(np.isinf(terms) & ~given, 0.0, terms)
     nan = np.isnan(terms).any(axis=0)
     up, down = (terms == np.inf).any(axis=0), (terms == -np.inf).any(axis=0)
     found = np.where(up, np.inf, np.where(down, -np.inf, 0.0))
     return np.where(nan | (up & down), np.nan, found)
 
 
-def _infinite(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarray:
-    found = np.isinf(x) | np.isinf(w)
-    return found if bias is None else np.concatenate([found, np.isinf(bias)[None]])
-
-
-def _grid(values: Doubles, dtype: str, up: bool) -> Doubles:
+def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:
     """Returns the nearest number of the format that is not below (``up``) or above each value."""
     near = floats.nearest(values, dtype)
     if dtype == "float64":
@@ -258,7 +259,7 @@ def _of_few(
                 continue
             found = None
             for first, second in _splits(members):
-                for value in _sums(best, first, second, x, w, formats, least):
+                for value in _extreme_sums(best, first, second, x, w, formats, least):
                     found = value if found is None else pick(found, value)
             assert found is not None
             best[members] = found
@@ -266,7 +267,7 @@ def _of_few(
     return ends[0], ends[1]
 
 
-def _sums(
+def _extreme_sums(
     best: dict[int, Doubles],
     first: int,
     second: int,

@@ -4,6 +4,6 @@
 every difference in a store.
 """
 
-from probe.explaining.evidence import explain
+from probe.explaining.evidence import explain_case
 
-__all__ = ["explain"]
+__all__ = ["explain_case"]

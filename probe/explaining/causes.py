@@ -1,13 +1,14 @@
 """Finds the cause of every difference in a store; each order is revealed once for all lengths.
 
 Reads ``comparisons`` that have differences, runs both sides again, reveals and replays the outputs
-that differ, and adds ``reveals``, ``orders``, ``roundings`` and ``causes`` to the store. What is
-explained already is not repeated, so the command may be stopped and continued.
+that differ, and adds ``reveals``, ``orders``, ``roundings``, ``causes`` and ``accuracies`` to the
+store. What is explained already is not repeated, so the command may be stopped and continued.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,19 +20,22 @@ import numpy as np
 from probe import machine
 from probe.campaign import Row, Sessions, in_processes
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
-from probe.store import Store, parquet
-from probe.store.results import load, machine_folders
-from probe.summation.summation import ranges
+from probe.schema import NULL_INT
+from probe.store import Store, layout, load, parquet
+from probe.summation.summation import ranges_of_mask
 from probe.target import Target
 
 if TYPE_CHECKING:
     import pandas
 
 PAIR = list(parquet.PAIR)
+
+KEPT = 500
+"""Differing outputs of a comparison whose accuracy is stored: a sweep has millions."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def explain_store(
     this machine.
     """
     folder = _own_folder(Path(path))
-    jobs, result = _jobs(folder)
+    jobs, result = _jobs_left(folder)
 
     def take(job: Job, answer: CauseRows) -> None:
         for table, rows in answer.rows.items():
@@ -135,7 +139,7 @@ def explain_store(
 def _own_folder(path: Path) -> Path:
     """Returns the folder of this machine; its bits are the only ones that can be made again
     here."""
-    folders = machine_folders(path)
+    folders = layout.machine_folders(path)
     own = [folder for folder in folders if folder.name == machine.label()]
     if not own:
         names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
@@ -144,7 +148,7 @@ def _own_folder(path: Path) -> Path:
     return own[0]
 
 
-def _jobs(folder: Path) -> tuple[list[Job], Causes]:
+def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
     """Returns what is left to explain, case by case, each target's together."""
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
@@ -156,7 +160,7 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
         for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
         if row[:6] not in done
     ]
-    result = _explained(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
+    result = _causes_before(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
     result.explained_before = len(found) - len(todo)
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
@@ -171,7 +175,7 @@ def _jobs(folder: Path) -> tuple[list[Job], Causes]:
     return jobs, result
 
 
-def _explained(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
+def _causes_before(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
     """Returns what the store knows of its differences before anything is run."""
     result = Causes()
     pairs = causes[PAIR].itertuples(index=False, name=None)
@@ -202,18 +206,18 @@ def explain_job(job: Job) -> CauseRows:
     """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
     answer = CauseRows()
     try:
-        _explain(job, _session(job), answer)
+        _explain_values(job, _session(job), answer)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer
 
 
-def _explain(job: Job, session: AnySession, answer: CauseRows) -> None:
+def _explain_values(job: Job, session: AnySession, answer: CauseRows) -> None:
     case = Case.from_json(job.case)
     shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
-    base, found = run(session, shapes[0].right), []
+    base, found = run_case(session, shapes[0].right), []
     for one, (value, stored) in zip(shapes, job.values, strict=True):
-        left = run(session, one.left)
+        left = run_case(session, one.left)
         found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
         if (now := len(found[-1].differing)) != stored:
             answer.failure = (
@@ -244,13 +248,24 @@ def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.nda
 
 
 def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
-    """Keeps rows of ``causes`` for one comparison."""
+    """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
     causes, both = np.array(found.cause, object), found.proved(found.differing)
-    places = found.pairs.left[found.differing]
+    places, beyond = found.pairs.left[found.differing], found.out_of_bounds
     for cause in sorted(found.causes):
         mine = causes == cause
         row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
-        row |= {"against": job.against, "ranges": ranges(found.left.mask(places[mine]))}
+        row["beyond"] = int(beyond[mine].sum())
+        row |= {"against": job.against, "ranges": ranges_of_mask(found.left.mask(places[mine]))}
         answer.rows.setdefault("causes", []).append(job.place(value) | row)
         answer.causes[cause] += row["outputs"]
         answer.replayed += row["replayed"]
+    place = job.place(value) | {"against": job.against}
+    columns = {name: each.tolist() for name, each in found.accuracies(KEPT).items()}
+    answer.rows.setdefault("accuracies", []).extend(
+        place | {name: _null(one) for name, one in zip(columns, row, strict=True)}
+        for row in zip(*columns.values(), strict=True)
+    )
+
+
+def _null(value: Any) -> Any:
+    return None if value in (NULL_INT, math.inf) or value != value else value

@@ -16,7 +16,14 @@ from probe import floats, kernels, ulp
 from probe.arguments import choice
 from probe.campaign import Sessions
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, Revealer, classes_of, compared
+from probe.comparison import (
+    CaseRun,
+    ComparedShapes,
+    Comparison,
+    Revealer,
+    classes_of,
+    compare_shapes,
+)
 from probe.errors import InputError
 from probe.kernels.sources import SYMBOLS
 from probe.launch import open_session
@@ -30,7 +37,7 @@ WHICH = ("said", "all", "none")
 """``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs."""
 
 
-def explain(
+def explain_case(
     case: Case,
     target: Target,
     at: int | str | None = None,
@@ -66,24 +73,24 @@ def explain(
             raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
-        found = compared(shapes, first, second, zeros=zeros)
+        found = compare_shapes(shapes, first, second, zeros=zeros)
         found.case = shapes.case
         return found.reveal(first, second, Revealer(tried=None, budget=budget))
 
 
-def checked(which: str) -> str:
+def checked_kernels(which: str) -> str:
     """Returns the word itself. InputError: it is none of ``WHICH``."""
     return choice("kernels", which, WHICH)
 
 
-def named(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
+def named_kernels(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
     """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
 
     {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
     the target for each source and side. A source without an answer has one entry: why, in brackets.
     InputError: ``which`` is another word.
     """
-    if checked(which) == "none":
+    if checked_kernels(which) == "none":
         return {}
     sources = [name for name in kernels.SOURCES if which == "all" or name != SYMBOLS]
 
@@ -155,7 +162,7 @@ class Added:
                     "node": one.node,
                     "terms": list(one.terms),
                     "text": one.text,
-                    "value": floats.text(one.bits, one.format),
+                    "value": floats.bits_text(one.bits, one.format),
                     "own": one.node in self.own,
                 }
                 for one in self.sums
@@ -169,7 +176,7 @@ class Added:
         return found | {"order": told["id"], "tree": told["tree"], "fused": told["fused"]}
 
     def _value(self, bits: int) -> str:
-        return floats.text(bits, self.dtype)
+        return floats.bits_text(bits, self.dtype)
 
 
 @dataclass
@@ -187,7 +194,7 @@ class Evidence:
         return {"cause": self.cause, "ulp": self.ulp, **sides}
 
 
-def example(explanation: Comparison, number: int | None = None) -> Evidence | None:
+def differing_example(explanation: Comparison, number: int | None = None) -> Evidence | None:
     """Returns the differing output that is easiest to follow, in full; None if nothing differs.
 
     ``number``: which of the differing ones. If None: of those that replay on both sides (if any
@@ -195,11 +202,18 @@ def example(explanation: Comparison, number: int | None = None) -> Evidence | No
     """
     if not len(explanation.differing):
         return None
-    number = _smallest(explanation) if number is None else number
+    if number is None:
+        places = explanation.pairs.left[explanation.differing]
+        classes, leaves = classes_of(explanation.left.case)
+        read = np.array([len(some) for some in leaves])[classes[places[:, 0]]]
+        flat = places @ np.array([explanation.left.case.filters, 1])
+        # last key first: those that replay, of these the fewest inputs, then the output's order
+        replayed = explanation.proved(explanation.differing)
+        number = int(np.lexsort((flat, read, ~replayed))[0])
     pair = int(explanation.differing[number])
     one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
-    left = _added(explanation.left, (int(one[0]), int(one[1])))
-    right = _added(explanation.right, (int(two[0]), int(two[1])))
+    left = _how_added(explanation.left, (int(one[0]), int(one[1])))
+    right = _how_added(explanation.right, (int(two[0]), int(two[1])))
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
         left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
@@ -209,17 +223,7 @@ def example(explanation: Comparison, number: int | None = None) -> Evidence | No
     return Evidence(cause, told, left, right)
 
 
-def _smallest(found: Comparison) -> int:
-    """Returns which of the differing outputs to show."""
-    left = found.pairs.left[found.differing]
-    classes, leaves = classes_of(found.left.case)
-    read = np.array([len(some) for some in leaves])[classes[left[:, 0]]]
-    # last key first: those that replay, of these the fewest inputs, then the order of the output
-    flat = left @ np.array([found.left.case.filters, 1])
-    return int(np.lexsort((flat, read, ~found.proved(found.differing)))[0])
-
-
-def _added(side: CaseRun, place: tuple[int, int]) -> Added:
+def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     case, given = side.case, side.operands
     position, filter_ = place
     found = Added(
@@ -228,7 +232,7 @@ def _added(side: CaseRun, place: tuple[int, int]) -> Added:
             int(i) for i in np.unravel_index(position * case.filters + filter_, case.output_shape())
         ),
         case.dtype,
-        _bits(given.y[position, filter_], case.dtype),
+        _bits_of_value(given.y[position, filter_], case.dtype),
     )
     group = filter_ // (case.filters // case.groups)
     if side.windows is not None:
@@ -238,18 +242,20 @@ def _added(side: CaseRun, place: tuple[int, int]) -> Added:
     classes, leaves = classes_of(case)
     read = leaves[classes[position]].tolist()
     found.products = [
-        LeafProduct(leaf, _bits(x[leaf, 0], case.dtype), _bits(w[leaf, 0], case.dtype))
+        LeafProduct(
+            leaf, _bits_of_value(x[leaf, 0], case.dtype), _bits_of_value(w[leaf, 0], case.dtype)
+        )
         for leaf in read
     ]
     bias = None if given.b is None else given.b[filter_]
-    found.bias = None if bias is None else _bits(bias, case.dtype)
+    found.bias = None if bias is None else _bits_of_value(bias, case.dtype)
     if (summation := side.summation(place)) is not None:
         _add_up(found, summation, read, x, w, bias)
     if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
         found.pooled = side.pooled.ways[way].text
         found.result = found.library  # the ways are those that gave it
     if side.reached[position, filter_]:
-        found.reached = _reached(side, position, group)
+        found.reached = _reached_text(side, position, group)
         found.result = found.library  # the sum, and 0 times that
     return found
 
@@ -258,7 +264,7 @@ SOME = 4
 """Elements that reach an output, of which that many are named."""
 
 
-def _reached(side: CaseRun, position: int, group: int) -> str:
+def _reached_text(side: CaseRun, position: int, group: int) -> str:
     """Returns what gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape
@@ -287,7 +293,7 @@ def _add_up(
     place = np.ravel_multi_index(found.output, found.side.case.output_shape())
     position, filter_ = divmod(int(place), found.side.case.filters)
     replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
-    found.result = _bits(replayed[0], found.dtype)
+    found.result = _bits_of_value(replayed[0], found.dtype)
     kept = [*read, BIAS] if bias is not None else read
     found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
     added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
@@ -298,6 +304,7 @@ def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
     """Returns the first node on the left that the right sums to different bits, and the right's
     node."""
     assert left.summation is not None and right.summation is not None
+    # sets of leaves are compared by xored random numbers: 64 bits tell thousands of them apart
     theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
     for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
         other = theirs.get(leaves)
@@ -317,7 +324,7 @@ def _leaf_sets(tree: Tree) -> list[int]:
     return found
 
 
-def _bits(value: Any, dtype: str) -> int:
+def _bits_of_value(value: Any, dtype: str) -> int:
     return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])
 
 
@@ -331,7 +338,10 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
     sign) as it is.
     """
-    left, right = _without_zeros(evidence.left, whole), _without_zeros(evidence.right, whole)
+    left, right = (
+        _side_without_zeros(evidence.left, whole),
+        _side_without_zeros(evidence.right, whole),
+    )
     if left is None or right is None or left.summation is None or right.summation is None:
         return evidence
     left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
@@ -339,7 +349,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     return replace(evidence, left=left, right=right)
 
 
-def _without_zeros(side: Added, whole: int) -> Added | None:
+def _side_without_zeros(side: Added, whole: int) -> Added | None:
     """Returns one side over the products that are not 0; None where that is not the same."""
     if side.summation is None or side.summation.rounding.by_node:
         return None
@@ -347,17 +357,17 @@ def _without_zeros(side: Added, whole: int) -> Added | None:
     if len(leaves) <= whole:
         return None
     values = {
-        one.leaf: (value_of(one.x, side.dtype), value_of(one.w, side.dtype))
+        one.leaf: (value_of_bits(one.x, side.dtype), value_of_bits(one.w, side.dtype))
         for one in side.products
     }
     kept = [leaf for leaf, (x, w) in values.items() if x * w != 0]
-    bias = None if side.bias is None else value_of(side.bias, side.dtype)
+    bias = None if side.bias is None else value_of_bits(side.bias, side.dtype)
     if bias is not None:
         kept.append(BIAS)
     if len(kept) < 2 or len(kept) >= len(leaves):
         return None
     summation = side.summation.restricted(kept)
-    x, w = (np.zeros((max(values) + 1, 1), floats.container(side.dtype)) for _ in range(2))
+    x, w = (np.zeros((max(values) + 1, 1), floats.container_dtype(side.dtype)) for _ in range(2))
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
             array[leaf] = floats.round_to(np.array([value]), side.dtype)
@@ -372,7 +382,7 @@ def _without_zeros(side: Added, whole: int) -> Added | None:
     return replace(side, summation=summation, sums=sums, result=side.library)
 
 
-def value_of(bits: int, dtype: str) -> float:
+def value_of_bits(bits: int, dtype: str) -> float:
     found = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
     return float(floats.widen(found, dtype)[0])
 

@@ -109,7 +109,7 @@ class MarkedSizes:
     def mark(self, size: int) -> str:
         """As ``Checkable.mark``, asked once."""
         if size not in self.marks:
-            budget.check()
+            budget.require_time()
             with VOICE.doing(f"checking {self.operation.key} at size {size:,}"):
                 self.marks[size] = self.operation.mark(size)
         return self.marks[size]

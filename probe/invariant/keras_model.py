@@ -193,7 +193,7 @@ def _compare(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) ->
         answer = found(held)
     pairs = zip(tensors(model(held, training=False)), tensors(answer), strict=True)
     apart = sum(
-        int(ulp.apart(container(plain)[0], *container(ours), zeros="differ").sum())
+        int(ulp.bits_apart(container(plain)[0], *container(ours), zeros="differ").sum())
         for plain, ours in pairs
         if plain.dtype in FORMATS
     )

@@ -45,10 +45,10 @@ def exact_throughout(function: Callable[[], Any]) -> bool:
 
     It is run, a few times, and watched. InputError, and what the function itself raises.
     """
-    from probe.recording.subject import of_function  # libraries, where there are some
+    from probe.recording.subject import function_recorder  # libraries, where there are some
 
     found: list[Any] = []
-    of_function(function).record(found.append)
+    function_recorder(function).record(found.append)
     return all(
         kind_of(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
         or (isinstance(one.meaning, Each) and one.meaning.exact_but_subnormal)

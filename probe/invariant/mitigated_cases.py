@@ -184,7 +184,9 @@ class Work(ABC):
         """
         tell, found = progress or silent, list[RemedyResult]()
         todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
-        if budget.current() is not None:  # what starts no further process first, as time may end
+        if (
+            budget.current_budget() is not None
+        ):  # what starts no further process first, as time may end
             todo.sort(key=lambda one: one.where != self.where)
         ended = ""
         for number, remedy in enumerate(todo):
@@ -351,7 +353,7 @@ class _OfCase(Work):
     def judge(self, found: RemedyResult) -> None:
         """Sweeps the case by order with the remedy."""
         session = self.sessions.with_remedy(found.remedy)
-        orders = by_order.sweep(session, self.case, self.lengths, self.vary)
+        orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
         if found.remedy.name == "default":
             self.own_orders = orders
         found.compared, found.differing = orders.compared, orders.differing
@@ -393,7 +395,11 @@ class _OfCase(Work):
         orders, plain = self.own_orders, _without_zeros(case)
         if plain != case or set(lengths) != set(self.lengths):
             session = self.sessions.of(self.where)
-            orders = by_order.sweep(session, plain, tuple(lengths)) if len(lengths) > 1 else None
+            orders = (
+                by_order.sweep_by_order(session, plain, tuple(lengths))
+                if len(lengths) > 1
+                else None
+            )
         safe = {
             lengths[one.at]
             for one in (orders.values if orders else ())

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe import ulp
-from probe.arguments import count
+from probe.arguments import whole_number
 from probe.errors import InputError, ProbeError, TargetError
 from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
 from probe.invariant.mitigations import (
@@ -37,8 +37,8 @@ from probe.padding.kept import apart, index
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
 from probe.progress import Tell
 from probe.recording.recording import Run
-from probe.recording.replayed import OnTarget, Port, replayed
-from probe.recording.subject import FunctionSubject, leaves, of_function
+from probe.recording.replayed import OnTarget, Port, replay_run
+from probe.recording.subject import FunctionSubject, function_recorder, nested_leaves
 from probe.target import Target
 
 APART = "the model runs in a process of its own"
@@ -159,12 +159,12 @@ def running(
     runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
-            runs = of_function(lambda: found.model(*given.values())).plain
+            runs = function_recorder(lambda: found.model(*given.values())).plain
         else:
             runs = FunctionSubject(found.model).recorder(given).plain
         return runs
     except InputError:  # what it gives are NumPy's arrays
-        return lambda: [np.asarray(one) for one in leaves(found.model(*given.values()))]
+        return lambda: [np.asarray(one) for one in nested_leaves(found.model(*given.values()))]
 
 
 def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]]:
@@ -368,7 +368,7 @@ def tried(
     InputError: a name is none of the target's.
     """
     where = Target.parse(graph.whole(sizes[0].content).target)
-    chunks = [count("chunks", n[7:]) for n in names if n.startswith("chunks=")]
+    chunks = [whole_number("chunks", n[7:]) for n in names if n.startswith("chunks=")]
     known = [*(one.name for one in candidates(where, chunks)), *NAMES[1:3]]
     for name in names:
         if name not in known:
@@ -531,7 +531,7 @@ class MitigatedGraph(Work):
     def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)
         if output is None:
-            output = replayed(run, graph.opened.port).results[0]
+            output = replay_run(run, graph.opened.port).results[0]
         assert output is not None
         return output
 
@@ -557,7 +557,7 @@ def _calls(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
         output, seconds, _ = port.end_to_end(run, times)
         if output is None:
             begun = time.perf_counter()
-            replayed(run, port)
+            replay_run(run, port)
             seconds = [time.perf_counter() - begun]
         took = float(np.median(seconds))
         return seconds

@@ -104,7 +104,7 @@ def _stable(where: Target) -> Iterator[Remedy]:
 
 def unavailable(remedy: Remedy) -> str | None:
     """Returns why a remedy's target can't run here, or None."""
-    return target.unavailable(remedy.where)
+    return target.why_unavailable(remedy.where)
 
 
 @dataclass

@@ -481,7 +481,7 @@ class TensorFlowProgram(_Data):
 
     def _recorder(self, values: Sequence[Any], rebuild: Rebuild) -> Any:
         """Watches the graph as it runs: what XLA compiles is one operation of it."""
-        from probe.recording.subject import of_function
+        from probe.recording.subject import function_recorder
 
         given = [
             self.native(one, "bfloat16" if one.dtype == np.uint16 else one.dtype.name)
@@ -490,7 +490,7 @@ class TensorFlowProgram(_Data):
             for one in values
         ]
         args, kwargs = rebuild(given)
-        return of_function(lambda: self.function(*args, **kwargs))
+        return function_recorder(lambda: self.function(*args, **kwargs))
 
     def threads(self) -> int:
         import tensorflow as tf

@@ -525,7 +525,7 @@ def _apart(one: Value, other: Value) -> int:
     if a.shape != b.shape or a.dtype != b.dtype:
         return max(a.size, 1)
     if name in floats.FORMATS:
-        return int(ulp.apart(np.ascontiguousarray(a), np.ascontiguousarray(b), name).sum())
+        return int(ulp.bits_apart(np.ascontiguousarray(a), np.ascontiguousarray(b), name).sum())
     return int((a != b).sum())
 
 

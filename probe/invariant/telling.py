@@ -247,7 +247,7 @@ class ByPlace(IndependentRows):
         alone = (tuple(tools.taken(one, at[n : n + 1]) for one in given) for n in at)
         ones = np.concatenate([tools.container(self.function(*one))[0] for one in alone])
         long, _ = tools.container(self.function(*given))
-        apart = np.flatnonzero(ulp.apart(long, ones, name, zeros="differ"))
+        apart = np.flatnonzero(ulp.bits_apart(long, ones, name, zeros="differ"))
         inside = apart[apart < len(both) - len(both) % 1024]  # behind it a long tensor has a tail
         chosen = inside if len(inside) else np.arange(self.tried, self.tried + TOLD)
         odd = np.array([0.0, -0.0, SMALL[name], -SMALL[name]])

@@ -589,7 +589,7 @@ def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> 
         kind = getattr(theirs, "dtype", None)
         if kind in FORMATS and ours.dtype is kind and ours.shape == theirs.shape:
             (there, name), (here, _) = container(theirs), container(ours)
-            apart += int(ulp.apart(here, there, name).sum())
+            apart += int(ulp.bits_apart(here, there, name).sum())
             total += theirs.numel()
     if apart:
         keeper.table.notes.append(

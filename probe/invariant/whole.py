@@ -336,7 +336,7 @@ class WholeProgram:
 def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     """Returns how many numbers of each row differ."""
     one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    apart = ulp.apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
+    apart = ulp.bits_apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
     found: np.ndarray = apart.reshape(len(one), -1).sum(1)
     return found
 

@@ -11,10 +11,10 @@ from probe.kernels.observing import (
     Naming,
     by_source,
     computing,
+    kernel_rows,
     observe,
-    rows,
 )
 from probe.kernels.sources import Kernel, KernelQuestion
 
 __all__ = ["ASKED", "SOURCES", "Kernel", "KernelQuestion", "KernelSource", "Naming", "by_source"]
-__all__ += ["computing", "observe", "rows"]
+__all__ += ["computing", "kernel_rows", "observe"]

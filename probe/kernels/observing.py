@@ -20,7 +20,7 @@ from probe.backends.contract import Backend
 from probe.case import Case
 from probe.errors import TargetError
 from probe.kernels import sources
-from probe.kernels.sources import KEY, Kernel, KernelQuestion, load
+from probe.kernels.sources import KEY, Kernel, KernelQuestion, load_operands
 from probe.launch import Session
 from probe.target import Target
 from probe.window import axis_of, case_at
@@ -94,7 +94,7 @@ def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
     return {one.source: list(one.names) or [f"({one.missing})"] for one in found}
 
 
-def rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
+def kernel_rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
     """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
     return [{**place, **one._asdict()} for one in found]
 
@@ -153,7 +153,7 @@ class Naming:
             return []
         try:
             session = self._started()
-            load(session, case)
+            load_operands(session, case)
             found = [sources.logged(session)] if self._logs else []
             return found + (_backend_kernels(session) if self._offers else [])
         except TargetError as error:

@@ -84,11 +84,11 @@ class KernelQuestion:
         ``extra``: variables that make the library talk. Errors: TargetError.
         """
         with Session(self.target, time_limit=self.time_limit, extra=extra) as session:
-            load(session, self.case)
+            load_operands(session, self.case)
             yield session
 
 
-def load(session: Session, case: Case) -> None:
+def load_operands(session: Session, case: Case) -> None:
     """Has the operands of a case loaded under ``KEY``. Errors: TargetError."""
     operands = zip("xwb", case.operands(), strict=True)
     arrays = {

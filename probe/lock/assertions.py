@@ -58,7 +58,7 @@ def described(left: Any, right: Any, name: str = "out", dtype: str = "", shown: 
         return f"{name}: {one.text}, against {other.text}"
     a, b = array_of(left)[0], array_of(right)[0]
     if one.dtype in floats.FORMATS:
-        kind = floats.container(one.dtype)
+        kind = floats.container_dtype(one.dtype)
         a, b = np.ascontiguousarray(a).view(kind), np.ascontiguousarray(b).view(kind)
         a, b = a.reshape(one.shape), b.reshape(one.shape)  # a scalar has become a row
     unit = np.dtype(f"u{a.dtype.itemsize}") if a.dtype.itemsize in (1, 2, 4, 8) else None
@@ -69,7 +69,7 @@ def described(left: Any, right: Any, name: str = "out", dtype: str = "", shown: 
         found = ulp.differences(a, b, one.dtype)
         if not len(found.index):
             return f"{told}, in the signs of zeros or the payloads of NaNs alone"
-        most = ulp.largest(found.ulps)
+        most = ulp.largest_ulp(found.ulps)
         told += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
     some = "; ".join(_element(a, b, one.dtype, int(at), name) for at in places[:shown])
     return f"{told}: {some}{'; ...' * (len(places) > shown)}"

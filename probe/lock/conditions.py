@@ -270,7 +270,7 @@ def limits(isa: str) -> Facts:
     """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
     in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
     level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
-    found: Facts = dict(onednn.environment({"isa": isa}))
+    found: Facts = dict(onednn.isa_variables({"isa": isa}))
     found["OPENBLAS_CORETYPE"] = CORES[level if level != "avx512" else "avx512_core"]
     xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
     found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()

@@ -10,9 +10,9 @@ from typing import Any
 import xxhash
 
 from probe.errors import ProbeError
-from probe.recording.folder import begun, write
+from probe.recording.folder import begin_recording, write_recording
 from probe.recording.recording import Run
-from probe.recording.subject import of_function
+from probe.recording.subject import function_recorder
 from probe.recording.walk import watched
 from probe.semantics.contract import Exact, Unknown
 
@@ -45,13 +45,13 @@ def recorded(
     plain NumPy is watched by the arrays that it is called with alone.
     """
     try:
-        recorder = of_function(function, bare=bare)
+        recorder = function_recorder(function, bare=bare)
         if folder is None:
             run, _ = watched(recorder, "the run")
         else:
-            with begun(folder) as store:
+            with begin_recording(folder) as store:
                 run, notes = watched(recorder, "the run", store)
-                write(run, folder, "", notes=notes)
+                write_recording(run, folder, "", notes=notes)
         return digests(run), ""
     except ProbeError as error:
         return [], str(error)

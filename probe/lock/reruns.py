@@ -136,7 +136,7 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Callable[[str], No
         return "it was not installed then"
     python = "{}.{}".format(*sys.version_info)
     slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
-    folder = environments.home() / "overlays" / f"{slug}_{python}"
+    folder = environments.cache_folder() / "overlays" / f"{slug}_{python}"
     with environments.locked(folder):
         if (folder / DONE).exists():
             return folder

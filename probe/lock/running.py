@@ -40,11 +40,11 @@ def main(spec: dict[str, Any]) -> None:
 def _case(spec: dict[str, Any], running: ExitStack) -> list[Any]:
     from probe.case import Case
     from probe.launch import AnySession, open_session
-    from probe.recording.apart import foreign
+    from probe.recording.apart import needs_other_interpreter
     from probe.target import Target
 
     where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
-    session: AnySession = open_session(where, inline=not foreign(where))
+    session: AnySession = open_session(where, inline=not needs_other_interpreter(where))
     running.enter_context(session)
     x, w, b = case.operands()
     arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
@@ -55,17 +55,17 @@ def _model(spec: dict[str, Any], running: ExitStack, session: Any) -> list[Any]:
     from probe.answers.record import arrays_for
     from probe.launch import open_session
     from probe.lock.session import RECORD
-    from probe.recording.apart import check
+    from probe.recording.apart import model_switches
     from probe.recording.inputs import shapes_of
-    from probe.recording.subject import opened
+    from probe.recording.subject import open_model
     from probe.target import Target
 
     within, library = None, None
     if spec.get("target"):
         where = Target.parse(spec["target"])
-        within, library = check(where, spec["model"]), where.name
+        within, library = model_switches(where, spec["model"]), where.name
         running.enter_context(open_session(where, inline=True))
-    subject = opened(spec["model"], spec.get("trust") == "1", within, library)
+    subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
     inputs = Path(spec["inputs"]) if spec.get("inputs") else None
     shapes = shapes_of(spec["shapes"].split()) if spec.get("shapes") else {}
     arrays = arrays_for(subject, inputs, shapes, int(spec.get("seed", 0)))

@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 
 from probe.errors import InputError
-from probe.recording.store import digest
+from probe.recording.store import array_digest
 
 PIECE = 1 << 22
 """Bytes of a file that are read at once."""
@@ -45,7 +45,7 @@ def bits_of(value: Any) -> Bits:
     if isinstance(value, Path):
         return _of_file(value)
     array, dtype = array_of(value)
-    return Bits(dtype, array.shape, digest(array))
+    return Bits(dtype, array.shape, array_digest(array))
 
 
 def array_of(value: Any) -> tuple[np.ndarray, str]:

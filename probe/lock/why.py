@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from probe import floats
-from probe.answers.first_difference import of_stored, placed
+from probe.answers.first_difference import of_stored, operation_text
 from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import ProbeError
@@ -31,7 +31,7 @@ from probe.lock.judging import CHANGED, Checked
 from probe.lock.operations import first_changed
 from probe.lock.reruns import Rerun
 from probe.progress import Say, silent
-from probe.recording.apart import variables
+from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
 from probe.switch_points.conditions import smallest
 
@@ -292,7 +292,7 @@ def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
         return {"kind": "answers"}
     found["difference"] = described(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
-        kind = floats.container(dtype)
+        kind = floats.container_dtype(dtype)
         every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
         found["decisions"] = {
             "total": sum(each.taken for each in every),
@@ -309,7 +309,7 @@ def _walked(search: CauseSearch, old: Path, new: Path, groups: Sequence[str]) ->
         sides = []
         for folder, some in ((old, groups), (new, ())):
             values, before = search.surroundings(some)
-            extra = variables() | {
+            extra = module_paths() | {
                 name: str(value)
                 for name, value in ({**_flags(), **values}).items()
                 if value != "" and not name.startswith("PROBE_")
@@ -323,7 +323,7 @@ def _walked(search: CauseSearch, old: Path, new: Path, groups: Sequence[str]) ->
         counts, ending = walk.decided(), walk.ending()
     found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
     if first is not None:
-        found["operation"] = placed(first)
+        found["operation"] = operation_text(first)
         found["class"] = first.cause or None
     else:
         found["operation"] = ending[0] if walk.verdict == "differs" else None

@@ -25,7 +25,7 @@ from probe.padding.search import PaddedModel
 from probe.recording.contract import CONSTANT, Operation
 from probe.recording.judging import Judged
 from probe.recording.recording import Run, Value
-from probe.recording.store import ProcessStore, digest
+from probe.recording.store import ProcessStore, array_digest
 from probe.semantics import Joins, Picks, Step, Steps
 
 SETS = 3
@@ -253,7 +253,9 @@ def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray])
     run, store = full, ProcessStore(full.store)
     values, operations = list(run.values), list[Operation]()
     arrays: dict[int, np.ndarray] = {}
-    named = {digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()}
+    named = {
+        array_digest(array): name for name, array in graph.inputs(graph.fixed, graph.fixed).items()
+    }
     for n in positions.inputs:
         arrays[n] = given[named[run.values[n].digest]]
         values[n] = _valued(run.values[n], arrays[n], store, -1)

@@ -20,10 +20,9 @@ from probe.errors import InputError, ProbeError
 from probe.launch import AnySession
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
-from probe.recording.adding import Adds, Known
-from probe.recording.alone import Alone, same, unequal
+from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
 from probe.recording.difference import Aligned, Pair
-from probe.recording.judging import Judged, given_of, judged, settled, weighted
+from probe.recording.judging import Judged, given_of, has_no_choice, judge_operation, weighted
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There
@@ -68,7 +67,7 @@ class Computing:
         self.held = 0
         operations = self.full.operations
         self.deciding = [
-            one for one in positions.linked if not settled(operations[one.number].meaning)
+            one for one in positions.linked if not has_no_choice(operations[one.number].meaning)
         ]
 
     def at(self, one: Linked, at: At, size: int | None) -> SizedOperation | None:
@@ -128,7 +127,11 @@ class Computing:
                     np.moveaxis(np.asarray(a), axis, 0)[:count].reshape(count, -1)
                     for a in (mine, other)
                 )
-                bad = unequal(one_, two, self.full.values[n].dtype).reshape(count, -1).any(axis=1)
+                bad = (
+                    unequal_bits(one_, two, self.full.values[n].dtype)
+                    .reshape(count, -1)
+                    .any(axis=1)
+                )
                 if bad.any():
                     found[n] = found.get(n, np.zeros(count, bool)) | bad
         return found
@@ -184,7 +187,7 @@ class Computing:
         aligned, leading = self._aligned(one, sizes)
         found = self._as_full(one, short, aligned)
         if found is None:
-            found = judged(aligned, short, self.full, self.known)
+            found = judge_operation(aligned, short, self.full, self.known)
         apart: dict[int, np.ndarray] = {}
         for pair, some in zip(aligned.gives, found.apart, strict=False):
             if some is not None and some.any():
@@ -228,7 +231,7 @@ class Computing:
             size = prod(self.full.values[value].shape)
             side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
             again = [] if side.again is None else side.call()
-            if again and same(side.chosen(again), side.outputs, side.value.dtype):
+            if again and equal_bits(side.chosen(again), side.outputs, side.value.dtype):
                 adds = adding_of(side)
                 # as other layers of so many summands are added: tried before anything is revealed
                 key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]
@@ -359,7 +362,7 @@ class OfCase(Adds):
         x = called.inputs[0].taken(given[called.inputs[0].number])
         arrays = x, operands["w"], operands.get("b")
         self.session: Any = session
-        self.run = comparison.run(session, called.case, arrays)
+        self.run = comparison.run_case(session, called.case, arrays)
         self.sum: Any = self.run.case
         self.output, self.filters = called.output, called.case.filters
         self.places = self.placed(one.index)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.recording.alone import unequal
+from probe.recording.alone import unequal_bits
 from probe.recording.recording import Value
 from probe.semantics.labels import Labels
 
@@ -112,4 +112,4 @@ def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
     """Returns how many elements have different bits."""
     if mine.shape != other.shape:
         return max(mine.size, other.size)
-    return int(unequal(mine, other, value.dtype).sum())
+    return int(unequal_bits(mine, other, value.dtype).sum())

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from probe.recording.matching import given_labels
+from probe.recording.matching import result_labels
 from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels, joint, mixed, tag
 
@@ -101,7 +101,7 @@ class Marked:
     def outputs(self, changed: dict[int, Labels] | None = None) -> dict[int, np.ndarray]:
         """Returns a label for each position of each wanted output, with some operands' changed."""
         some = self.found | (changed or {})
-        found = given_labels(self.run, self.operation, some)  # type: ignore[arg-type]
+        found = result_labels(self.run, self.operation, some)  # type: ignore[arg-type]
         both = zip(self.operation.gives, found, strict=True)
         return {n: lines(one, self.axis(n)) for n, one in both if n in self.wanted}
 

@@ -32,13 +32,19 @@ from probe.padding.computing import Computing, SizedOperation
 from probe.padding.kept import NEAR, Box, KeptPart, apart, box_of, index, place_of, where_kept
 from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
 from probe.printing import counted
-from probe.recording.adding import Known
-from probe.recording.alone import unequal
+from probe.recording.alone import Known, unequal_bits
 from probe.recording.difference import Aligned
-from probe.recording.judging import Followed, Judged, JudgedPair, follow, judged, reading
+from probe.recording.judging import (
+    Followed,
+    Judged,
+    JudgedPair,
+    follow,
+    judge_operation,
+    reads_content,
+)
 from probe.recording.matching import labels_of
-from probe.recording.recording import Run, recorded
-from probe.recording.store import digest
+from probe.recording.recording import Run, record_run
+from probe.recording.store import array_digest
 from probe.semantics import (
     MOVED,
     Joins,
@@ -193,7 +199,7 @@ class PaddedModel:
     def _recorded(self, given: Mapping[str, np.ndarray]) -> Run:
         """Records it: in this process, or where the model is opened in another one, there."""
         elsewhere = getattr(self.opened, "side", None)
-        found: Run = elsewhere(given) if elsewhere else recorded(self.opened.recorder(given))
+        found: Run = elsewhere(given) if elsewhere else record_run(self.opened.recorder(given))
         return found
 
     def whole(self, content: int) -> Run:
@@ -219,7 +225,7 @@ class PaddedModel:
         full = self.side(self.fixed, self.fixed)
         values, inputs = full.values, dict[int, int]()
         for name, axis in self.along.items():
-            digests = {digest(self.inputs(self.fixed, self.fixed)[name])}
+            digests = {array_digest(self.inputs(self.fixed, self.fixed)[name])}
             inputs |= {
                 n: axis
                 for n, one in enumerate(values)
@@ -345,7 +351,7 @@ class PaddedModel:
             if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
                 return 0
             value = self.positions.run.values[n]
-            bad = unequal(mine[:count], whole[:count], value.dtype)
+            bad = unequal_bits(mine[:count], whole[:count], value.dtype)
             bad = np.asarray(bad.reshape(count, -1).any(axis=1))
             found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
         return found
@@ -369,7 +375,7 @@ class PaddedModel:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
             outputs = zip(whole.outputs, nothing.outputs, strict=True)
-            found = tuple(box_of(reading(ours[n], theirs[m])) for n, m in outputs)
+            found = tuple(box_of(reads_content(ours[n], theirs[m])) for n, m in outputs)
             self._boxes[content] = self._own_places(content, found) if self.own_places else found
         return self._boxes[content]
 
@@ -445,7 +451,9 @@ class PaddedModel:
         has no shorter ones. Raises NotDerived."""
         before = [n for n in self._sized if n < content]
         known = self._sized[max(before)] if before else None
-        start = max(content, known.least if known else 0)
+        assert self.positions is not None
+        # of shorter runs some output shares nothing, whatever is met there
+        start = max(content, known.least if known else 0, self.positions.shortest)
         sizes = (size for size in range(start, self.fixed) if self._capacity(size) >= content)
         least = next(sizes, self.fixed)
         start = max(least, known.safe if known and not known.over else 0)
@@ -685,7 +693,7 @@ class PaddedModel:
     def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
         """Judges operation by operation."""
         side, whole = self.side(content, size), self.whole(content)
-        found = follow(side, whole, lambda one: judged(one, side, whole, self.known))
+        found = follow(side, whole, lambda one: judge_operation(one, side, whole, self.known))
         if self._kept(content, side, found) is None:
             name, why, order = self._culprit(content, side, found.told)
             return Serves(False, order, name, why, boxes=boxes)
@@ -723,7 +731,7 @@ class PaddedModel:
             return "", None
         for mine, other in zip(short.operations, whole.operations, strict=True):
             for n, m in zip(mine.gives, other.gives, strict=False):
-                box = box_of(reading(ours[m], theirs[m]))
+                box = box_of(reads_content(ours[m], theirs[m]))
                 if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None

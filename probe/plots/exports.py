@@ -14,7 +14,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 Nested: TypeAlias = "int | str | dict[str, Any]"
 
@@ -36,7 +36,7 @@ def nested(tree: Tree) -> Nested:
         start: dict[str, Any] = {"products": 0, "adds": []}
         total = max(inner, key=lambda one: one["products"], default=start)
         others: list[Nested] = [
-            _leaf(child) if child >= 0 else found[~child]
+            _leaf_in_json(child) if child >= 0 else found[~child]
             for child in children
             if child >= 0 or found[~child] is not total
         ]
@@ -46,14 +46,14 @@ def nested(tree: Tree) -> Nested:
         total["adds"].append(others)
         total["products"] = size
         found.append(total)
-    return found[-1] if found else _leaf(tree.leaves[0])
+    return found[-1] if found else _leaf_in_json(tree.leaves[0])
 
 
-def _leaf(leaf: int) -> int | str:
+def _leaf_in_json(leaf: int) -> int | str:
     return "b" if leaf == BIAS else leaf
 
 
-def to_json(summation: Summation, dtype: str) -> dict[str, Any]:
+def nested_json(summation: Summation, dtype: str) -> dict[str, Any]:
     """Returns a summation with its tree nested: what ``Summation.to_json`` says, and ``nested``."""
     return summation.to_json(dtype) | {"nested": nested(summation.tree)}
 
@@ -65,12 +65,12 @@ def dot(summation: Summation) -> str:
     """
     tree, fused = summation.tree, summation.rounding.fused
     lines = ["digraph sum {", "  rankdir=BT;", "  node [fontname=Helvetica];"]
-    lines += [f'  "{product(leaf)}" [shape=box];' for leaf in tree.leaves]
+    lines += [f'  "{leaf_name(leaf)}" [shape=box];' for leaf in tree.leaves]
     for node, children in enumerate(tree.nodes):
         root = node == len(tree.nodes) - 1
         lines.append(f'  s{node} [label="{"y" if root else "+"}", shape=circle];')
         for child in children:
-            name = f"s{~child}" if child < 0 else f'"{product(child)}"'
+            name = f"s{~child}" if child < 0 else f'"{leaf_name(child)}"'
             style = " [style=dashed, label=fma]" if child in fused else ""
             lines.append(f"  {name} -> s{node}{style};")
     return "\n".join([*lines, "}", ""])
@@ -89,14 +89,16 @@ def html(summation: Summation, title: str) -> str:
     told = "the sum of a line and of those above it in the same sum is rounded once a line"
     note = f"<p>p0, p1, ...: products; b: the bias; {told}; <code>fma</code>: the product "
     note += "enters exactly.</p>"
-    body = "".join(_folded(nested(summation.tree), fused, "y", open_=True))
+    body = "".join(_folded_html(nested(summation.tree), fused, "y", open_=True))
     return f"{head}<style>{STYLE}</style><h1>{escape(title)}</h1>{note}{body}\n"
 
 
-def _folded(one: Nested, fused: frozenset[int], name: str, open_: bool = False) -> Iterator[str]:
+def _folded_html(
+    one: Nested, fused: frozenset[int], name: str, open_: bool = False
+) -> Iterator[str]:
     """Yields a product or a running sum as HTML."""
     if not isinstance(one, dict):
-        yield f"<div><code>{_product(one, fused)}</code></div>"
+        yield f"<div><code>{_product_in_html(one, fused)}</code></div>"
         return
     adds = one["adds"]
     text = f"{name}: {one['products']:,} summands, {len(adds):,} steps"
@@ -108,16 +110,16 @@ def _folded(one: Nested, fused: frozenset[int], name: str, open_: bool = False) 
             yield f"<details{' open' * (start == 0)}><summary>steps {start + 1} to {last}</summary>"
         for step in adds[start:last]:
             yield "<div>+ " if step is not adds[0] else "<div>"
-            plain = [_product(each, fused) for each in step if not isinstance(each, dict)]
+            plain = [_product_in_html(each, fused) for each in step if not isinstance(each, dict)]
             yield " + ".join(f"<code>{each}</code>" for each in plain)
             for each in step:
                 if isinstance(each, dict):
-                    yield from _folded(each, fused, "a sum")
+                    yield from _folded_html(each, fused, "a sum")
             yield "</div>"
         if len(parts) > 1:
             yield "</details>"
     yield "</details>"
 
 
-def _product(leaf: int | str, fused: frozenset[int]) -> str:
+def _product_in_html(leaf: int | str, fused: frozenset[int]) -> str:
     return "b" if leaf == "b" else f"p{leaf}{' fma' if leaf in fused else ''}"

@@ -45,6 +45,7 @@ _SHARES = LinearSegmentedColormap.from_list(
 
 _LEAST = np.array([least for least, _ in ULPS.values()])
 
+# classes are whole numbers, so colours change half-way between them
 _NORM = BoundaryNorm(np.arange(len(ULPS) + 1) - 0.5, len(ULPS))
 
 
@@ -145,6 +146,7 @@ def share_map(axes: Axes, shares: pd.DataFrame, ticks: bool = True) -> ScalarMap
     colour bar shows.
     """
     values = np.ma.masked_invalid(shares.to_numpy(dtype=float))
+    # vmin above 0: a share of exactly 0 is below it, and gets the grey of ``under``
     image = axes.imshow(values, cmap=_SHARES, vmin=1e-9, vmax=1, aspect="auto")
     axes.set_yticks(range(len(shares)), [str(name) for name in shares.index] if ticks else [])
     inner = [name[-1] if isinstance(name, tuple) else name for name in shares.columns]

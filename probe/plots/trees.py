@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from probe import floats
-from probe.explaining.evidence import Added, Evidence
+from probe.explaining.evidence import Evidence
 from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
 """Colours of summations, after Okabe and Ito; they repeat where there are more."""
@@ -49,14 +49,18 @@ def draw(
     some thirty leaves.
     """
     tree = summation.tree
-    x, y = _places(tree)
+    x, y = _places_of_nodes(tree)
     for node, children in enumerate(tree.nodes):
         for child in children:
             axes.plot([x[~node], x[child]], [y[~node], y[child]], color="#868e96", lw=1, zorder=1)
     size = 9.0 if len(tree.leaves) <= 12 else 5.5
     kinds = leaf_kinds(summation)
     for leaf in tree.leaves:
-        _draw_leaf(axes, (x[leaf], y[leaf]), leaf, kinds.get(leaf, FIRST), size)
+        shade = kinds.get(leaf, FIRST)
+        box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
+        ink = "white" if shade == FUSED else "black"
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
+        axes.text(x[leaf], y[leaf], leaf_name(leaf), color=ink, bbox=box, **look)
     rounded = rounded_nodes(summation, dtype) if dtype else set()
     for node in range(len(tree.nodes)):
         place, ink = (x[~node], y[~node]), DIFFERS if node in marked else "black"
@@ -65,27 +69,20 @@ def draw(
         )
         axes.plot(*place, ms=size * 0.7, mec=ink, zorder=2, **mark)
         if sums:
-            _draw_sum(axes, place, sums.get(node, ""), ink, x[~tree.parents.get(~node, node)])
+            # on the side where no line goes up
+            side = 0.1 if place[0] > x[~tree.parents.get(~node, node)] else -0.1
+            style: dict[str, Any] = {
+                "ha": "left" if side > 0 else "right",
+                "va": "bottom",
+                "fontsize": 7.5,
+            }
+            axes.text(place[0] + side, place[1] + 0.06, sums.get(node, ""), color=ink, **style)
     axes.set_axis_off()
     axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
     axes.set_ylim(-0.45, max(y.values()) + 0.5)
 
 
-def _draw_leaf(axes: Axes, place: tuple[float, float], leaf: int, shade: str, size: float) -> None:
-    box = {"boxstyle": "round,pad=0.25", "fc": shade, "ec": "none"}
-    ink = "white" if shade == FUSED else "black"
-    style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": size, "zorder": 3}
-    axes.text(*place, product(leaf), color=ink, bbox=box, **style)
-
-
-def _draw_sum(axes: Axes, place: tuple[float, float], text: str, ink: str, parent: float) -> None:
-    """Text beside a node, on the side where no line goes up."""
-    side = 0.1 if place[0] > parent else -0.1
-    style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "bottom", "fontsize": 7.5}
-    axes.text(place[0] + side, place[1] + 0.06, text, color=ink, **style)
-
-
-def _places(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
+def _places_of_nodes(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
     """Returns where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes
     above."""
     written = tree.written
@@ -135,10 +132,10 @@ def accumulators(tree: Tree) -> list[list[int]]:
     A node whose children are all sums begins a new one, without products of its own: it is left
     out, and products that are added to a joined sum are a running sum of their own.
     """
-    return _running(tree)[0]
+    return _running_sums(tree)[0]
 
 
-def _running(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
+def _running_sums(tree: Tree) -> tuple[list[list[int]], dict[int, int]]:
     """Returns the running sums, and by node the number of the one that it is a step of."""
     found: list[list[int]] = []
     number: dict[int, int] = {}
@@ -161,7 +158,7 @@ def draw_accumulators(axes: Axes, tree: Tree) -> None:
 
     On the right, in grey, how the running sums are joined in the end, from left to right.
     """
-    runs, number = _running(tree)
+    runs, number = _running_sums(tree)
     order = sorted(range(len(runs)), key=lambda one: min(runs[one]))
     for row, run in enumerate(runs[one] for one in order):
         known = [leaf for leaf in run if leaf != BIAS]
@@ -238,14 +235,27 @@ def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:
     for axes, (name, side), words in zip(made.subplots(1, 2), sides, said, strict=True):
         assert side.summation is not None
         if leaves <= DRAWN:
+            # where partial sums are wider, those that are rounded to the dtype are marked
+            narrow = side.dtype if side.summation.wider(side.dtype) else None
             texts = {
-                one.node: floats.text(one.bits, one.format).partition(" ")[0] for one in side.sums
+                one.node: floats.bits_text(one.bits, one.format).partition(" ")[0]
+                for one in side.sums
             }
-            draw(axes, side.summation, texts if leaves <= 12 else None, side.own, _kept(side))
+            draw(
+                axes,
+                side.summation,
+                texts if leaves <= 12 else None,
+                side.own,
+                narrow,
+            )
         else:
             draw_accumulators(axes, side.summation.tree)
         formats = ", ".join(side.summation.formats(side.dtype))
-        title = [f"{name}: {words}", _result(side), *[formats] * bool(formats)]
+        title = [
+            f"{name}: {words}",
+            f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}",
+            *[formats] * bool(formats),
+        ]
         axes.set_title("\n".join(title), fontsize=11)
     if leaves <= DRAWN:
         if leaves > 1:
@@ -271,13 +281,3 @@ def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
     if leaves <= DRAWN:
         kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return made
-
-
-def _kept(side: Added) -> str | None:
-    """Returns the dtype, where partial sums are wider: those that are rounded to it are marked."""
-    assert side.summation is not None
-    return side.dtype if side.summation.wider(side.dtype) else None
-
-
-def _result(side: Added) -> str:
-    return f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"

@@ -69,52 +69,44 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     for one in [*found.computed, None]:
         quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
         if some and (one is None or not quiet or some[0].verdict != one.verdict):
-            rows.append(_together(some))
+            rows.append(_row_of_several(some))
             some = []
         if one is not None and quiet:
             some.append(one)
         elif one is not None:
-            rows.append(_alone(one, _mark(found, one)))
-    return _shortened(rows, most)
+            gives = {(pair.left, pair.right) for pair in one.gives}
+            output = any((pair.left, pair.right) in gives for pair in found.outputs)
+            mark = FIRST if one is found.first else "output" if output else ""
+            largest = np.inf if one.max_ulp is None else float(one.max_ulp)
+            scaled = max((pair.scaled for pair in one.gives), default=0.0)
+            text = _without_middle(f"{one.name}  {one.op if one.op != one.name else ''}".rstrip())
+            rows.append(PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own)))
+    return _rows_that_fit(rows, most)
 
 
-def _mark(found: Difference, one: Aligned) -> str:
-    gives = {(pair.left, pair.right) for pair in one.gives}
-    output = any((pair.left, pair.right) in gives for pair in found.outputs)
-    return FIRST if one is found.first else "output" if output else ""
-
-
-def _alone(one: Aligned, mark: str) -> PlotRow:
-    largest = np.inf if one.max_ulp is None else float(one.max_ulp)
-    op = one.op if one.op != one.name else ""
-    scaled = max((pair.scaled for pair in one.gives), default=0.0)
-    text = _cut(f"{one.name}  {op}".rstrip())
-    return PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own))
-
-
-def _together(some: list[Aligned]) -> PlotRow:
+def _row_of_several(some: list[Aligned]) -> PlotRow:
     if len(some) == 1:
-        return PlotRow(_cut(some[0].name), some[0].verdict, 0.0)
+        return PlotRow(_without_middle(some[0].name), some[0].verdict, 0.0)
     words = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
     return PlotRow(f"{len(some)} {words.get(some[0].verdict, 'equal')}", some[0].verdict, 0.0)
 
 
-def _cut(text: str, most: int = 44) -> str:
+def _without_middle(text: str, most: int = 44) -> str:
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-most // 2 :]}"
 
 
-def _shortened(rows: list[PlotRow], most: int) -> list[PlotRow]:
+def _rows_that_fit(rows: list[PlotRow], most: int) -> list[PlotRow]:
     if len(rows) <= most:
         return rows
     first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
     start = max(0, min(first - 3, len(rows) - most))
     keep = rows[start : start + most - 6]
-    found = [*_left_out(rows[:start]), *keep]
-    found += _left_out(rows[start + len(keep) : max(start + len(keep), len(rows) - 4)])
+    found = [*_row_of_rest(rows[:start]), *keep]
+    found += _row_of_rest(rows[start + len(keep) : max(start + len(keep), len(rows) - 4)])
     return [*found, *rows[max(start + len(keep), len(rows) - 4) :]]
 
 
-def _left_out(rows: list[PlotRow]) -> list[PlotRow]:
+def _row_of_rest(rows: list[PlotRow]) -> list[PlotRow]:
     """Returns one row for several that are not drawn."""
     if not rows:
         return []
@@ -129,7 +121,7 @@ def walked(found: Difference, lines: Sequence[str]) -> Figure:
     ``lines``: what is said above.
     """
     rows = rows_of(found)
-    sums = _summations(found)
+    sums = _sums_of_source(found)
     height = 1.6 + 0.24 * max(len(rows), 18 if sums else 8)
     figure = Figure(figsize=(9.0 + 6.0 * bool(sums), height), layout="constrained", dpi=110)
     grid = gridspec.GridSpec(
@@ -156,7 +148,7 @@ def walked(found: Difference, lines: Sequence[str]) -> Figure:
     return figure
 
 
-def _summations(found: Difference) -> list[tuple[str, Any]]:
+def _sums_of_source(found: Difference) -> list[tuple[str, Any]]:
     """Both sides' sums of the first differing output of the first source, where they are known."""
     if found.first is None:
         return []
@@ -196,7 +188,11 @@ def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [_labelled(row) for row in rows], fontsize=7.5)
+    axes.set_yticks(
+        range(len(rows)),
+        [f"{row.mark} ▸ {row.text}" if row.mark else row.text for row in rows],
+        fontsize=7.5,
+    )
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_color(COLOURS["source"] if row.verdict == "source" else "black")
         label.set_fontweight("bold" if row.mark == FIRST else "normal")
@@ -205,7 +201,3 @@ def bars(axes: Axes, rows: Sequence[PlotRow]) -> None:
         "largest difference in ulp (units in the last place);\n"
         "eps: the largest difference over eps times the operation's largest value"
     )
-
-
-def _labelled(row: PlotRow) -> str:
-    return f"{row.mark} ▸ {row.text}" if row.mark else row.text

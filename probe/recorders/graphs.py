@@ -23,8 +23,18 @@ import numpy as np
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
-from probe.recording.contract import INPUT, WEIGHT, Again, Input, Laid, Operation, Seen, Visit, laid
-from probe.recording.recording import digest
+from probe.recording.contract import (
+    INPUT,
+    WEIGHT,
+    Again,
+    Input,
+    Laid,
+    Operation,
+    Seen,
+    Visit,
+    address_lines,
+)
+from probe.recording.recording import array_digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.contract import Call, Operand, positions
 
@@ -397,7 +407,9 @@ class Graph(ABC):
     def _lines(
         self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
     ) -> list[str]:
-        return laid(names, at) + self.lines(node, dict(zip(reads, names, strict=True)), out)
+        return address_lines(names, at) + self.lines(
+            node, dict(zip(reads, names, strict=True)), out
+        )
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
@@ -410,7 +422,11 @@ class Graph(ABC):
                 given[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
         held = {key: one for key, one in given.items() if key in self.constants}
         fed = {key: one for key, one in given.items() if key not in held}
-        named = (id(node), tuple(one.shape for one in fed.values()), *map(digest, held.values()))
+        named = (
+            id(node),
+            tuple(one.shape for one in fed.values()),
+            *map(array_digest, held.values()),
+        )
         if named not in self.ready:
             known = {key: (one.shape, self.described_at(key)[1]) for key, one in fed.items()}
             self.ready[named] = self.started([node], known, held)
@@ -477,7 +493,7 @@ class GraphRecorder(ABC):
     def _check(self) -> None:
         """Whether its nodes alone give the bits that it gives unwatched."""
         wanted = self.plain()
-        self.already = [digest(one) for one in wanted]
+        self.already = [array_digest(one) for one in wanted]
         for opens in (True, False):
             graph, self.alone = self.cut(opens), []
             try:
@@ -519,7 +535,7 @@ class GraphRecorder(ABC):
 
 def _noting(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
-    into.extend(digest(np.asarray(one.array())) for one in event.gives)
+    into.extend(array_digest(np.asarray(one.array())) for one in event.gives)
     visit(event)
 
 

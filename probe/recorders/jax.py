@@ -22,9 +22,8 @@ import numpy as np
 from probe.errors import InputError
 from probe.recorders import jax_programs as programs
 from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
-from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.recording.recording import SMALL, digest
+from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Each, Meaning, Passes, Unknown
 
 try:
@@ -145,7 +144,7 @@ class _RunValues:
         """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
             array = _jax_bits(value)
-            return ("content", array.dtype.str, array.shape, digest(array))
+            return ("content", array.dtype.str, array.shape, array_digest(array))
         known = self.live.get(id(value))
         if known is None or known[0]() is not value:
             self.count += 1
@@ -288,7 +287,7 @@ class _Trace(Base):  # type: ignore[misc]
         found = self.recorder.composed.get(call)
         if found is None:
             source = _EquationSource(self.recorder, primitive, params, args)
-            made = composed.of_source(source, self._known(reads))
+            made = steps_of_source(source, self._known(reads))
             found = Unknown(MANY)
             if made is not None:
                 found = EquationProgram(made.steps, made.gives, (primitive, params))
@@ -414,7 +413,7 @@ class _Equations(_Trace):
 MANY = f"a loop of more than {programs.MOST_STEPS} steps"
 
 
-class _EquationSource(composed.UncompiledSource):
+class _EquationSource(UncompiledSource):
     """A program or a loop as a recorder of its equations."""
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
@@ -455,7 +454,7 @@ def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     except Exception:  # whatever a program's equations can't do apart
         return False
     return found is not None and all(
-        digest(_jax_bits(one)) == digest(_jax_bits(two))
+        array_digest(_jax_bits(one)) == array_digest(_jax_bits(two))
         for one, two in zip(found, gives, strict=True)
     )
 

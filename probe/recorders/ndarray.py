@@ -20,8 +20,17 @@ import numpy as np
 from probe import layout
 from probe.errors import InputError
 from probe.floats import FORMATS
-from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Laid, Operation, Seen, Visit, laid
-from probe.recording.inputs import restored
+from probe.recording.contract import (
+    CONSTANT,
+    INPUT,
+    WEIGHT,
+    Laid,
+    Operation,
+    Seen,
+    Visit,
+    address_lines,
+)
+from probe.recording.inputs import arrays_restored
 from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move
@@ -42,7 +51,7 @@ class ArrayRecorder:
         self.weights = {name: np.asarray(one) for name, one in weights.items()}
 
     def plain(self) -> list[np.ndarray]:
-        with restored([*self.inputs, *self.weights.values()]):
+        with arrays_restored([*self.inputs, *self.weights.values()]):
             found = _several(self.function(*self.inputs, **self.weights))
             return [np.array(one) for one in found]
 
@@ -50,7 +59,7 @@ class ArrayRecorder:
         run = _ArrayRun(visit)
         inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
         weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
-        with restored([*self.inputs, *self.weights.values()]):
+        with arrays_restored([*self.inputs, *self.weights.values()]):
             found = self.function(*inputs, **weights)
             return [run.kept(one) for one in _several(found)]
 
@@ -141,7 +150,7 @@ def _np_lines(
     def lines(names: Sequence[str], y: str) -> list[str]:
         given = [written(one, names) for one in held[0]]
         given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [*laid(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
+        return [*address_lines(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
 
     return lines
 
@@ -181,7 +190,7 @@ class _ArrayRun:
         return Seen(
             *(key, plain.shape, plain.dtype.name, lambda: plain),
             *(getattr(value, "role", INPUT), getattr(value, "name", "")),
-            layout.behind(value) if isinstance(value, np.ndarray) else None,
+            layout.bytes_behind_boundary(value) if isinstance(value, np.ndarray) else None,
         )
 
     def done(

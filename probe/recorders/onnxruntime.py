@@ -24,11 +24,11 @@ from onnx import helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from probe import layout
-from probe.backends.onnxruntime import configured
+from probe.backends.onnxruntime import session_entries
 from probe.errors import InputError
 from probe.recorders import graphs, onnx_file, onnx_table
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
-from probe.recording.recording import digest
+from probe.recording.recording import array_digest
 from probe.semantics import Meaning
 from probe.semantics.contract import Call
 
@@ -59,7 +59,7 @@ def options(switches: Mapping[str, str]) -> Any:
         found.inter_op_num_threads = 1
     if "deterministic" in switches:
         found.use_deterministic_compute = switches["deterministic"] == "1"
-    for entry, value in configured(switches):
+    for entry, value in session_entries(switches):
         found.add_session_config_entry(entry, value)
     if "optimisation" in switches:
         found.graph_optimization_level = LEVELS[switches["optimisation"]]
@@ -169,7 +169,7 @@ class Optimised(graphs.Graph):
         called = {key: f"v{n}" for n, key in enumerate(every)}
         content = onnx_file.submodel(nodes, fed, weights, self.model, called).SerializeToString()
         inside = bool(called) and nodes[0].within
-        name = digest(np.frombuffer(content, np.uint8)) if inside else ""
+        name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
         if session is None:
             made = options(self.switches)
@@ -297,7 +297,7 @@ class Optimised(graphs.Graph):
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
             found.append(f"options.use_deterministic_compute = {on}")
-        for entry, value in configured(self.switches):
+        for entry, value in session_entries(self.switches):
             found.append(f'options.add_session_config_entry("{entry}", "{value}")')
         arrays = ", ".join(f'"{own[key]}": {own[key]}' for key in fed)
         found += [

@@ -31,7 +31,7 @@ from probe.progress import without_stderr
 from probe.recorders.tensorflow_graphs import HARMLESS, KnownGraphs, Watching
 from probe.recorders.tensorflow_values import NOTHING, array, schema, tensor_of, tensors
 from probe.recording.contract import Input, Seen, Visit
-from probe.recording.recording import digest
+from probe.recording.recording import array_digest
 
 ENDINGS = (".keras", ".h5", ".hdf5")
 """Files; the folder of a SavedModel is known by its ``saved_model.pb``."""
@@ -208,7 +208,7 @@ class TensorFlowRecorder:
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
         every = [array(one) for one in tensors(outputs)]
-        self.expected = [(one.shape, digest(one)) for one in every]
+        self.expected = [(one.shape, array_digest(one)) for one in every]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.
@@ -216,7 +216,7 @@ class TensorFlowRecorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.expected = [(one.shape, digest(one)) for one in self.plain()]
+            self.expected = [(one.shape, array_digest(one)) for one in self.plain()]
             self.already = [bits for _, bits in self.expected]
         watch = Watching(visit, self.known, {shape for shape, _ in self.expected})
         with watch.watching():
@@ -224,7 +224,7 @@ class TensorFlowRecorder:
         outputs = watch.outputs(found)
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
-        if [digest(one.array()) for one in outputs] != [bits for _, bits in self.expected]:
+        if [array_digest(one.array()) for one in outputs] != [bits for _, bits in self.expected]:
             watch.said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(watch.said))
         return outputs

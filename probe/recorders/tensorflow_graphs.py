@@ -7,7 +7,7 @@ break a fusion and no more than a few values are held. Loops and branches are wr
 run; such a function is taken as it was traced. Either way the outputs must have the bits that the
 function itself gave, or it is one operation, as are functions compiled by XLA and those that change
 a state. Which outputs of one operation must agree is then said by the nodes that it was traced from
-(:mod:`probe.recording.composed`).
+(:mod:`probe.recording.recording`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ from probe.recorders.tensorflow_values import (
     tensor_of,
     type_of,
 )
-from probe.recording import composed
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
-from probe.recording.recording import digest
+from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
 
@@ -213,7 +212,7 @@ class Watching:
         for one in arrays(found):
             tensor = tf.convert_to_tensor(one)
             if isinstance(one, np.ndarray):
-                made = self.numpy.get((one.shape, tensor.dtype.name, digest(array(tensor))))
+                made = self.numpy.get((one.shape, tensor.dtype.name, array_digest(array(tensor))))
                 if made is None:
                     self.said.append("an output was computed outside of TensorFlow, after it")
                 else:
@@ -267,7 +266,7 @@ class Watching:
         self.given.update((one.key, len(self.given)) for one in gives)
         for one in gives:
             if one.shape in self.wanted:
-                self.numpy[one.shape, one.dtype, digest(one.array())] = one.key
+                self.numpy[one.shape, one.dtype, array_digest(one.array())] = one.key
 
     # operations
 
@@ -414,7 +413,7 @@ class Watching:
         except (tf.errors.OpError, TypeError, ValueError, KeyError):
             return False
         return len(found) == len(outputs) and all(
-            a.dtype == b.dtype and digest(array(a)) == digest(array(b))
+            a.dtype == b.dtype and array_digest(array(a)) == array_digest(array(b))
             for a, b in zip(found, outputs, strict=True)
         )
 
@@ -497,15 +496,13 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = composed.of_source(
-                _NodeSource(self, traced_graph(name, self.known.traced), inputs)
-            )
+            made = steps_of_source(_NodeSource(self, traced_graph(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return made or Unknown("one of its nodes has values that labels can't describe")
 
 
-class _NodeSource(composed.UncompiledSource):
+class _NodeSource(UncompiledSource):
     """The nodes of a function as a recorder of its own."""
 
     def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:

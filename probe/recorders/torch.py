@@ -28,7 +28,7 @@ from probe.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
 from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
-from probe.recording.recording import digest
+from probe.recording.recording import array_digest
 from probe.semantics import Compiled
 from probe.trust import check_pickle
 
@@ -62,18 +62,18 @@ class TorchRecorder:
     def ran(self, outputs: Any) -> None:
         """Takes the outputs of a run as it was called, with gradients where the caller has them."""
         if torch.is_grad_enabled():
-            self.expected = [digest(array(one)) for one in tensors(outputs)]
+            self.expected = [array_digest(array(one)) for one in tensors(outputs)]
 
     def _other_bits(self, found: Sequence[torch.Tensor]) -> bool:
         """Returns whether gradients alone decide: without them, it never gives the bits of a call
         with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
         expected, self.expected = self.expected, None
-        if self.gradients or expected in (None, [digest(array(one)) for one in found]):
+        if self.gradients or expected in (None, [array_digest(array(one)) for one in found]):
             return False
-        if [digest(one) for one in self.plain()] == expected:
+        if [array_digest(one) for one in self.plain()] == expected:
             return False
         with torch.enable_grad():
-            again = [digest(array(one)) for one in tensors(self.function())]
+            again = [array_digest(array(one)) for one in tensors(self.function())]
         return again == expected
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -297,7 +297,7 @@ class _Mode(private.TorchDispatchMode):
             gives = [values.given(every[n], after[n]) for n in at]
             op, said = told
             if states and said.again is None:  # the same numbers come from the same states alone
-                drawn = [digest(one.numpy()) for one in states]
+                drawn = [array_digest(one.numpy()) for one in states]
                 drawn = [str([tuple(one.shape) for one in every]), *drawn]
                 said = said._replace(attributes={**said.attributes, "drawn": drawn})
             self.visit(Operation(op, path, seen, gives, *said))

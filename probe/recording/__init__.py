@@ -3,19 +3,19 @@
 A recorder watches a library, :mod:`probe.recording.contract` says how; what an operation computes,
 :mod:`probe.semantics`, says which elements of two runs must agree.
 
-What a run was: ``recording`` (``recorded`` watches it once: a ``Run`` says what was computed from
-what), ``store`` (its arrays by digest), ``folder`` and ``spelling`` (the same on disk), ``apart``
-(in another process). Only classes of ``probe.semantics`` have a name in a folder.
+What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says what was computed from
+what; several operations as one), ``store`` (its arrays by digest), ``folder`` (the same on disk),
+``subject`` and ``inputs`` (what is run, on what), ``apart`` (in another process).
 
-What two runs have to agree in: ``matching`` (by what is computed), ``difference`` (regions between
-matched values, and their verdicts), ``judging`` (one operation: by order, by place, by bits),
-``related`` (is it one model, on the same inputs; what only is close), ``outputs`` (by index),
-``reasons`` (why nothing is known). ``walk`` asks them in this order.
+What two runs have to agree in: ``matching`` (by what is computed, and with which arguments),
+``difference`` (regions between matched values, their verdicts, and why nothing is known),
+``related`` (is it one model, on the same inputs; what only is close; outputs by index), ``judging``
+(one operation: by order, by place, by bits). ``walk`` asks them in this order.
 
-Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``),
-``sums`` (an operation as the sum that the engine is asked), ``adding`` (its orders, revealed),
-``place`` (functions by place), ``steps`` (formulas, replayed step by step), ``enclosed`` (what
-rounding can do).
+Why an operation differs: ``source`` (a region, run by itself; what comes of it is a ``Cause``; its
+formulas, replayed step by step), ``alone`` (one side's operation, and the orders of its sums,
+revealed), ``sums`` (an operation as the sum that the engine is asked), ``place`` (functions by
+place), ``enclosed`` (what rounding can do).
 
 A run on a target that is not the model's own library: ``ported`` (what of an operation a target's
 session can be asked, from its meaning alone), ``replayed`` (the recording computed once more

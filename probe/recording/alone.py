@@ -14,27 +14,33 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from probe import budget, floats, ulp
+from probe import budget, comparison, floats, ulp
+from probe.comparison import Comparison, OutputPairs, Revealer
+from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
-from probe.recording.difference import Aligned, Difference, Pair, measure
+from probe.recording.difference import Aligned, Difference, Pair, measure_pair
 from probe.recording.recording import Operation, Run, Value
-from probe.recording.sums import OperationSum, sum_of
+from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
+from probe.summation.reveal import SHORT
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS
 
+# Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats.
 FILLS = (0xFF, 0x3F)
-"""Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats."""
 
+# Runs with each kind of memory where any run gave different bits.
 AGAIN = 3
-"""Runs with each kind of memory where any run gave different bits."""
 
+# Bytes of freed memory that are filled at most for an array.
 MOST_BYTES = 1 << 26
-"""Bytes of freed memory that are filled at most for an array."""
 
 
 @dataclass
@@ -128,7 +134,7 @@ class Alone:
     def call(self, reads: list[np.ndarray] | None = None) -> list[np.ndarray]:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
-        budget.check()
+        budget.require_time()
         given = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
             found = self.again([np.array(one, order="C") for one in given])
@@ -157,7 +163,7 @@ class Alone:
                 given[number], changed = np.where(rest, other, one), True
         if not changed:
             return False
-        return not same(self.chosen(self.call(given)), self.outputs, self.value.dtype)
+        return not equal_bits(self.chosen(self.call(given)), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -170,18 +176,18 @@ class Alone:
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
-        if all(same(one, self.outputs, dtype) for one in every):
+        if all(equal_bits(one, self.outputs, dtype) for one in every):
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
         plain += [self.chosen(self.call()) for _ in range(AGAIN - 2)]
         where = ("left", "right")[self.place]
-        steady = [all(same(runs[0], one, dtype) for one in runs) for runs in filled.values()]
+        steady = [all(equal_bits(runs[0], one, dtype) for one in runs) for runs in filled.values()]
         one, other = (runs[0] for runs in filled.values())
-        if all(steady) and not (same(one, other, dtype) and same(one, plain[0], dtype)):
+        if all(steady) and not (equal_bits(one, other, dtype) and equal_bits(one, plain[0], dtype)):
             why = "its outputs depend on the contents of freed memory"
             return "uninitialised", f"on the {where}, {why}: it reads memory that was not written"
-        if not all(same(plain[0], one, dtype) for one in plain):
+        if not all(equal_bits(plain[0], one, dtype) for one in plain):
             why = "alone, on the same operands, it gives different bits from run to run"
             return "nondeterministic", f"on the {where}, {why}"
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
@@ -200,18 +206,18 @@ class Alone:
         return self.chosen(self.call())
 
 
-def same(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
+def equal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
     """Returns whether two arrays have the same bits; of integers the same values."""
     if "float" not in dtype:
         return bool(np.array_equal(one, other))
     return one.shape == other.shape and bool(ulp.equal(one, other, dtype))
 
 
-def unequal(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
+def unequal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     """Returns which elements of two arrays of one shape have different bits, of integers different
     values: bool, of that shape."""
     if dtype in floats.FORMATS:
-        return np.asarray(ulp.apart(one, other, dtype))
+        return np.asarray(ulp.bits_apart(one, other, dtype))
     return np.asarray(one != other)
 
 
@@ -226,7 +232,7 @@ second of arrays that hold the bits of bfloat16."""
 IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "jax": "import jax"}
 
 
-def computed(
+def run_lines(
     imports: Sequence[str],
     lines: Sequence[str],
     given: Sequence[np.ndarray],
@@ -256,13 +262,15 @@ def computed(
             if ways == PLAIN:
                 raise
     found = space["y"]
-    return [_plain(one) for one in (found if isinstance(found, list | tuple) else [found])]
+    return [
+        _container_array(one) for one in (found if isinstance(found, list | tuple) else [found])
+    ]
 
 
 PLAIN = ("{0}", "{0}")
 
 
-def _plain(value: Any) -> np.ndarray:
+def _container_array(value: Any) -> np.ndarray:
     """Returns a library's array as a container array."""
     if "bfloat16" in str(getattr(value, "dtype", "")):
         module = type(value).__module__.partition(".")[0]
@@ -276,7 +284,7 @@ def _plain(value: Any) -> np.ndarray:
 SECONDS = 60.0
 
 
-def find(found: Difference, seconds: float = SECONDS) -> tuple[int, int]:
+def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
@@ -323,7 +331,7 @@ def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], 
         gives.append(replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0))
         if pair.compared:
             dtype = left.values[pair.left].dtype
-            measure(gives[-1], mine[pair.left], arrays[pair.right], dtype)
+            measure_pair(gives[-1], mine[pair.left], arrays[pair.right], dtype)
     return arrays, gives
 
 
@@ -332,3 +340,203 @@ def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
     arrays, gives = healed(one, left, right)
     reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
     return right.with_arrays(arrays), replace(one, reads=reads, gives=gives)
+
+
+# How an operation adds: orders and roundings of its sums, revealed, and replayed on what it reads.
+
+
+# Differing outputs of a long sum that are revealed before these are replayed on the others.
+FEW = 64
+
+# Products that are replayed for the differing outputs that were not revealed.
+PRODUCTS = 1 << 27
+
+Known = dict[Hashable, Revealer]
+"""What was revealed of operations, by name and shapes."""
+
+
+class RecordedSums(Comparison):
+    """Outputs of two recorded operations, whose operands were compared before."""
+
+    def __post_init__(self) -> None:
+        """Nothing is left to be checked."""
+
+    @cached_property
+    def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """A sum that is longer on one side adds zeros there: the leaves are the shorter one's."""
+        left, right = self.left.case, self.right.case
+        if left.summands == right.summands:
+            return super()._classes
+        bias = () if left.bias is None else (BIAS,)
+        leaves = (*range(min(left.summands, right.summands)), *bias)
+        return np.zeros(len(self.left.replays), np.int64), [leaves]
+
+
+class Adds:
+    """One side's operation as a sum, which is run. ``places``: (position, filter) of its outputs
+    that must agree. InputError: it is no sum."""
+
+    def __init__(self, one: Alone) -> None:
+        assert one.again is not None
+        self.sum, given = one.asked, one.reads
+        self.session = SumSession(one.side.target, self.sum, given, one.again)
+        self.run = comparison.run_case(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
+        self.places = self.sum.places(one.index)
+        begin = tuple(map(address_in_16, one.addresses))
+        self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)
+
+    def reveal(self, which: np.ndarray, known: Revealer) -> None:
+        """Reveals some of its outputs."""
+        self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
+
+    def recall(self, known: Revealer) -> bool:
+        """Replays what is kept of the shape; False if nothing is."""
+        found = known.recall(self.run, self.session)
+        self.run = found or self.run
+        return found is not None
+
+    def came(self, which: np.ndarray) -> np.ndarray:
+        """Returns which of these outputs a replay gave."""
+        return np.asarray(self.run.replays[tuple(self.places[which].T)])
+
+    def extend(self, which: np.ndarray) -> None:
+        """Gives outputs the first summation that replays to their bits, the most frequent first."""
+        orders, places = self.run.orders, self.places[which]
+        if orders is None or not len(places):
+            return
+        replays = self.run.replays.copy()
+        for number in np.argsort(-orders.counts(), kind="stable"):
+            summation: Summation = orders.summations[number]
+            agreed = self.run.operands.agrees(summation, *places.T)
+            done = tuple(places[agreed].T)
+            # in place: revealers keep these orders for later operations of this shape
+            orders.index[done] = number
+            orders.replayed[done] = replays[done] = True
+            places = places[~agreed]
+            if not len(places):
+                break
+        self.run = replace(self.run, replays=replays)
+
+
+def address_in_16(address: int | None) -> int | None:
+    """Returns what orders go with of an address: modulo 16 bytes, as MKL's and Eigen's do. NumPy
+    allocates at any multiple of 16, so that more of it would tell the same call from itself."""
+    return None if address is None else address % 16
+
+
+def as_comparison(sides: Sequence[Adds]) -> RecordedSums:
+    """Returns two sides compared; nothing is revealed."""
+    left, right = sides
+    pairs = OutputPairs(left.places, right.places, np.ones(len(left.places), bool))
+    return RecordedSums(left.sum, left.run, right.run, pairs)  # type: ignore[arg-type]
+
+
+def compare_sums(
+    sides: Sequence[Alone], known: Known, made: Callable[[], Revealer]
+) -> RecordedSums:
+    """Returns an operation's sums on both sides, all pairs revealed.
+
+    ``made``: gives the revealer of a kind of operation that ``known`` does not have.
+    """
+    adds = [Adds(one) for one in sides]
+    for one in adds:
+        one.reveal(np.arange(len(one.places)), known.setdefault(one.key, made()))
+    return as_comparison(adds)
+
+
+def reveal_sums(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: int) -> np.ndarray:
+    """Reveals outputs, by their numbers, on one side or on both; which of them were examined.
+
+    Operations of one shape add alike, and so do most outputs of one operation: what is known of the
+    shape is replayed first, then what a few outputs told, and only what that does not give to the
+    bit is asked. Of short sums, whose orders round alike by luck, all that may be are asked.
+    """
+    revealer = known.setdefault(tuple(one.key for one in sides), Revealer(kept=None, small=0))
+
+    def left() -> np.ndarray:
+        return wanted[~np.all([one.came(wanted) for one in sides], axis=0)]
+
+    long = min(one.sum.summands for one in sides) > SHORT
+    chosen = np.zeros(0, int)
+    if long and all(one.recall(revealer) for one in sides):
+        examined = _extend_to_rest(sides, wanted, chosen)
+        if not len(left()):
+            return examined
+    for count in sorted({min(FEW, most), most}) if long else [most]:
+        chosen = np.union1d(chosen, evenly(left() if len(chosen) else wanted, count))
+        for one in sides:
+            one.reveal(chosen, revealer)
+        examined = _extend_to_rest(sides, wanted, chosen)
+        if any(one.run.refusal for one in sides) or not len(left()):
+            break
+    return examined
+
+
+def _extend_to_rest(sides: Sequence[Adds], wanted: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Replays what was revealed on the outputs that were not; which were examined.
+
+    An output of the same call that a summation gives to the bit is explained by it.
+    """
+    if len(chosen) == len(wanted) or any(one.run.refusal for one in sides):
+        return chosen
+    cost = sum(one.sum.summands for one in sides)
+    rest = np.setdiff1d(wanted, chosen)[: max(0, PRODUCTS // max(cost, 1))]
+    for one in sides:
+        one.extend(rest)
+    return np.sort(np.concatenate([chosen, rest]))
+
+
+def evenly(some: np.ndarray, most: int) -> np.ndarray:
+    """Returns at most so many of these, evenly among them."""
+    if len(some) <= most:
+        return some
+    return some[np.unique(np.linspace(0, len(some) - 1, most).astype(int))]
+
+
+@dataclass
+class Cause:
+    """Why an operation's outputs differ.
+
+    ``kind``: ``window``, ``reach``, ``order``, ``rounding``, ``precision``, ``flush`` (of sums,
+    several joined by ``+``), ``place``, ``argument``, ``algorithm``, ``alignment``,
+    ``nondeterministic``, ``uninitialised``; empty where none of these explains it. ``why``: a
+    sentence. ``examined``: differing outputs that were asked about, ``replayed``: those that came
+    out again on both sides. ``causes``: examined outputs by cause; if not given those replayed.
+    ``alone``: whether the operation alone gave its recorded bits on both sides. ``comparison``: of
+    sums, with both sides' summations. ``refuted``: what it reads does not agree, or it reads more
+    than was said: it is no source. ``compared`` and ``differing``: of the first output that
+    differs; ``rounding``: those that differ by whether rounding can be why.
+    """
+
+    kind: str = ""
+    why: str = ""
+    examined: int = 0
+    replayed: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    alone: bool = False
+    comparison: Comparison | None = None
+    refuted: bool = False
+    compared: int = 0
+    differing: int = 0
+    rounding: RoundingVerdict = field(default_factory=RoundingVerdict)
+
+    def __post_init__(self) -> None:
+        """Counts what was replayed under its kind."""
+        self.causes = self.causes or ({self.kind: self.replayed} if self.kind else {})
+
+    @property
+    def explained(self) -> bool:
+        """Returns whether it has a class, and every output that was asked about came out again."""
+        return bool(self.kind) and self.replayed == self.examined
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and texts; the comparison's summations as ``probe explain`` has them."""
+        found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
+        names = ("compared", "differing", "examined", "replayed", "causes", "alone")
+        found |= {name: getattr(self, name) for name in names}
+        found["rounding"] = self.rounding.to_json()
+        if self.comparison is not None:
+            told = self.comparison
+            found["left_orders"] = told.orders(told.left)
+            found["right_orders"] = told.orders(told.right)
+        return found

@@ -24,25 +24,25 @@ import numpy as np
 from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
 from probe.launch import AnySession, Arrays, Session
-from probe.recording.alone import computed
+from probe.recording.alone import run_lines
 from probe.recording.contract import Input, Isolated
-from probe.recording.folder import RecordingFolder, begun, read, write
+from probe.recording.folder import RecordingFolder, begin_recording, read_recording, write_recording
 from probe.recording.recording import Operation, Run
-from probe.recording.subject import is_function, library_of, opened, runs
+from probe.recording.subject import is_function, library_of, open_model, runs
 from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
 from probe.runtimes.runtime import Missing
 from probe.target import Target
 from probe.worker import child
 
+# Seconds that one recording may take.
 TIME_LIMIT = 3600.0
-"""Seconds that one recording may take."""
 
+# Bytes of values that a process keeps for this one: all.
 ALL = 1 << 60
-"""Bytes of values that a process keeps for this one: all."""
 
+# Recordings of a process that can be run again: the last ones.
 MOST_SIDES = 12
-"""Recordings of a process that can be run again: the last ones."""
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 
@@ -57,13 +57,13 @@ class Apart:
     def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
         self.model, self.where, self.arrays = model, where, dict(arrays)
         self.inputs: tuple[Input, ...] = ()
-        self.within = check(where, model)
+        self.within = model_switches(where, model)
         self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.library = where.name  # that the last run was of, as its recorder says
-        self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=variables())
+        self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=module_paths())
 
     def __enter__(self) -> Self:
-        if why := target.unavailable(self.where):
+        if why := target.why_unavailable(self.where):
             raise TargetError(self.where.text, "unavailable", why)
         self.session.__enter__()
         return self
@@ -87,9 +87,9 @@ class Apart:
         more = {"out": there, "most": most, "target": self.where.text, "what": what}
         header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
         self.gradients, self.library = header["gradients"], header["library"]
-        run, able = read(out), set(header["able"])
+        run, able = read_recording(out), set(header["able"])
         request = {"do": "again", "out": there}
-        return _running(run, {n: _Remote(self.session, request | {"number": n}) for n in able})
+        return _with_calls(run, {n: _Remote(self.session, request | {"number": n}) for n in able})
 
     def open(self, trust: bool = False) -> None:
         """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
@@ -102,14 +102,14 @@ class Apart:
 
     def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
-        return _listed(self._model("plain", arrays, trust, {})[1])
+        return _arrays_in_order(self._model("plain", arrays, trust, {})[1])
 
     def _model(
         self, do: str, given: Mapping[str, np.ndarray], trust: bool, more: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Arrays]:
         request = {"do": do, "model": self.model, "trust": trust, "names": list(given), **more}
         header, found = self.session.request(
-            request | {"within": self.within, "on": self.where.text}, _numbered(given.values())
+            request | {"within": self.within, "on": self.where.text}, _by_number(given.values())
         )
         if "input" in header:
             raise InputError(*header["input"])
@@ -165,7 +165,7 @@ class _Remote:
         return replace(self, request={**self.request, "lines": [*lines[:at], *laid, *lines[at:]]})
 
     def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return _listed(self.session.request(dict(self.request), _numbered(given))[1])
+        return _arrays_in_order(self.session.request(dict(self.request), _by_number(given))[1])
 
     def masked(
         self, asked: OperationSum, reads: Sequence[np.ndarray]
@@ -196,12 +196,12 @@ class _RemoteSum:
         yield from self.there.session.stream(request, {**arrays, **more})
 
 
-def _numbered(arrays: Iterable[Any]) -> Arrays:
+def _by_number(arrays: Iterable[Any]) -> Arrays:
     """Returns arrays as a request or an answer has them: by their numbers."""
     return {str(n): np.asarray(one) for n, one in enumerate(arrays)}
 
 
-def _listed(arrays: Arrays) -> list[np.ndarray]:
+def _arrays_in_order(arrays: Arrays) -> list[np.ndarray]:
     return [arrays[str(n)] for n in range(len(arrays))]
 
 
@@ -214,7 +214,7 @@ class Trusted:
     """
 
     def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
-        self.extra = variables() if extra is None else extra
+        self.extra = module_paths() if extra is None else extra
         self.stored = RecordingFolder(Path(folder))
         self.session: AnySession | None = None
 
@@ -224,38 +224,38 @@ class Trusted:
         where = f"{self.stored.folder.name}: its operations can't be run again"
         try:
             found = Target.parse(run.target)
-            if why := target.unavailable(found):
+            if why := target.why_unavailable(found):
                 raise TargetError(found.text, "unavailable", why)
             self.session = Session(found, command=COMMAND, extra=self.extra).__enter__()
         except ProbeError as error:
             run.made.notes.append(f"{where}: {error}")
         if self.session is None:
-            return _running(run, {})
+            return _with_calls(run, {})
         calls, values = dict[int, Isolated](), run.values
         for n, (lines, imports) in self.stored.lines.items():
             dtypes = [values[read].dtype for read in run.operations[n].reads]
             request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
             calls[n] = _Remote(self.session, request)
-        return _running(run, calls)
+        return _with_calls(run, calls)
 
     def __exit__(self, *_: object) -> None:
         if self.session is not None:
             self.session.__exit__()
 
 
-def _running(run: Run, calls: Mapping[int, Isolated]) -> Run:
+def _with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, RecordingFolder)
     operations = []
     for one in run.operations:
         known, imports = run.store.lines.get(one.number, ([], []))
-        lines = partial(_renamed, known) if known else None
+        lines = partial(_with_names, known) if known else None
         again = calls.get(one.number)
         operations.append(replace(one, again=again, lines=lines, imports=imports))
     return replace(run, operations=operations, untried="")
 
 
-def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
+def _with_names(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
     """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names; not inside of
     texts: bytes of a model are there as text. SyntaxError: they are not Python."""
     text = "\n".join(known)
@@ -271,7 +271,7 @@ def _renamed(known: Sequence[str], names: Sequence[str], out: str) -> list[str]:
     return found
 
 
-def variables() -> dict[str, str]:
+def module_paths() -> dict[str, str]:
     """Returns what a process needs to find the modules that this one finds."""
     paths = os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])
     return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -281,13 +281,13 @@ BY_MODEL = ("onnxruntime", "litert", "opencv")
 """Libraries that set their switches with each model."""
 
 
-def check(where: Target, model: str) -> dict[str, str]:
+def model_switches(where: Target, model: str) -> dict[str, str]:
     """Returns those switches that the library sets with a model, rather than for the process.
 
     InputError: the model runs on another library; or a switch says how ``probe`` writes a single
     operation, and so does not reach a model.
     """
-    if foreign(where):
+    if needs_other_interpreter(where):
         why = "models are recorded in this Python environment, with its releases"
         todo = "install probe in that environment, run probe record there, then probe diff"
         raise InputError("target", where.text, why, todo)
@@ -296,7 +296,7 @@ def check(where: Target, model: str) -> dict[str, str]:
         why = f"{Path(model).name} is run by {library}"
         raise InputError("target", where.text, why, f"use {library}, or its switches")
     switches = dict(where.switches)
-    outside = {key: text for key, text in switches.items() if not reaches(where, key)}
+    outside = {key: text for key, text in switches.items() if not changes_process(where, key)}
     sessions = where.name in BY_MODEL and not is_function(model)
     if outside and not sessions:
         key, text = next(iter(outside.items()))
@@ -306,13 +306,15 @@ def check(where: Target, model: str) -> dict[str, str]:
     return switches if sessions else {}
 
 
-def own(where: Target, model: str) -> bool:
+def is_own_library(where: Target, model: str) -> bool:
     """Returns whether a target is a model's own library, at this environment's release: then the
     model itself runs there. Of a function that isn't known before it has run: see ``library``."""
-    return not foreign(where) and (is_function(model) or runs(where.name, Path(model)))
+    return not needs_other_interpreter(where) and (
+        is_function(model) or runs(where.name, Path(model))
+    )
 
 
-def base(where: Target, model: str) -> Target:
+def recording_target(where: Target, model: str) -> Target:
     """Returns the target on which a model is recorded, to be replayed on another one."""
     if is_function(model):  # which brings its library itself
         return Target("reference")
@@ -320,21 +322,17 @@ def base(where: Target, model: str) -> Target:
     return Target("keras" if library == "tensorflow" and where.name == "keras" else library)
 
 
-def foreign(where: Target) -> bool:
+def needs_other_interpreter(where: Target) -> bool:
     """Returns whether another release, processor or interpreter is asked for."""
-    return bool(where.version or target.emulated(where)) or _elsewhere(where)
-
-
-def _elsewhere(where: Target) -> bool:
-    """Returns whether another interpreter runs it.
-    What is not installed at all is told by ``Session``."""
+    if where.version or target.emulated_processor(where):
+        return True
     try:
-        return target.runtime(where).facts is not None
-    except Missing:
+        return target.target_runtime(where).facts is not None
+    except Missing:  # what is not installed at all is told by ``Session``
         return False
 
 
-def reaches(where: Target, key: str) -> bool:
+def changes_process(where: Target, key: str) -> bool:
     """Whether a switch changes the process: its environment, or what is set when it starts."""
     backend, switches = backends.get(where.name), dict(where.switches)
     without = {name: text for name, text in switches.items() if name != key}
@@ -343,15 +341,18 @@ def reaches(where: Target, key: str) -> bool:
         return True
     if where.name in BY_MODEL or not hasattr(backend, "described"):
         return False
-    lines = []
-    for one in (switches, without):
-        made = backend()
-        made.described(one, where.device, target.installed_version(backend) or RELEASE)
-        lines.append(made.setup())
-    return bool(lines[0] != lines[1])
+    return _setup_lines(where, switches) != _setup_lines(where, without)
 
 
-def before(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _setup_lines(where: Target, switches: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the lines that set switches of a target's library."""
+    backend = backends.get(where.name)
+    made = backend()
+    made.described(switches, where.device, target.installed_version(backend) or RELEASE)
+    return tuple(made.setup())
+
+
+def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Lines that set either side's switches in one process, the other side's back to the default.
 
     What only a variable of the environment sets has none.
@@ -359,18 +360,13 @@ def before(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[str, ...
     backend = backends.get(left.name)
     if left.name != right.name or not hasattr(backend, "described"):
         return (), ()
-    found = []
     defaults = {
         key: backend.keys[key].default
         for key, _ in (*left.switches, *right.switches)
         if backend.keys[key].accepts(backend.keys[key].default)
     }
-    for one in (left, right):
-        made = backend()
-        release = target.installed_version(backend) or RELEASE
-        made.described({**defaults, **dict(one.switches)}, one.device, release)
-        found.append(tuple(made.setup()))
-    return found[0], found[1]
+    one, other = (_setup_lines(each, {**defaults, **dict(each.switches)}) for each in (left, right))
+    return one, other
 
 
 RELEASE = "2.16"
@@ -420,7 +416,7 @@ class ProcessRecording(child.Worker):
     def _opened(self, request: dict[str, Any]) -> Any:
         text = request["model"]
         if text not in self.models:
-            self.models[text] = opened(
+            self.models[text] = open_model(
                 text, request["trust"], request["within"], Target.parse(request["on"]).name
             )
         return self.models[text]
@@ -440,10 +436,10 @@ class ProcessRecording(child.Worker):
         inner = getattr(recorder, "inner", recorder)
         if request["gradients"]:
             inner.gradients = True
-        with begun(out) as store:
+        with begin_recording(out) as store:
             run, notes = watched(recorder, request["what"], store)
             told = replace(run, target=request["target"])
-            write(told, out, named, request["most"], notes)
+            write_recording(told, out, named, request["most"], notes)
         # an operation that can run again holds its graph and constants: the oldest recordings go
         for old in list(self.operations)[:-MOST_SIDES]:
             del self.operations[old]
@@ -456,7 +452,7 @@ class ProcessRecording(child.Worker):
         }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _numbered(self._recorder(request, arrays).plain())
+        return {"done": True}, _by_number(self._recorder(request, arrays).plain())
 
     def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["out"]][request["number"]].again
@@ -465,7 +461,7 @@ class ProcessRecording(child.Worker):
         return call
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _numbered(self._operation(request)(_listed(arrays)))
+        return {"done": True}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
 
     def _asked(
         self, request: dict[str, Any], arrays: Arrays
@@ -481,11 +477,12 @@ class ProcessRecording(child.Worker):
         if any(" = laid(" in line for line in request["lines"]):
             space["laid"] = import_module("probe.recorders.torch_values").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
-        found = computed(request["imports"], lines, _listed(arrays), dtypes, space)
-        return {"done": True}, _numbered(found)
+        found = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
+        return {"done": True}, _by_number(found)
 
 
 if __name__ == "__main__":
+    # by its name: what runs as __main__ is a second copy of this module, with classes of its own
     from probe.recording.apart import ProcessRecording as Served
 
     child.main(Served)

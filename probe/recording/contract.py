@@ -111,10 +111,13 @@ class Laid:
         return self.run([layout.copied(np.asarray(one), at or 0) for one, at in both])
 
 
-def laid(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
+def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
     both = zip(names, addresses, strict=True)
-    every = (layout.shifted(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16)
+    # NumPy itself allocates at any multiple of 16
+    every = (
+        layout.offset_copy_lines(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16
+    )
     return [line for lines in every for line in lines]
 
 

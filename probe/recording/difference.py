@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from operator import eq
 from typing import Any
 
@@ -18,11 +19,28 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.enclosure import RoundingVerdict
-from probe.recording import arguments, matching
-from probe.recording.arguments import Argued
-from probe.recording.matching import Both, Known, Runs, known, matched_labels
-from probe.recording.recording import Run, between
-from probe.semantics import MOVING, Passes
+from probe.printing import counted
+from probe.recording import matching
+from probe.recording.matching import (
+    Argued,
+    Both,
+    Known,
+    Runs,
+    all_differing_arguments,
+    differing_arguments,
+    initial_labels,
+    matched_labels,
+)
+from probe.recording.recording import (
+    LARGE,
+    LARGE_BYTES,
+    SMALL,
+    Run,
+    computes,
+    operations_between,
+    region_text,
+)
+from probe.semantics import MOVING, Meaning, Passes, Unknown
 from probe.semantics.labels import NOTHING, Selection, agreeing
 
 OTHERWISE = (
@@ -32,9 +50,9 @@ OTHERWISE = (
 
 NAMES = ("left", "right")
 
+# Of eps, the power up to which results of two formulas are taken for the same numbers: half of
+# the digits. What is computed from other elements differs in the first ones.
 NEAR = 0.5
-"""Of eps, the power up to which results of two formulas are taken for the same numbers: half of
-the digits. What is computed from other elements differs in the first ones."""
 
 
 @dataclass
@@ -95,7 +113,7 @@ class Aligned:
     against 1e-06``; empty where they aren't. ``doubt``: whether something speaks against its
     verdict, as ``note`` says, which is ``unknown`` then. ``handed``: what it gives was computed by
     operations that are compared themselves. ``reason``: why nothing is known of it
-    (:class:`probe.recording.reasons.Reason`).
+    (:class:`Reason`).
     """
 
     name: str
@@ -114,7 +132,7 @@ class Aligned:
     arguments: str = ""
     doubt: bool = False
     handed: bool = False
-    reason: Any = None
+    reason: Reason | None = None
 
     @property
     def verdict(self) -> str:
@@ -241,25 +259,26 @@ class Difference:
         return found
 
 
-def near(one: Pair, dtype: str) -> bool:
+def is_near(one: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
     if one.equal or dtype not in floats.FORMATS:
         return one.equal
+    # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
     eps = float(floats.eps(dtype))
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
+def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
     labels do not say that these are the same, they are taken for the same.
     """
     runs = left, right
-    given = known(left, right)
+    given = initial_labels(left, right)
     found = _Regions(runs, given, close or {}, {}).difference()
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
-    argued = arguments.every(left, right, aligned)
+    argued = all_differing_arguments(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
         (one.left, one.right)
         for one in found.operations
@@ -268,7 +287,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
     if argued.keys() - alike:
         found = _Regions(runs, given, close or {}, argued).difference()
     every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
-    judge(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
+    measure_pairs(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
     for one in found.operations:
@@ -284,7 +303,7 @@ def compare(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Di
         told = argued.get((one.left, one.right))
         if one.joint:  # operations of one kind that are assumed to be the same, as they are close
             single = one.assumed and one.inside == ((one.left,), (one.right,))
-            told = arguments.between(left, right, one.left, one.right) if single else None
+            told = differing_arguments(left, right, one.left, one.right) if single else None
         one.arguments = "" if told is None else told.text
     return found
 
@@ -383,7 +402,7 @@ class _Regions:
             {m for m, n in values[1].items() if whole(n, m)},
         )
         (one, mine), (two, others) = (
-            between(run, run.operations[last].reads, some)
+            operations_between(run, run.operations[last].reads, some)
             for run, last, some in zip(self.runs, (made.left, made.right), bounds, strict=True)
         )
         reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
@@ -394,7 +413,7 @@ class _Regions:
         self._named(made)
 
     def _named(self, made: Aligned) -> None:
-        texts = [matching.named(*one) for one in zip(self.runs, made.inside, strict=True)]
+        texts = [region_text(*one) for one in zip(self.runs, made.inside, strict=True)]
         made.op = " against ".join(dict.fromkeys(texts))
         made.note = (
             f"the right run's {texts[1]} is taken for the same, as the results are close"
@@ -408,7 +427,7 @@ class _Regions:
         if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
             return False
         for run, first, second in zip(self.runs, one.inside, other.inside, strict=True):
-            if not any(matching.computes(run.operations[n]) for n in {*first} & {*second}):
+            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
                 return False
         ours, theirs = (run.values for run in self.runs)
         last = one.left or 0, one.right or 0
@@ -432,7 +451,7 @@ class _Regions:
         self._named(before)
 
 
-def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
+def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.values, right.values
     for one in pairs:
@@ -450,7 +469,7 @@ def judge(left: Run, right: Run, pairs: list[Pair]) -> None:
             one.known, one.compared, one.equal = False, 0, True
 
 
-def measure(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+def measure_pair(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     """Counts differences of two values; of either the selected elements alone."""
     both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
     _measured(one, *both, dtype, mine.shape)
@@ -468,7 +487,7 @@ def _measured(
         found = ulp.differences(ours, theirs, dtype)
         index = found.index
         one.differing = len(index)
-        one.max_ulp = ulp.largest(found.ulps) if len(index) else 0
+        one.max_ulp = ulp.largest_ulp(found.ulps) if len(index) else 0
         one.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
@@ -487,3 +506,143 @@ def _measured(
         else:
             place = np.argwhere(one.selection.put(np.zeros(shape, bool), mask, 0))[0]
         one.first = tuple(map(int, place))
+
+
+OTHER_NUMBERS = "it gives known numbers, which are different on the two sides"
+NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
+
+
+PARTLY = "a part of it, or of what it reads, is not described in probe"
+
+
+ONE_SIDE = "no operation of the other run computes the same"
+
+
+LEFT_OUT = "a recording has left out its values"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why operations are unknown. ``side``: ``left``, ``right``, or empty for both; ``name`` and
+    ``op``: the operation at which it begins, empty where it is no single one; ``why``: a sentence.
+    """
+
+    why: str
+    name: str = ""
+    op: str = ""
+    side: str = ""
+
+    def __str__(self) -> str:
+        on = f" on the {self.side}" if self.side else ""
+        return f"{self.op}{on}: {self.why}" if self.op else self.why
+
+
+def fill_reasons(found: Difference) -> None:
+    """Fills in ``reason`` of all operations of which nothing could be compared."""
+    roots = _unknown_roots(found.left), _unknown_roots(found.right)
+    for one in found.operations:
+        if one.verdict == "unknown" and one.note:  # said where it was found out
+            one.reason = Reason(one.note, one.name, one.op)
+        elif one.verdict == "unknown":
+            ends = [
+                (side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))
+            ]
+            why = _why_not_compared(one.gives[0], found) if one.gives else "it gives nothing"
+            one.reason = _common_reason(roots, ends) or Reason(why)
+        elif one.verdict in NAMES and not one.compared:
+            side = NAMES.index(one.verdict)
+            op = (found.left, found.right)[side].operations[(one.left, one.right)[side] or 0]
+            if computes(op):
+                one.reason = _common_reason(roots, [(side, n) for n in op.gives]) or Reason(
+                    ONE_SIDE
+                )
+
+
+def of_outputs(found: Difference) -> Reason | None:
+    """Returns why outputs can't be compared; None where all can."""
+    some = [one for one in found.outputs if not one.compared and not one.hollow]
+    if not some:
+        return None
+    roots = _unknown_roots(found.left), _unknown_roots(found.right)
+    ends = [(side, n) for one in some for side, n in enumerate((one.left, one.right))]
+    return _common_reason(roots, ends) or Reason(_why_not_compared(some[0], found))
+
+
+def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
+    """Returns all reasons, each with the operations of which nothing is known, in their order."""
+    some: dict[Reason, list[Aligned]] = {}
+    for one in found.operations:
+        if one.verdict == "unknown" and one.reason is not None:
+            some.setdefault(one.reason, []).append(one)
+    return list(some.items())
+
+
+def _why_not_compared(pair: Pair, found: Difference) -> str:
+    values = found.left.values[pair.left], found.right.values[pair.right]
+    if values[0].dtype != values[1].dtype:
+        return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
+    if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
+        return LEFT_OUT
+    known = all(value.content is not None for value in values)
+    if known and values[0].digest != values[1].digest:  # a size, say
+        return OTHER_NUMBERS
+    return NO_FORMULA if pair.known else PARTLY
+
+
+def _common_reason(
+    roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]
+) -> Reason | None:
+    """Returns the reason behind values (side, number): an unknown meaning before a limit, and of
+    both sides where it is the same on both."""
+    some = [(side, told) for side, n in ends if (told := roots[side].get(n)) is not None]
+    some.sort(key=lambda both: both[1].why.startswith(LIMIT))
+    if not some:
+        return None
+    side, first = some[0]
+    both = any(at != side and told.why == first.why and told.op == first.op for at, told in some)
+    return Reason(first.why, first.name, first.op, "" if both else NAMES[side])
+
+
+LIMIT = "it has"
+
+
+def _unknown_roots(run: Run) -> dict[int, Reason]:
+    """Returns of each value that is not understood where that begins, by number."""
+    found: dict[int, Reason] = {}
+    integers: set[int] = set()  # what comes from integers and single numbers alone
+    for number, value in enumerate(run.values):
+        if value.given < 0 and (not value.floating or value.shape == ()):
+            integers.add(number)
+            if value.content is None:
+                found[number] = _too_many_elements(value.shape, value.name or "an input", "")
+    for one in run.operations:
+        told = _why_unknown(one.meaning)
+        before = [found[n] for n in one.reads if n in found]
+        plain = bool(one.reads) and integers.issuperset(one.reads)
+        for n in one.gives:
+            value = run.values[n]
+            if plain and (one.meaning.exact or not value.floating):
+                integers.add(n)
+            if value.content is not None:
+                continue
+            if told is not None:
+                found[n] = Reason(told, one.name, one.op)
+            elif before:
+                found[n] = before[0]
+            elif n in integers and prod(value.shape) > SMALL:
+                found[n] = _too_many_elements(value.shape, one.name, one.op)
+    return found
+
+
+def _too_many_elements(shape: tuple[int, ...], name: str, op: str) -> Reason:
+    limits = f"at most {LARGE:,} of a value, and {LARGE_BYTES:,} bytes of all"
+    why = f"{LIMIT} {counted(prod(shape), 'element')}; {limits}, are kept"
+    return Reason(why, name, op or name)
+
+
+def _why_unknown(meaning: Meaning) -> str | None:
+    """Returns why a meaning, or a step of it, is unknown; None where it isn't."""
+    if isinstance(meaning, Unknown):
+        return meaning.why or "it is not described in probe"
+    told = (_why_unknown(step.meaning) for step in getattr(meaning, "steps", ()))
+    return next((one for one in told if one is not None), None)

@@ -4,7 +4,7 @@ outputs stays the same whatever the orders of all its sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -13,23 +13,23 @@ import numpy as np
 
 from probe import floats, window
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operands
-from probe.enclosure.operations import Interval, enclosed, product
+from probe.enclosure.operations import Interval, enclosed, enclosed_einsum
 from probe.errors import InputError
-from probe.recording.alone import Alone, unequal
+from probe.recording.alone import Alone, unequal_bits
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import sum_of
 from probe.semantics import Each, Meaning, Unknown
 from probe.summation.orders import ContainerOperands
 
+# Products, or elements times 8, that are worked on for a side; what is beyond that is unknown.
 MOST = 1 << 27
-"""Products, or elements times 8, that are worked on for a side; what is beyond that is unknown."""
 
 
+# Smallest normal numbers by which results may be off where steps on the way become zero.
 FLUSHED = 16
-"""Smallest normal numbers by which results may be off where steps on the way become zero."""
 
 
-def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> RoundingVerdict:
+def rounding_verdict(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> RoundingVerdict:
     """Returns the differing outputs of an operation by what is proved of them.
 
     ``proved``: bool, an output each: both sides' bits come out again in NumPy. ``counted``: how
@@ -38,16 +38,16 @@ def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Roundi
     first.
     """
     dtype = sides[0].value.dtype
-    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, dtype))
+    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, dtype))
     known = proved[apart]
     open_ = apart[~known]
     verdicts, near = np.full((2, len(open_)), UNKNOWN), np.zeros(len(open_), bool)
     for number, one in enumerate(sides if len(open_) else ()):
-        verdicts[number], flush = judged(one, open_)
+        verdicts[number], flush = enclosure_verdicts(one, open_)
         near |= flush
-    if len(open_) and sorted(map(_opaque, sides)) == [False, True]:
-        number = 0 if _opaque(sides[0]) else 1
-        verdicts[number], flush = _of_program(sides[number], sides[1 - number], open_)
+    if len(open_) and sorted(map(_is_opaque, sides)) == [False, True]:
+        number = 0 if _is_opaque(sides[0]) else 1
+        verdicts[number], flush = _program_verdicts(sides[number], sides[1 - number], open_)
         near |= flush
     found = RoundingVerdict.of(np.zeros(len(open_), bool), verdicts[0], verdicts[1], near)
     more = min(counted, len(open_) - found.beyond)
@@ -57,33 +57,35 @@ def rounding(sides: Sequence[Alone], proved: np.ndarray, counted: int) -> Roundi
     return replace(found, explained=explained, within=within, unknown=unknown)
 
 
-def _opaque(one: Alone) -> bool:
+def _is_opaque(one: Alone) -> bool:
     """Returns whether what an operation computes is known by its other side alone."""
     return isinstance(one.operation.meaning, Unknown)
 
 
+# How many times wider an enclosure is taken for what a compiler made of the steps before a result
+# is called beyond: it folds factors into weights and writes divisions as products, each of which
+# errs about as much as the steps do.
 MARGIN = 8.0
-"""How many times wider an enclosure is taken for what a compiler made of the steps before a result
-is called beyond: it folds factors into weights and writes divisions as products, each of which errs
-about as much as the steps do."""
 
 
-def _of_program(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _program_verdicts(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Judges a compiled program, whose steps are those that ``said`` (itself, or the other side,
     which reads alike) says: what lies just outside of all that these can give is left unknown."""
-    found = _steps(said)
+    found = _result_intervals(said)
     if found is None:
         return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
-    dtype, by = one.value.dtype, np.full(len(some), _flushed(said))
+    dtype, by = one.value.dtype, np.full(len(some), _flush_width(said))
     found = Interval(*(said.taken(end)[some] for end in found))
     middle, half = found.low / 2 + found.high / 2, (found.high - found.low) / 2
     half = MARGIN * (half + np.abs(middle) * 2.0 ** -floats.format_of(dtype).precision)
-    verdict, near = _inside(found, one.outputs[some], dtype, by)
-    wide, _ = _inside(Interval(middle - half, middle + half), one.outputs[some], dtype, by)
+    verdict, near = _interval_verdicts(found, one.outputs[some], dtype, by)
+    wide, _ = _interval_verdicts(
+        Interval(middle - half, middle + half), one.outputs[some], dtype, by
+    )
     return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
 
 
-def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def enclosure_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns what can be said of a side's outputs, by number, and where flushing may be why.
 
     As ``Enclosure.judged``; all unknown where no enclosure of the operation is known.
@@ -93,27 +95,29 @@ def judged(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if dtype not in floats.FORMATS or one.output:
         return nothing
     with suppress(InputError):  # it is no sum
-        return _of_sums(one, some)
-    if one.operation.meaning is not _said(one):
-        return _of_program(one, one, some)
-    found = _steps(one)
+        return _sum_verdicts(one, some)
+    if one.operation.meaning is not _written_meaning(one):
+        return _program_verdicts(one, one, some)
+    found = _result_intervals(one)
     if found is None:
         return nothing
     found = Interval(*(one.taken(end)[some] for end in found))
-    return _inside(found, one.outputs[some], dtype, np.full(len(some), _flushed(one)))
+    return _interval_verdicts(
+        found, one.outputs[some], dtype, np.full(len(some), _flush_width(one))
+    )
 
 
-def _steps(one: Alone) -> Interval | None:
+def _result_intervals(one: Alone) -> Interval | None:
     """Returns the intervals of what a side's operation gives; None where they aren't known."""
     if one.value.dtype not in floats.FORMATS or one.output:
         return None
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return None
     shapes = [one.side.values[n].shape for n in one.operation.gives]
-    return enclosed(_said(one), _given(one), shapes, one.value.dtype)
+    return enclosed(_written_meaning(one), _operand_intervals(one), shapes, one.value.dtype)
 
 
-def _said(one: Alone) -> Meaning:
+def _written_meaning(one: Alone) -> Meaning:
     """Returns an operation's meaning; of a compiled program the steps that its source has."""
     values = one.side.values
     reads, gives = (
@@ -122,21 +126,21 @@ def _said(one: Alone) -> Meaning:
     return one.operation.meaning.written(reads, gives)
 
 
-def _given(one: Alone) -> list[Interval]:
+def _operand_intervals(one: Alone) -> list[Interval]:
     both = zip(one.reads, one.dtypes[:-1], strict=True)
     return [Interval.of(array, kind) for array, kind in both]
 
 
-def _flushed(one: Alone) -> float:
+def _flush_width(one: Alone) -> float:
     """Returns how far off what a side gives may be where subnormal numbers become zero: what reads
     some may give anything that follows from that."""
     tiny = floats.flushed_below(one.value.dtype)
-    every = (end for each in _given(one) for end in each)
+    every = (end for each in _operand_intervals(one) for end in each)
     subnormal = any(((end != 0) & (np.abs(end) < tiny)).any() for end in every)
     return float(np.inf if subnormal else FLUSHED * tiny)
 
 
-def _inside(
+def _interval_verdicts(
     found: Interval, values: np.ndarray, dtype: str, flushed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Judges results. ``flushed``: how far off subnormal numbers that become zero may take them."""
@@ -149,7 +153,7 @@ def _inside(
     return np.where(near, UNKNOWN, verdict), near & finite
 
 
-def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same of sums of products, and of what is computed behind them. InputError: it is none."""
     asked, dtype = one.asked, one.value.dtype
     if asked.divides or asked.pooled:
@@ -180,26 +184,37 @@ def _of_sums(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if made is None:
             return verdict, flush
         behind = made
-    both = _inside(behind, values, dtype, FLUSHED * (found.flushed + floats.flushed_below(dtype)))
+    both = _interval_verdicts(
+        behind, values, dtype, FLUSHED * (found.flushed + floats.flushed_below(dtype))
+    )
     verdict[: len(first)], flush[: len(first)] = both
     return verdict, flush
 
 
+# Products of a run up to which all its values are enclosed: about a second.
 MOST_PRODUCTS = 1 << 28
-"""Products of a run up to which all its values are enclosed: about a second."""
 
 
-def outputs(run: Run) -> dict[int, Interval]:
+def output_intervals(run: Run) -> dict[int, Interval]:
     """Returns the intervals of a run's outputs, by the number of the value, of those that have one.
 
     Every operation may add in any order, fuse and keep wider formats as it likes: an interval holds
     what any library can give that runs these operations on these inputs and weights. Intervals grow
     from operation to operation, so that deep networks have wide ones.
     """
-    if sum(_products(run, one) for one in run.operations) > MOST_PRODUCTS:
+    products = 0.0
+    for one in run.operations:
+        reads, gives = (
+            [prod(run.values[n].shape) for n in some] for some in (one.reads, one.gives)
+        )
+        products += max((*reads, *gives), default=0)
+        if len(reads) > 1 and gives:  # (m, k) times (k, n) gives (m, n): m * k * n, if it is one
+            first, second = sorted(reads)[-2:]
+            products += max(0.0, (first * second * gives[0]) ** 0.5 - max(*reads, *gives))
+    if products > MOST_PRODUCTS:
         return {}
     found: dict[int, Interval] = {}
-    wanted = set(_needed(run))
+    wanted = run.needed
     given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
     for number, array in run.arrays(given).items():
         found[number] = Interval.of(array, run.values[number].dtype)
@@ -210,30 +225,15 @@ def outputs(run: Run) -> dict[int, Interval]:
             continue
         reads = [found[n] for n in one.reads]
         dtypes = [*(run.values[n].dtype for n in one.reads), dtype]
-        made = enclosed(one.meaning, reads, shapes, dtype) or _convolved(one, reads, shapes, dtypes)
+        made = enclosed(one.meaning, reads, shapes, dtype) or _convolution_interval(
+            one, reads, shapes, dtypes
+        )
         if made is not None:
             found[one.gives[0]] = made
     return {n: found[n] for n in run.outputs if n in found}
 
 
-def _needed(run: Run) -> Iterator[int]:
-    """Yields the values that outputs are computed from, themselves included."""
-    wanted = set(run.outputs)
-    for one in reversed(run.operations):
-        if wanted & set(one.gives):
-            wanted |= {*one.reads, *one.gives}
-    yield from wanted
-
-
-def _products(run: Run, one: Operation) -> float:
-    sizes = [prod(run.values[n].shape) for n in (*one.reads, *one.gives)]
-    if len(one.reads) < 2 or not one.gives:
-        return float(max(sizes, default=0))
-    first, second = sorted(prod(run.values[n].shape) for n in one.reads)[-2:]
-    return float(max(*sizes, (first * second * prod(run.values[one.gives[0]].shape)) ** 0.5))
-
-
-def _convolved(
+def _convolution_interval(
     one: Operation, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtypes: list[str]
 ) -> Interval | None:
     """Returns what a convolution gives; None where it is none, or has something behind it."""
@@ -252,7 +252,7 @@ def _convolved(
     for group in range(asked.groups):
         part = weights[:, group * width : (group + 1) * width]
         columns = Interval(low[group].T, high[group].T)
-        ends.append(product(columns, Interval(part, part), asked.summands, dtypes[-1]))
+        ends.append(enclosed_einsum(columns, Interval(part, part), asked.summands, dtypes[-1]))
     made = Interval(*(np.concatenate(some, axis=1) for some in zip(*ends, strict=True)))
     if asked.b is not None:
         bias = reads[asked.b.number].map(asked.b.taken)
@@ -263,7 +263,7 @@ def _convolved(
     return made.map(lambda end: asked.y.put(end.reshape(asked.output_shape())))
 
 
-def kept(found: Interval, decision: str, count: int = 1) -> np.ndarray:
+def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndarray:
     """Returns which decisions over rows (..., channels) are the same for all numbers in between.
 
     ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
@@ -273,10 +273,13 @@ def kept(found: Interval, decision: str, count: int = 1) -> np.ndarray:
     order = np.argsort(-found.low, axis=-1, kind="stable")
     least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
     rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+    # not where they touch: of equal numbers the index decides
     return np.asarray(least > rest)
 
 
-def alike(left: np.ndarray, right: np.ndarray, decision: str, count: int = 1) -> np.ndarray:
+def same_decisions(
+    left: np.ndarray, right: np.ndarray, decision: str, count: int = 1
+) -> np.ndarray:
     """Returns which decisions both sides' rows take alike; arguments as of ``kept``."""
     if decision == "threshold":
         return np.asarray((left > 0) == (right > 0))

@@ -18,8 +18,8 @@ from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
 from probe.operation import SPLICE
-from probe.recording.ported import Ports, Stage, TargetCall, activation
-from probe.recording.recording import Run, container
+from probe.recording.ported import Ports, Stage, TargetCall, activation_call
+from probe.recording.recording import Run, container_dtype
 from probe.recording.sums import Shape
 from probe.semantics import Each, Joins, Pads, Picks
 
@@ -46,12 +46,12 @@ class EndToEndProgram:
         return found.reshape(self.shape)
 
 
-def whole(run: Run) -> EndToEndProgram:
+def as_program(run: Run) -> EndToEndProgram:
     """Returns a run as one program. InputError: an operation can't be a step, with the reason."""
     return _Joined(run).made()
 
 
-def _index(shape: Shape) -> np.ndarray:
+def _flat_indices(shape: Shape) -> np.ndarray:
     return np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
 
 
@@ -80,12 +80,11 @@ class _Joined:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        needed = {*run.outputs}
-        for one in reversed(run.operations):
-            needed.update(one.reads if needed.intersection(one.gives) else ())
         for one in run.operations:
             self.op = one.name
-            if all(self.ports.fixed[n] for n in one.reads) or not needed.intersection(one.gives):
+            if all(self.ports.fixed[n] for n in one.reads) or not run.needed.intersection(
+                one.gives
+            ):
                 continue
             keys: list[Key] = list(one.reads)
             stages = self.ports.all_stages(one)
@@ -153,7 +152,11 @@ class _Joined:
         assert isinstance(key, int)
         if wanted is None:
             axis = self.ports.axes.get(key, len(value.shape) - 1)
-            wanted = np.moveaxis(_index(value.shape), axis, -1) if value.shape else _index((1, 1))
+            wanted = (
+                np.moveaxis(_flat_indices(value.shape), axis, -1)
+                if value.shape
+                else _flat_indices((1, 1))
+            )
         while wanted.ndim < 3:  # rows of channels
             wanted = wanted[None]
         self.inputs.append(key)
@@ -181,8 +184,8 @@ class _Joined:
 
     def call(self, called: TargetCall, keys: list[Key], key: Key) -> None:
         spec, used = dict(called.spec), [keys[part.number] for part in called.inputs]
-        wanted = [part.taken(_index(part.whole)) for part in called.inputs]
-        given = _index(self.shapes[key])
+        wanted = [part.taken(_flat_indices(part.whole)) for part in called.inputs]
+        given = _flat_indices(self.shapes[key])
         rest = [one for one in keys if one not in used]
         if any(one not in self.fixed for one in rest):
             raise self.refused("its weights are computed from the inputs")
@@ -230,7 +233,7 @@ class _Joined:
         dtype: dict[str, Any] = {"dtype": self.dtype(), "parameters": {}}
         active = [one for one in keys if one not in self.fixed]
         if len(keys) == 1 and meaning.word in ACTIVATIONS:
-            called = activation(meaning, self.shapes[keys[0]], dtype["dtype"])
+            called = activation_call(meaning, self.shapes[keys[0]], dtype["dtype"])
             form = self.form(keys[0])
             self.add(key, dict(called.spec) | {"channels": form.shape[-1]}, active, form)
             return
@@ -252,10 +255,12 @@ class _Joined:
             raise self.refused("what it reads besides is not one number a channel")
         line, channels = np.array(lines[0]), {"channels": form.shape[-1]}
         if meaning.word == "add" or (meaning.word == "subtract" and keys[1] == other):
-            line = -line if meaning.word == "subtract" else line  # the same to the bit
+            # IEEE 754: x - b is x + (-b) to the bit
+            line = -line if meaning.word == "subtract" else line
             self.add(key, dtype | channels | {"op": "bias"}, active, form, {"b": line})
         elif meaning.word == "multiply":
-            operands = {"scale": line, "shift": np.full_like(line, -0.0)}  # x + -0 is x
+            # -0 is the only number whose addition leaves every x as it is: +0 makes +0 of -0
+            operands = {"scale": line, "shift": np.full_like(line, -0.0)}
             self.add(key, dtype | channels | {"op": "normalisation"}, active, form, operands)
         else:
             raise self.refused(f"{meaning.word} is no step of a program")
@@ -281,7 +286,7 @@ class _Joined:
             raise self.refused("what it joins has different axes")
         (axis,) = axes
         ends = np.cumsum([self.shapes[one][meaning.axis] for one in keys])[:-1]
-        parts = np.split(_index(self.shapes[key]), ends, meaning.axis)
+        parts = np.split(_flat_indices(self.shapes[key]), ends, meaning.axis)
         both = zip(parts, keys, strict=True)
         forms = [part.reshape(-1)[self.form(one)] for part, one in both]
         spec = {"op": "concat", "axis": axis, "dtype": self.dtype(), "parameters": {}}
@@ -301,12 +306,12 @@ class _Joined:
             raise self.refused("what it cuts or lengthens is not the program's length")
         order, axis = self.order(one), axis % len(to)
         sizes = [*form.shape[:place], to[axis], form.shape[-1]]
-        whole_form = _index(to).transpose(order).reshape(sizes)
+        whole_form = _flat_indices(to).transpose(order).reshape(sizes)
         count = 0 if behind is None else behind.shape[axis]
         step, kept = self.forms[one][0], to[axis] - count
         spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
         spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
-        tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container(self.dtype()))
+        tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container_dtype(self.dtype()))
         if behind is not None:
             tail[(slice(None),) * axis + (slice(kept, None),)] = behind
         tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
@@ -328,9 +333,9 @@ class _Joined:
         if any(pairs[0]) or any(pairs[-1]) or min(map(min, pairs)) < 0:
             raise self.refused("it pads the batch or the channels, or crops")
         inside = tuple(slice(a, a + n) for (a, _), n in zip(meaning.widths, shape, strict=True))
-        moved = np.pad(_index(to)[inside].reshape(-1)[form], pairs, constant_values=-1)
+        moved = np.pad(_flat_indices(to)[inside].reshape(-1)[form], pairs, constant_values=-1)
         order = self.order(one)  # the form of what is padded, by the axes of the value before it
-        whole_form = _index(to).transpose(order).reshape(moved.shape)
+        whole_form = _flat_indices(to).transpose(order).reshape(moved.shape)
         if not (moved == whole_form)[moved >= 0].all():
             raise self.refused("what it pads is not in the order of its axes")
         numbers = {"value": float(meaning.value.real)} if meaning.value else {}
@@ -349,7 +354,7 @@ class _Joined:
         """A value that is another's elements in another shape, or in another order of axes."""
         assert not isinstance(stage.does, TargetCall)
         try:
-            places = np.asarray(stage.does([_index(self.shapes[one])])).reshape(-1)
+            places = np.asarray(stage.does([_flat_indices(self.shapes[one])])).reshape(-1)
         except (InputError, ValueError, TypeError):
             places = np.zeros(0, int)
         form = self.form(one)

@@ -21,17 +21,17 @@ from probe.recording.contract import Input
 
 Arrays = dict[str, np.ndarray]
 HOW = "write batch, length, or NAME:AXIS such as audio:1"
+# From one generated input's seed to the next one's.
 STEP = 101
-"""From one generated input's seed to the next one's."""
 
+# Elements of a generated input.
 MOST = 1 << 40
-"""Elements of a generated input."""
 
+# Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary.
 VOCABULARY = 100
-"""Generated integers are 0, 1, 2, ... and begin again here: less than any vocabulary."""
 
 
-def read(path: Path) -> Arrays:
+def read_inputs(path: Path) -> Arrays:
     """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
     try:
         found = np.load(path, allow_pickle=False)
@@ -65,7 +65,7 @@ def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def ordered(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
+def in_declared_order(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
     """Returns given arrays under the names of a model's inputs: by name, else in their order.
 
     Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
@@ -86,7 +86,7 @@ def ordered(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
     return dict(zip((one.name for one in inputs), given.values(), strict=True))
 
 
-def generated(
+def generated_inputs(
     inputs: Sequence[Input],
     vary: str | None,
     most: int,
@@ -109,7 +109,8 @@ def generated(
         named = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
         inputs = [Input(name, shape, "float32") for name, shape in named.items()]
         return {
-            one.name: drawn(one, named[one.name], seed + STEP * n) for n, one in enumerate(inputs)
+            one.name: generated_input(one, named[one.name], seed + STEP * n)
+            for n, one in enumerate(inputs)
         }
     known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
@@ -125,10 +126,12 @@ def generated(
         said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
         if not one.dtype:
             if said is not None:
-                found[one.name] = drawn(replace(one, dtype="float32"), said, seed + STEP * number)
+                found[one.name] = generated_input(
+                    replace(one, dtype="float32"), said, seed + STEP * number
+                )
             continue
         sizes = list(one.shape if said is None else said)
-        for axis in _declared(one, vary) if said is None else ():
+        for axis in _varied_by_shape(one, vary) if said is None else ():
             if axis < len(sizes) and sizes[axis] is None:
                 sizes[axis] = most
         if said is None and vary != "batch" and len(sizes) > 1 and sizes[0] is None:
@@ -137,7 +140,7 @@ def generated(
             missing.append(one)
         else:
             shape = tuple(size for size in sizes if size is not None)
-            found[one.name] = drawn(one, shape, seed + STEP * number)
+            found[one.name] = generated_input(one, shape, seed + STEP * number)
     if missing:
         names = ", ".join(one.name for one in missing)
         why = "the model does not define all sizes: " + ", ".join(_open(one) for one in missing)
@@ -155,22 +158,22 @@ def _how(one: Input, vary: str | None, most: int) -> str:
     example = [
         size if size is not None else 1 if n == 0 else 64 for n, size in enumerate(one.shape)
     ]
-    for axis in _declared(one, vary):
+    for axis in _varied_by_shape(one, vary):
         example[axis] = most or example[axis]
     return f"give --shape {one.name}={'x'.join(map(str, example))}"
 
 
-def _declared(one: Input, vary: str | None) -> list[int]:
+def _varied_by_shape(one: Input, vary: str | None) -> list[int]:
     """Returns the axes of a model's input that are varied, as far as its own shape says."""
     if vary == "batch":
         return [0] if one.shape and one.shape[0] is None else []
     if vary == "length":
         free = [axis for axis, size in enumerate(one.shape) if size is None]
         return ([axis for axis in free if axis] or (free if len(one.shape) == 1 else []))[-1:]
-    return [axis for name, axis in named(vary) if name == one.name] if vary else []
+    return [axis for name, axis in named_axes(vary) if name == one.name] if vary else []
 
 
-def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
+def generated_input(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
     if math.prod(shape) > MOST:
         sizes = "x".join(map(str, shape))
@@ -189,7 +192,7 @@ def drawn(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return (np.arange(count) % VOCABULARY).reshape(shape).astype(kind)
 
 
-def named(vary: str) -> list[tuple[str, int]]:
+def named_axes(vary: str) -> list[tuple[str, int]]:
     """Reads ``audio:1,state:2``. Raises InputError."""
     found = []
     for part in vary.split(","):
@@ -200,11 +203,13 @@ def named(vary: str) -> list[tuple[str, int]]:
     return found
 
 
-def axes(vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]) -> dict[str, int]:
+def varied_axes(
+    vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]
+) -> dict[str, int]:
     """Returns the axis of each input that is varied. InputError: there is none."""
     declared = {one.name: one for one in inputs if one.dtype}
     if vary not in ("batch", "length"):
-        found = dict(named(vary))
+        found = dict(named_axes(vary))
         for name, axis in found.items():
             if name not in arrays:
                 why = "no input has this name"
@@ -258,7 +263,7 @@ def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> 
     return found
 
 
-def cut(
+def first_entries(
     arrays: Mapping[str, np.ndarray], along: Mapping[str, int], size: int, option: str = "against"
 ) -> Arrays:
     """Returns the first ``size`` entries of the inputs that are varied. InputError: too few.
@@ -277,7 +282,7 @@ def cut(
 
 
 @contextmanager
-def restored(arrays: Sequence[Any]) -> Iterator[None]:
+def arrays_restored(arrays: Sequence[Any]) -> Iterator[None]:
     """Gives arrays of NumPy back what they held, in the same memory.
 
     A function may change its arguments (``x += 1``), and its next run has to start from the same

@@ -28,12 +28,11 @@ from probe import floats
 from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
-from probe.recording import adding, place
-from probe.recording.adding import Known, begins
-from probe.recording.alone import Alone, unequal
+from probe.recording import place
+from probe.recording.alone import Alone, Known, address_in_16, compare_sums, unequal_bits
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.matching import Both, Runs, align, given_labels, labels_of, matched
+from probe.recording.matching import Both, Runs, align, labels_of, matched, result_labels
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -48,11 +47,11 @@ from probe.semantics import (
 from probe.semantics.labels import Labels, joint, tag, told_apart
 from probe.summation.certificate import BUDGET
 
+# Sets of operands on which operations are compared that have no order.
 SETS = 6
-"""Sets of operands on which operations are compared that have no order."""
 
+# How far numbers are moved along a function's places.
 SHIFTS = 0, 1, 3, 8, 16
-"""How far numbers are moved along a function's places."""
 
 SEED = 31_000
 
@@ -81,7 +80,7 @@ class Judged:
         return sum(int(one.sum()) for one in self.apart if one is not None)
 
 
-def settled(meaning: Meaning) -> bool:
+def has_no_choice(meaning: Meaning) -> bool:
     """Returns whether an operation's bits follow from what it reads, wherever it stands."""
     return meaning.rounds is not None
 
@@ -95,14 +94,16 @@ def one_call(one: Aligned, left: Run, right: Run) -> bool:
     for side, number in ((left, one.left), (right, one.right)):
         op, values = side.operations[number], side.values
         ends = [values[n] for n in (*op.reads, *op.gives)]
-        calls.append(([(v.shape, v.dtype, begins(v.address)) for v in ends], repr(op.attributes)))
+        calls.append(
+            ([(v.shape, v.dtype, address_in_16(v.address)) for v in ends], repr(op.attributes))
+        )
     return calls[0] == calls[1] and all(
         some is None or other is None or np.array_equal(some, other)
         for some, other in ((pair.selection.left, pair.selection.right) for pair in one.gives)
     )
 
 
-def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
+def judge_operation(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Judges an operation of both runs over the pairs of ``one.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
@@ -113,13 +114,13 @@ def judged(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     meaning, why = op.meaning, ""
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
-    if settled(meaning) or counts or one_call(one, left, right):
+    if has_no_choice(meaning) or counts or one_call(one, left, right):
         return Judged("exact", certified=True)
     given = given_of(meaning)
-    if given and isinstance(meaning, Each) and _normal(one, left, right):
+    if given and isinstance(meaning, Each) and _without_subnormals(one, left, right):
         return Judged("exact", certified=True, given=given)
     if meaning.sums:
-        found = judged_sums(one, left, right, known)
+        found = judge_sums(one, left, right, known)
         if found.how:
             found.given = given
             return found
@@ -143,7 +144,7 @@ def given_of(meaning: Meaning) -> str:
     return NORMAL * any(isinstance(one, Each) and one.exact_but_subnormal for one in parts)
 
 
-def _normal(one: Aligned, left: Run, right: Run) -> bool:
+def _without_subnormals(one: Aligned, left: Run, right: Run) -> bool:
     """Returns whether no number that an operation reads or gives was subnormal in either run."""
     for side, number in ((left, one.left), (right, one.right)):
         assert number is not None
@@ -158,7 +159,7 @@ def _normal(one: Aligned, left: Run, right: Run) -> bool:
     return True
 
 
-def _sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
+def _isolated_sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
     """Both sides alone. ValueError: an operation can't be run so."""
     found = []
     for at, (side, number) in enumerate(((left, one.left), (right, one.right))):
@@ -176,7 +177,7 @@ def weighted(meaning: Meaning) -> bool:
     return windows or isinstance(first, Contracts | Convolution)
 
 
-def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
+def judge_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     # a mean's division is nothing that certificates ask about
@@ -187,12 +188,12 @@ def judged_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
             made.apart.append(None)
             continue
         try:
-            sides = _sides(one, left, right, output, pair)
-            alone = (unequal(s.chosen(s.call()), s.outputs, s.value.dtype) for s in sides)
+            sides = _isolated_sides(one, left, right, output, pair)
+            alone = (unequal_bits(s.chosen(s.call()), s.outputs, s.value.dtype) for s in sides)
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
-            told = adding.compared(sides, known, lambda: Revealer(kept=None, budget=budget))
+            told = compare_sums(sides, known, lambda: Revealer(kept=None, budget=budget))
             if told.unknown or told.left.orders is None or told.right.orders is None:
                 some = told.unknown or len(told.pairs)
                 why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
@@ -218,14 +219,14 @@ def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: 
             made.apart.append(None)
             continue
         try:
-            made.apart.append(compare(_sides(one, left, right, output, pair), one.reads))
+            made.apart.append(compare(_isolated_sides(one, left, right, output, pair), one.reads))
         except Exception as error:  # a library raises what it likes
             said = " ".join(str(getattr(error, "why", error)).split())[:120]
             return Judged("", f"it could not be tested: {said or type(error).__name__}")
     return made
 
 
-def _changing(side: Alone, number: int) -> bool:
+def _may_hold_others(side: Alone, number: int) -> bool:
     """Returns whether one of the operands may hold other numbers: no weights, and nothing that is
     computed from integers alone (masks)."""
     value = side.side.values[side.operation.reads[number]]
@@ -237,49 +238,46 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    found = unequal(left.chosen(left.call()), right.chosen(right.call()), dtype)
+    found = unequal_bits(left.chosen(left.call()), right.chosen(right.call()), dtype)
     for seed in range(1, SETS):
-        theirs = [_moved(right, n, seed) for n in range(len(right.reads))]
+        # every number times one between a half and one and a half: zeros, infinities and signs stay
+        theirs = list(right.reads)
+        for n, array in enumerate(theirs):
+            if _may_hold_others(right, n):
+                factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
+                kind = right.dtypes[n]
+                theirs[n] = floats.round_to(floats.widen(array, kind) * factor, kind)
         # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
         for n, pair in enumerate(reads[: len(ours)]):
-            if pair.selection.empty or not _changing(right, n):
+            if pair.selection.empty or not _may_hold_others(right, n):
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        found |= unequal(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
+        found |= unequal_bits(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
     return found
-
-
-def _moved(side: Alone, number: int, seed: int) -> np.ndarray:
-    """Returns an operand with every number times one between a half and one and a half: it keeps
-    zeros, infinities and signs."""
-    array = side.reads[number]
-    if not _changing(side, number):
-        return array
-    dtype = side.dtypes[number]
-    factor = 1 + np.clip(normal(SEED + seed, "x", array.shape) / 6, -0.5, 0.5)
-    return floats.round_to(floats.widen(array, dtype) * factor, dtype)
 
 
 def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
     found = _by_bits(sides, reads)
     functions = [
-        place.PlacedFunction.of(one, [n for n in range(len(one.reads)) if not _changing(one, n)])
+        place.PlacedFunction.of(
+            one, [n for n in range(len(one.reads)) if not _may_hold_others(one, n)]
+        )
         for one in sides
     ]
-    pool = place.drawn(place.POOL)
+    pool = place.pool_numbers(place.POOL)
     numbers: list[float] = pool[: place.PLAIN].tolist()
     if not any(one.held for one in functions):  # beside weights each place has its own result
         laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)
-        numbers += pool[place.telling(laid, len(pool))][: place.TELLING].tolist()
+        numbers += pool[place.telling_numbers(laid, len(pool))][: place.TELLING].tolist()
     for number in numbers:  # any, then some that few places answer differently
         left, right = (
             one.taken(function.filled(number))
             for one, function in zip(sides, functions, strict=True)
         )
-        found |= unequal(left, right, sides[0].value.dtype)
+        found |= unequal_bits(left, right, sides[0].value.dtype)
     return found
 
 
@@ -318,7 +316,7 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
             if time.monotonic() - begun > seconds:
                 why = f"{seconds:.0f} seconds were over"
             else:
-                told = judged_sums(one, left, right, known)
+                told = judge_sums(one, left, right, known)
                 if told.how and told.differing:
                     why = f"{told.differing} of {told.outputs} outputs are added differently"
                     return OrderVerdict("differs", one.name, why, told.outputs)
@@ -344,7 +342,7 @@ def _in_the_way(one: Aligned, meaning: Meaning) -> str:
         return "it is one of several operations that together match several others"
     if not one.compared:
         return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
-    if meaning.sums or settled(meaning):
+    if meaning.sums or has_no_choice(meaning):
         return ""
     return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
 
@@ -395,7 +393,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         op = left.operations[mine]
         if changed.intersection(op.reads):
             relabelled(left, op, found.left, changed)
-        if settled(op.meaning):
+        if has_no_choice(op.meaning):
             continue
         if other is None:
             found.alone.append(op.name)
@@ -404,7 +402,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
                 found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
-        one = aligned(runs, labels, mine, other)
+        one = aligned_by_labels(runs, labels, mine, other)
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
@@ -412,7 +410,12 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:
-                found.left[pair.left] = _only(found.left[pair.left], pair, apart, mine)
+                # what an operation was not seen to compute as its match
+                label = found.left[pair.left]
+                label = _masked(label, ~pair.selection.mask(label.shape, 0), mine)
+                if apart is not None and apart.any():
+                    label = marked(label, pair, apart, mine)
+                found.left[pair.left] = label
                 changed.add(pair.left)
             elif apart is not None and apart.any():
                 found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
@@ -422,14 +425,14 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
 
 def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int]) -> None:
     """Labels what an operation gives anew, where something that it reads has another label."""
-    given = given_labels(run, op, labels)
+    given = result_labels(run, op, labels)
     for number, label in zip(op.gives, given, strict=True):
         if run.values[number].content is None:
             labels[number] = label
             changed.add(number)
 
 
-def aligned(runs: Runs, labels: Both, mine: int, other: int) -> Aligned:
+def aligned_by_labels(runs: Runs, labels: Both, mine: int, other: int) -> Aligned:
     """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
     their labels."""
     one, two = runs[0].operations[mine], runs[1].operations[other]
@@ -449,13 +452,6 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
     return _masked(one, mask, number)
 
 
-def _only(one: Labels, pair: Pair, apart: np.ndarray | None, number: int) -> Labels:
-    """Labels with a mark wherever an operation was not seen to compute as its match."""
-    mask = ~pair.selection.mask(one.shape, 0)
-    found = _masked(one, mask, number)
-    return found if apart is None or not apart.any() else marked(found, pair, apart, number)
-
-
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
     mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
@@ -463,7 +459,7 @@ def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     return one._replace(array=np.where(mask, mark, one.array))
 
 
-def reading(whole: Labels, nothing: Labels) -> np.ndarray:
+def reads_content(whole: Labels, nothing: Labels) -> np.ndarray:
     """Returns which elements of a value read content: bool, of its shape.
 
     ``whole``, ``nothing``: labels of the same run with content, and of padding alone. An exact

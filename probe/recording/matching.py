@@ -11,34 +11,46 @@ a weight's numbers, stays here.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from probe import floats
-from probe.recording.recording import WEIGHT, Operation, Run, Value, digest
-from probe.semantics import Exact, Unknown, mixing
+from probe.recording.contract import WEIGHT
+from probe.recording.recording import (
+    Operation,
+    Run,
+    Value,
+    array_digest,
+    computes,
+    is_exact_content,
+)
+from probe.semantics import (
+    Compiled,
+    Each,
+    Exact,
+    Made,
+    Pads,
+    Unknown,
+    functions,
+    mixing,
+)
 from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest, tag
-
-if TYPE_CHECKING:
-    from probe.recording.arguments import Otherwise
-
 
 Numbers = tuple[int | None, int | None]
 Runs = tuple[Run, Run]
 
+# Elements of a value up to which all of its labels are written out, and of all such values.
 MOST, IN_ALL = 1 << 16, 1 << 22
-"""Elements of a value up to which all of its labels are written out, and of all such values."""
 
+# Labels of a value that are looked for on the other side.
 SAMPLED = 1 << 12
-"""Labels of a value that are looked for on the other side."""
-
-NAMED = 4
-"""Operations of a region that are named one by one."""
 
 
 @dataclass
@@ -65,17 +77,14 @@ def align(left: Run, right: Run) -> list[Numbers]:
     if ours == theirs:
         return [(n, n) for n in range(len(ours))]
     found: list[Numbers] = []
+    # from 200 items on difflib takes what is more than 1 % of them for junk, as layers of one kind
+    # are
     for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if kind == "equal":
             found += [(i + n, k + n) for n in range(j - i)]
         else:
             found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
     return found
-
-
-def computes(one: Operation) -> bool:
-    """Returns whether an operation computes something that may be rounded in several ways."""
-    return not isinstance(one.meaning, Exact) or isinstance(one.meaning, Unknown)
 
 
 def matched(
@@ -94,11 +103,11 @@ def matched(
     settled: set[Numbers] = set()
     for mine, other in aligned:
         if mine is not None and other is not None:
-            both = list(_given(sides, mine, other))
+            both = list(_result_pairs(sides, mine, other))
             if not both or any(shares(*values) for values in both):
                 settled.add((mine, other))
     for mine, other in sorted(settled):  # type: ignore[type-var]
-        for values in _given(sides, mine, other):  # type: ignore[arg-type]
+        for values in _result_pairs(sides, mine, other):  # type: ignore[arg-type]
             made.note(*values)
     left = [a for a, b in aligned if a is not None and (a, b) not in settled]
     right = [b for a, b in aligned if b is not None and (a, b) not in settled]
@@ -131,7 +140,7 @@ def matched(
     return made
 
 
-def _given(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
+def _result_pairs(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
     ours, theirs = sides[0].operations[mine], sides[1].operations[other]
     return zip(ours.gives, theirs.gives, strict=False)
 
@@ -151,7 +160,7 @@ def _matches(
     index = _Index(theirs, labels[1])
     for one in (ours.operations[n] for n in asked):
         for value in one.gives if computes(one) else ():
-            hits = index.candidates(labels[0][value]) if _known(ours, value) else {}
+            hits = index.candidates(labels[0][value]) if _is_computed(ours, value) else {}
             if not hits:
                 continue
 
@@ -168,7 +177,7 @@ def _matches(
             break
 
 
-def _known(side: Run, number: int) -> bool:
+def _is_computed(side: Run, number: int) -> bool:
     """Returns whether a value was computed, and is no number that is known by its content."""
     value = side.values[number]
     if value.given < 0 or value.content is not None or not value.floating:
@@ -180,7 +189,7 @@ class _Index:
     """The computed values of a side by their labels: as they are, and written out if need be."""
 
     def __init__(self, side: Run, labels: Sequence[Labels]) -> None:
-        self.tables = [_tables(side, labels, False)]
+        self.tables = [_label_tables(side, labels, False)]
         self.rest = side, labels
 
     def candidates(self, one: Labels) -> dict[int, float]:
@@ -191,8 +200,8 @@ class _Index:
 
     def _hits(self, one: Labels, full: bool) -> dict[int, float]:
         if full and len(self.tables) == 1:
-            self.tables.append(_tables(*self.rest, True))
-        key, words = _words(one, full)
+            self.tables.append(_label_tables(*self.rest, True))
+        key, words = _distinct_labels(one, full)
         if key not in self.tables[full] or not len(words):
             return {}
         table, owners, counts = self.tables[full][key]
@@ -212,17 +221,17 @@ Table = tuple[np.ndarray, np.ndarray, dict[int, int]]
 """Labels, sorted; the value that has each; how many each value has."""
 
 
-def _tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[object, Table]:
+def _label_tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[object, Table]:
     """Returns the labels of all computed values, by what is left out."""
     lines: dict[object, dict[int, np.ndarray]] = {}
     rest = IN_ALL
     for number, label in enumerate(labels):
-        if not _known(side, number):
+        if not _is_computed(side, number):
             continue
         size = prod(label.shape) if full else 0
         rest -= size
         if size <= MOST and rest >= 0:
-            key, words = _words(label, full)
+            key, words = _distinct_labels(label, full)
             lines.setdefault(key, {})[number] = words
     found: dict[object, Table] = {}
     for key, some in lines.items():
@@ -232,7 +241,7 @@ def _tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[object, Tab
     return found
 
 
-def _words(one: Labels, full: bool) -> tuple[object, np.ndarray]:
+def _distinct_labels(one: Labels, full: bool) -> tuple[object, np.ndarray]:
     """Returns what is left out of labels, and those that there are, each once, but for zeros."""
     array = one.full() if full else one.array
     axes = [a for a in range(len(one.shape)) if not full and one.implicit(a)]
@@ -252,27 +261,19 @@ def read_alike(
     plain = list(zip(one.reads, two.reads, strict=False))
     if len(one.reads) != 2 or len(two.reads) != 2:
         return plain
+    if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
+        return plain
     turned = list(zip(one.reads, reversed(two.reads), strict=True))
-    meets = [all(meet(*numbers) for numbers in some) for some in (plain, turned)]
-    return turned if meets == [False, True] else plain
-
-
-def named(side: Run, numbers: Sequence[int]) -> str:
-    """Returns the operations of a region in words, without those that only move elements."""
-    names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
-    names = names or [side.operations[n].op for n in numbers]
-    return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
+    return turned if all(meet(*numbers) for numbers in turned) else plain
 
 
 # labels
 
 
+# Elements up to which an input is known element by element, where one side takes a part of it: a
+# batch of a hundred pictures. Their labels take eight bytes each.
 LARGE = 1 << 24
-"""Elements up to which an input is known element by element, where one side takes a part of it: a
-batch of a hundred pictures. Their labels take eight bytes each."""
 
-PARTS = 16
-"""Into how many parts a number that came without rounding may be divided."""
 
 Known = Mapping[int, Labels]
 """Labels of values that are known before anything is computed, by number."""
@@ -280,10 +281,10 @@ Known = Mapping[int, Labels]
 
 def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
     """Returns the labels of every value of both runs."""
-    return matched_labels((left, right), known(left, right), {})[0]
+    return matched_labels((left, right), initial_labels(left, right), {})[0]
 
 
-def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
+def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     """Returns the labels of what either run is given, and of exact results, by what these hold.
 
     A weight that both have is one thing, its elements known by their index; what one run alone has
@@ -295,22 +296,29 @@ def known(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
     # of every weight: then nothing can be left out along channels, and a product of (n, 4096) by
     # (4096, 4096) mixes 16 million pairs of labels a row, some 0.3 s, where a digest takes one.
-    keys = [{v.key for v in side.values if _as_one(v)} for side in sides]
+    keys = [{v.key for v in side.values if _labelled_as_one(v)} for side in sides]
     one_sided = _one_sided(left, right)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
         values = side.values
         given = {n for n, v in enumerate(values) if v.given < 0}
-        shared = {n for n in given if _as_one(values[n]) and values[n].key in theirs}
+        shared = {n for n in given if _labelled_as_one(values[n]) and values[n].key in theirs}
         missing = {n for n in given - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
-        made = {n: _whole(values[n]) for n in given}
-        zeros = (n for n in shared if _zeros(values[n]))
-        made |= {
-            n: made[n]._replace(array=np.zeros_like(made[n].array), fixed=False) for n in zeros
-        }
+        made = {}
+        for n in given:
+            one, dtype = values[n], values[n].dtype
+            # by its bits; the same bits in another shape are other elements
+            label = of_digest(one.shape, f"{one.digest} {[size for size in one.shape if size > 1]}")
+            made[n] = label._replace(fixed=one.role == WEIGHT)
+            row = n in shared and dtype in floats.FORMATS and len(one.shape) == 1
+            # converters add biases of zeros, which add nothing
+            if row and one.digest == array_digest(
+                np.zeros(one.shape, floats.container_dtype(dtype))
+            ):
+                made[n] = made[n]._replace(array=np.zeros_like(label.array), fixed=False)
         for n in contents.keys() - shared - formulas:
-            if n in given or exact(contents[n], values[n].dtype):
+            if n in given or is_exact_content(contents[n], values[n].dtype):
                 made[n] = of_content(contents[n])
         found.append(made)
     return found[0], found[1]
@@ -391,12 +399,12 @@ class _Matched:
     def _formulas(self, side: int, op: Operation) -> list[Labels]:
         found = self.found[side]
         if (taken := self.like[side].get(op.number)) is None:
-            return given_labels(self.runs[side], op, found)
+            return result_labels(self.runs[side], op, found)
         own = list(found)
         for place, label in taken.scalars.items():
             own[op.reads[place]] = label
         asked = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
-        return given_labels(self.runs[side], asked, own)
+        return result_labels(self.runs[side], asked, own)
 
     def _settle(self, side: int, number: int, partner: int | None) -> None:
         label = self.formulas[side][number]
@@ -413,7 +421,7 @@ class _Matched:
         self.found[side][number] = label
 
 
-def given_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
+def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
     """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [run.values[n].shape for n in one.gives]
@@ -426,32 +434,7 @@ def given_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> li
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
 
 
-def exact(content: np.ndarray, dtype: str) -> bool:
-    """Whether what is computed from integers came without rounding: whole numbers, halves and the
-    like (the scale of an attention of 64 features is an eighth), or infinite.
-
-    Other results, sines of positions say, are labelled by how they were computed, so that they are
-    compared.
-    """
-    if dtype not in floats.FORMATS:
-        return "complex" not in dtype
-    values = floats.widen(content, dtype) * PARTS
-    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
-
-
-def _whole(one: Value) -> Labels:
-    """Labels of a value by its bits; the same bits in another shape are other elements."""
-    found = of_digest(one.shape, f"{one.digest} {[n for n in one.shape if n > 1]}")
-    return found._replace(fixed=one.role == WEIGHT)
-
-
-def _zeros(one: Value) -> bool:
-    """Whether a weight is a row of zeros, by its digest: converters add biases of them."""
-    known = one.dtype in floats.FORMATS and len(one.shape) == 1
-    return known and digest(np.zeros(one.shape, floats.container(one.dtype))) == one.digest
-
-
-def _as_one(one: Value) -> bool:
+def _labelled_as_one(one: Value) -> bool:
     """Whether labels take a value as a whole, if both runs are given it."""
     large = one.role == WEIGHT or one.content is None or one.content.size > LARGE
     return large and one.given < 0 and one.floating and prod(one.shape) > 1
@@ -479,3 +462,227 @@ def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
                 side = kept.index(True)
                 found[side].add(both[side])
     return found
+
+
+# Arguments that differ: both runs call the same operation, and ask it for different things.
+
+
+# Characters of a value that are printed.
+TOLD = 40
+
+NAMES_ALONE = {
+    *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
+    *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
+    *("_class", "_output_shapes", "debug_info", "donated_invars"),
+}
+"""Arguments that change no number: what something is called, and where it is kept."""
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """What labels take an operation of the right run for. ``text``: the arguments that differ.
+
+    ``like``: the left run's operation, ``scalars``: by their place among what is read, the labels
+    of the left run's single numbers.
+    """
+
+    text: str
+    like: Operation
+    scalars: Mapping[int, Labels]
+
+
+Argued = Mapping[tuple[int, int], Otherwise]
+"""By the numbers of the left and the right run's operation."""
+
+
+def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
+    """Returns how the arguments of two operations differ; None where nothing can be said of it."""
+    one, two = left.operations[mine], right.operations[other]
+    meaning = one.meaning
+    if one.op != two.op or type(meaning) is not type(two.meaning):
+        return None
+    moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
+    if isinstance(meaning, Compiled | Made) or (
+        moves and not (isinstance(meaning, Pads) or hasattr(meaning, "value"))
+    ):
+        return None
+    ours, theirs = ([run.values[n] for n in op.reads] for run, op in ((left, one), (right, two)))
+    gives = [[run.values[n] for n in op.gives] for run, op in ((left, one), (right, two))]
+    if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
+        return None
+    scalars = _differing_scalars(ours, theirs)
+    commutes = len(ours) == 2 and functions.row_of(getattr(meaning, "word", "")).commutes
+    if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
+        scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
+    alike = [v.shape for v in ours] == [v.shape for v in theirs]
+    alike &= [v.shape for v in gives[0]] == [v.shape for v in gives[1]]
+    if not alike and not isinstance(meaning, Each):
+        # one meaning is taken at the other's shapes: they may differ in numbers alone
+        fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
+        try:
+            if replace(two.meaning, **fields) != meaning:  # type: ignore[type-var]
+                return None
+        except (TypeError, ValueError):  # no dataclass, or of arrays
+            return None
+    inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
+    told: list[tuple[Any, ...]] = []
+    if inside is not None:
+        if (body := inside(two.meaning)) is None:
+            return None
+        told += body
+    else:
+        for name in dict.fromkeys((*one.attributes, *two.attributes)):
+            values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
+            texts = [repr(value) for value in values]
+            where = any(" at 0x" in text for text in texts)  # which differs from run to run
+            if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
+                number = name.removeprefix("argument")  # of those without a name, from 1 on
+                plain = number != name and number.isdigit()
+                told.append((f"operand {int(number) + 1}" if plain else name, *values))
+    for n, both in scalars.items():
+        name = both[0].name if both[0].name == both[1].name else ""
+        numbers = []
+        for v in both:  # with the digits of its format: 0.1 rather than 0.10000000149011612
+            assert v.content is not None
+            scalar = v.content.reshape(-1)[:1]
+            if scalar.dtype.kind == "f":
+                numbers.append(float(str(scalar[0])))
+            else:  # bfloat16's bits, or integers
+                wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
+                numbers.append(wide.item())
+        told.append((name or f"operand {n + 1}", *numbers))
+    if not alike:
+        sizes = left.axis_sizes, right.axis_sizes
+        told = [each for each in told if not _follows_from_sizes(each[1:], sizes)]
+    if not told or not any(v.floating and n not in scalars for n, v in enumerate(ours)):
+        return None
+    if moves:  # elements, to places that whole numbers say
+        told = [each for each in told if any(isinstance(one, float) for one in each[1:])]
+        if not told:
+            return None
+    text = ", ".join(f"{name} {_two_texts(a, b)}" for name, a, b in told)
+    labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
+    return Otherwise(text, one, labels)
+
+
+def all_differing_arguments(
+    left: Run, right: Run, aligned: Sequence[tuple[int | None, int | None]]
+) -> dict[tuple[int, int], Otherwise]:
+    """Returns the operations of both runs whose arguments differ. ``aligned``: as names and labels
+    pair them; of the rest those of the same kind are taken in their order, as layers of Keras have
+    names of their own in each model."""
+    pairs = [(a, b) for a, b in aligned if a is not None and b is not None]
+    free = (
+        sorted(a for a, b in aligned if a is not None and b is None),
+        sorted(b for a, b in aligned if a is None and b is not None),
+    )
+    kinds = [
+        [run.operations[n].op for n in some] for run, some in zip((left, right), free, strict=True)
+    ]
+    # as in ``align``: layers of one kind are no junk
+    matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
+    for start, begin, count in matched:
+        pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
+    found = {
+        both: one for both in pairs if (one := differing_arguments(left, right, *both)) is not None
+    }
+    if not found:
+        return {}
+    # Two operations stand for each other where a module of one name calls them, or the same
+    # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
+    read_by = _read_by(left), _read_by(right)
+    kept = {}
+    for both, one in found.items():
+        ops = left.operations[both[0]], right.operations[both[1]]
+        ends = [
+            sorted(r for n in op.gives for r in some[n])
+            for op, some in zip(ops, read_by, strict=True)
+        ]
+        if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
+            kept[both] = one
+    return kept
+
+
+def _read_by(run: Run) -> Mapping[int, list[str]]:
+    """Returns by value which operations read it, and which outputs of the run it is."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for one in run.operations:
+        for n in one.reads:
+            found[n].append(one.op)
+    for place, n in enumerate(run.outputs):
+        found[n].append(f"output {place}")
+    return found
+
+
+def _differing_scalars(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:
+    """Returns single numbers that differ, by their place."""
+    both = enumerate(zip(ours, theirs, strict=True))
+    return {
+        n: (a, b)
+        for n, (a, b) in both
+        if _is_known_scalar(a) and _is_known_scalar(b) and a.digest != b.digest
+    }
+
+
+def _is_known_scalar(value: Value) -> bool:
+    """Returns whether a value is a number that is known, rather than computed from arrays, and no
+    weight: a bias of one filter has an axis."""
+    known = value.content is not None and (value.given < 0 or value.plain)
+    known &= value.role != WEIGHT or value.shape == ()
+    return known and value.content is not None and value.content.size == 1
+
+
+class _NotGiven:
+    """Stands for an argument that one side leaves out."""
+
+    def __repr__(self) -> str:
+        return "not given"
+
+
+NOT_GIVEN = _NotGiven()
+
+
+def _two_texts(a: Any, b: Any) -> str:
+    """Returns two values that differ, so that their texts do too."""
+    texts = _value_text(a, short=True), _value_text(b, short=True)
+    if texts[0] == texts[1]:  # apart in digits that float32 lacks
+        texts = _value_text(a), _value_text(b)
+    pairs = enumerate(zip(*texts, strict=False))
+    start = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    start *= max(map(len, texts)) > TOLD
+    first = max(0, start - TOLD // 2)  # long ones are cut where they begin to differ
+    cut = [text[first : first + TOLD] + "..." * (len(text) > first + TOLD) for text in texts]
+    return " against ".join("..." * (first > 0) + text for text in cut)
+
+
+def _value_text(value: Any, short: bool = False) -> str:
+    # not np.float32(value) == value: NumPy would round both sides of it to float32
+    with np.errstate(over="ignore"):
+        if short and isinstance(value, float) and float(np.float32(value)) == value:
+            value = float(str(np.float32(value)))  # 1e-05, as it was written
+    text = value if isinstance(value, str) else repr(value)
+    return re.sub(r"^np\.\w+\((.*)\)$", r"\1", text)  # as NumPy prints its numbers
+
+
+def _follows_from_sizes(values: Sequence[Any], sizes: Sequence[set[int]]) -> bool:
+    """Returns whether an argument is whole numbers on both sides, or follows from a size: a mean's
+    divisor, the root of a length."""
+    if all(map(_are_whole_numbers, values)):
+        return True
+    for value, known in zip(values, sizes, strict=True):
+        try:
+            number = abs(float(value))
+        except (TypeError, ValueError):
+            return False
+        ways = (number, number**2, 1 / number, number**-2) if number else ()
+        if not any(abs(way - round(way)) < 1e-5 * way and round(way) in known for way in ways):
+            return False
+    return True
+
+
+def _are_whole_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_are_whole_numbers, value))
+    if isinstance(value, str):  # as NumPy's recorder has them
+        return value.strip("()[]").replace(",", "").replace(" ", "").lstrip("-").isdigit()
+    return value is NOT_GIVEN or (isinstance(value, int) and not isinstance(value, bool))

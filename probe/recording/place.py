@@ -14,7 +14,6 @@ differently on either side of it. So ``telling`` ones are looked for first.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,29 +21,28 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.recording.alone import Alone, same
-from probe.recording.reasons import Cause
+from probe.recording.alone import Alone, Cause, equal_bits
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
+# Differing outputs that are asked about, of small arrays and of large ones: a call a side each.
 MOST, LEAST = 128, 8
-"""Differing outputs that are asked about, of small arrays and of large ones: a call a side each."""
 
+# Elements that these calls may compute together.
 ELEMENTS = 1 << 27
-"""Elements that these calls may compute together."""
 
+# Further elements along the last axis, one by one, that are looked through for a remainder.
 SEAM = 33
-"""Further elements along the last axis, one by one, that are looked through for a remainder."""
 
+# Answers that are kept to tell places apart.
 KEPT = 8
-"""Answers that are kept to tell places apart."""
 
+# Numbers among which telling ones are looked for, and what they are drawn from.
 POOL, SEED = 2048, 31_000
-"""Numbers among which telling ones are looked for, and what they are drawn from."""
 
+# Numbers that every place of a function is given: any, and those to which places answer
+# differently.
 PLAIN, TELLING = 8, 16
-"""Numbers that every place of a function is given: any, and those to which places answer
-differently."""
 
 
 def affordable(size: int) -> int:
@@ -52,7 +50,7 @@ def affordable(size: int) -> int:
     return min(max(ELEMENTS // max(size, 1), LEAST), MOST)
 
 
-def drawn(count: int) -> np.ndarray:
+def pool_numbers(count: int) -> np.ndarray:
     """Returns numbers of several magnitudes, float64 (count,)."""
     found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
     return found
@@ -100,7 +98,7 @@ class PlacedFunction:
         return index, floats.widen(self.call(given), self.dtypes[-1]).reshape(-1)
 
 
-def telling(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
+def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
     """Returns which of ``count`` numbers gave different finite results at some places: bool.
 
     ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
@@ -117,15 +115,18 @@ OTHER = "different formulas: the same number gives the other side's result at no
 APART = "each side gives one result at all places, and the sides' results are different"
 
 
-def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
+def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
-    sides = _Elements(PlacedFunction.of(left), along), _Elements(PlacedFunction.of(right), along)
+    sides = (
+        _PlacedSide(PlacedFunction.of(left), along=along),
+        _PlacedSide(PlacedFunction.of(right), along=along),
+    )
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
-    found, elsewhere = _asked(sides, apart)
+    found, elsewhere = _ask_outputs(sides, apart)
     if found.kind or found.replayed < found.examined:
         return found
     found.kind, more = "place", 0
@@ -148,7 +149,7 @@ def of_function(left: Alone, right: Alone, apart: np.ndarray, along: int | None 
     return Cause(found.kind, found.why, found.examined, found.replayed)
 
 
-def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
+def _grown(sides: tuple[_PlacedSide, _PlacedSide], number: int, more: int) -> int:
     """Returns how many more elements along the last axis a call of either side needs to give both
     sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
 
@@ -168,16 +169,16 @@ def _grown(sides: tuple[_Elements, _Elements], number: int, more: int) -> int:
     return 0 if able else -1
 
 
-def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
+def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
     sides = (
-        _NormalisedRows(PlacedFunction.of(left), axes[0]),
-        _NormalisedRows(PlacedFunction.of(right), axes[1]),
+        _PlacedSide(PlacedFunction.of(left), axes[0]),
+        _PlacedSide(PlacedFunction.of(right), axes[1]),
     )
     if why := sides[0].why or sides[1].why:
         return Cause(why=why)
-    found, elsewhere = _asked(sides, apart)
+    found, elsewhere = _ask_outputs(sides, apart)
     if found.kind or found.replayed < found.examined:
         return found
     found.why = "each side computes all of its rows alike; the order within a row is unknown"
@@ -190,79 +191,110 @@ def of_rows(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -
     return found
 
 
-def reproduced(left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool) -> int:
+def count_reproduced(
+    left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool
+) -> int:
     """Returns how many of the differing outputs ``apart`` come out on both sides from their own
     number and their place alone. ``rows``: from their row along the last axis, as of a softmax."""
-    sides = [
-        _NormalisedRows(one, (one.reads[0].ndim - 1,)) if rows else _Elements(one)
-        for one in (left, right)
-    ]
-    return _asked((sides[0], sides[1]), apart, len(apart))[0].replayed
+    sides = [_PlacedSide(one, (one.reads[0].ndim - 1,) if rows else None) for one in (left, right)]
+    return _ask_outputs((sides[0], sides[1]), apart, len(apart))[0].replayed
 
 
-def repeated(
+def repeated_by_number(
     function: PlacedFunction, outputs: np.ndarray, along: int | None = None
 ) -> np.ndarray | None:
     """Returns which of these outputs (flat indices) come out of their own number alone, put to all
     places: bool; None where it can't be asked so. A call each."""
-    side = _Elements(function, along)
+    side = _PlacedSide(function, along=along)
     came = [None if side.why else side.came(at) for at in outputs.tolist()]
     return None if None in came else np.array(came, bool)
 
 
-class _PlacedSide(ABC):
-    """One side, to which one number or one row after the other is put at all places."""
+class _PlacedSide:
+    """One side, to which one number or one row after the other is put at all places.
+
+    ``axes``: of what normalises rows those that a row has; None of a function of the elements at an
+    output's place. ``along``: the axis along which inputs with one axis lie, the first aside. It
+    can't be asked where there is a ``why``.
+    """
 
     why = ""
 
-    def __init__(self, function: PlacedFunction) -> None:
+    def __init__(
+        self,
+        function: PlacedFunction,
+        axes: tuple[int, ...] | None = None,
+        along: int | None = None,
+    ) -> None:
         self.call, self.reads, self.index = function.call, function.reads, function.index
-        self.dtype = function.dtypes[-1]
+        self.axes, self.dtype = axes, function.dtypes[-1]
         self.recorded = np.ascontiguousarray(function.recorded)
         self.shape = self.recorded.shape
         self.kept: list[np.ndarray] = []
         # each output is asked twice in a row: does it come again, and who else gets the other
         # side's bits
         self.last: tuple[bytes, np.ndarray | None] = b"", None
+        self.wide: list[np.ndarray] = []  # what is put, as it lies at the places of the outputs
+        if axes is not None:
+            self.wide = function.reads[:1]
+            if self.wide[0].shape != self.shape:
+                self.why = "its outputs are not at the positions of its inputs"
+            return
+        for array in function.reads:
+            lying = array
+            if along is not None and array.ndim == 1 and self.wide:
+                lying = array.reshape(-1, *(1,) * (len(self.shape) - along % len(self.shape) - 1))
+            try:
+                self.wide.append(np.broadcast_to(lying, self.shape))
+            except ValueError:
+                self.why = "its inputs are not at the positions of its outputs"
 
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
-        return _bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
+        return _element_bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
 
-    @abstractmethod
-    def key(self, place: int) -> bytes:
-        """Returns what names that which is put everywhere to ask about an output."""
+    def _put(self, place: int) -> list[np.ndarray]:
+        """Returns what is put everywhere to ask about an output: numbers, or one row."""
+        at = enumerate(np.unravel_index(place, self.shape))
+        inside = self.axes or ()
+        row = tuple(slice(None) if axis in inside else slice(int(n), int(n) + 1) for axis, n in at)
+        return [one[row] for one in self.wide]
 
-    @abstractmethod
-    def filled(self, place: int) -> list[np.ndarray]:
-        """Returns all that is read, with what this output reads at every place."""
-
-    @abstractmethod
     def lines(self, found: np.ndarray) -> np.ndarray:
         """Returns the output as (places, elements) that should be equal at all places."""
+        inside = self.axes or ()
+        rest = [axis for axis in range(found.ndim) if axis not in inside]
+        count = int(np.prod([self.shape[axis] for axis in rest], dtype=int))
+        return found.transpose(*rest, *inside).reshape(count, -1)
 
     def came(self, place: int) -> bool | None:
         """Returns whether an output comes out again at its place; None where it can't be asked."""
         found, recorded = self.answers(place), self.recorded.reshape(-1)[place : place + 1]
         if found is None:
             return None
-        return same(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
+        return equal_bits(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
 
     def answers(self, place: int) -> np.ndarray | None:
         """Returns the bits of the output; None where it can't be run so. The last is kept."""
-        key = self.key(place)
+        key = b"".join(one.tobytes() for one in self._put(place))
         if key != self.last[0]:
             self.last = key, self._answers(place)
         return self.last[1]
 
     def _answers(self, place: int) -> np.ndarray | None:
+        put = self._put(place)
+        if self.axes is None:
+            both = zip(self.reads, put, strict=True)
+            given = [np.full(array.shape, one.reshape(()), array.dtype) for array, one in both]
+        else:
+            given = [np.broadcast_to(put[0], self.shape), *self.reads[1:]]
         try:
-            found = self.call(self.filled(place))
+            found = self.call(given)
         except Exception:  # a library says no in many ways, and then this isn't known
             return None
         if found.shape != self.shape:
             return None
-        bits = _bits(found, self.dtype)
+        bits = _element_bits(found, self.dtype)
         lines = self.lines(bits)
         if len(self.kept) < KEPT and (lines != lines[:1]).any():
             self.kept.append(lines)
@@ -280,88 +312,27 @@ class _PlacedSide(ABC):
         stacked = np.concatenate([lines.T for lines in self.kept])
         return column_labels(stacked.astype(np.float64))
 
-
-class _Elements(_PlacedSide):
-    """A function of the elements at an output's place."""
-
-    def __init__(self, function: PlacedFunction, along: int | None = None) -> None:
-        super().__init__(function)
-        self.wide: list[np.ndarray] = []
-        for array in function.reads:
-            lying = array
-            if along is not None and array.ndim == 1 and self.wide:
-                lying = array.reshape(-1, *(1,) * (len(self.shape) - along % len(self.shape) - 1))
-            try:
-                self.wide.append(np.broadcast_to(lying, self.shape))
-            except ValueError:
-                self.why = "its inputs are not at the positions of its outputs"
-
-    def key(self, place: int) -> bytes:
-        at = np.unravel_index(place, self.shape)
-        return b"".join(one[at].tobytes() for one in self.wide)
-
-    def filled(self, place: int) -> list[np.ndarray]:
-        at = np.unravel_index(place, self.shape)
-        return [
-            np.full(array.shape, wide[at], array.dtype)
-            for array, wide in zip(self.reads, self.wide, strict=True)
-        ]
-
-    def lines(self, found: np.ndarray) -> np.ndarray:
-        return found.reshape(-1, 1)
-
     def longer(self, place: int, more: int) -> set[bytes] | None:
         """Returns the results of an output's number at all places of a longer call; None where it
         has one size, or can't be run so for another reason."""
-        at, width = np.unravel_index(place, self.shape), self.shape[-1] if self.shape else 0
+        width = self.shape[-1] if self.shape else 0
         if not width:
             return None
         given = []
-        for array, wide in zip(self.reads, self.wide, strict=True):
+        for array, one in zip(self.reads, self._put(place), strict=True):
             grown = array.ndim > 0 and array.shape[-1] == width
             shape = (*array.shape[:-1], width + more) if grown else array.shape
-            given.append(np.full(shape, wide[at], array.dtype))
+            given.append(np.full(shape, one.reshape(()), array.dtype))
         try:
             found = self.call(given)
         except Exception:  # a library says no in many ways
             return None
         if found.size <= self.recorded.size:
             return None
-        return {one.tobytes() for one in np.unique(_bits(found, self.dtype))}
+        return {one.tobytes() for one in np.unique(_element_bits(found, self.dtype))}
 
 
-class _NormalisedRows(_PlacedSide):
-    """What normalises rows: all rows get the one that an output was computed from."""
-
-    def __init__(self, function: PlacedFunction, axes: tuple[int, ...]) -> None:
-        super().__init__(function)
-        self.axes = axes
-        if function.reads[0].shape != self.shape:
-            self.why = "its outputs are not at the positions of its inputs"
-
-    def _row(self, place: int) -> np.ndarray:
-        at = np.unravel_index(place, self.shape)
-        index = tuple(
-            slice(None) if axis in self.axes else slice(int(n), int(n) + 1)
-            for axis, n in enumerate(at)
-        )
-        return self.reads[0][index]
-
-    def key(self, place: int) -> bytes:
-        return self._row(place).tobytes()
-
-    def filled(self, place: int) -> list[np.ndarray]:
-        first = np.broadcast_to(self._row(place), self.shape)
-        return [first, *self.reads[1:]]
-
-    def lines(self, found: np.ndarray) -> np.ndarray:
-        rest = [axis for axis in range(found.ndim) if axis not in self.axes]
-        turned = found.transpose(*rest, *self.axes)
-        count = int(np.prod([self.shape[axis] for axis in rest], dtype=int))
-        return turned.reshape(count, -1)
-
-
-def _asked(
+def _ask_outputs(
     sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray, most: int = 0
 ) -> tuple[Cause, list[int]]:
     """Asks about some differing outputs, evenly among all; about ``most`` if it is given.
@@ -389,7 +360,7 @@ def _asked(
         elsewhere += [] if met else [number]
     kind, why = "", ""
     told = [
-        f"{word}: {_classes(side)}"
+        f"{word}: {_place_classes(side)}"
         for word, side in zip(("left", "right"), sides, strict=True)
         if side.kept
     ]
@@ -401,14 +372,14 @@ def _asked(
     return Cause(kind, why, len(chosen), replayed), elsewhere
 
 
-def _classes(side: _PlacedSide) -> str:
+def _place_classes(side: _PlacedSide) -> str:
     """Returns which places are computed alike, in words."""
     labels = side.classes()
     counts = np.bincount(labels)
     if len(counts) > 2:
         return f"{len(labels)} places in {len(counts)} classes"
     rare = labels == int(np.argmin(counts))
-    width = side.shape[-1] if isinstance(side, _Elements) and side.shape else len(labels)
+    width = side.shape[-1] if side.axes is None and side.shape else len(labels)
     rows = rare.reshape(-1, width)
     if len(rows) > 1 and (rows == rows[0]).all():
         return f"of each {width} places along the last axis {_spans(rows[0])} are different"
@@ -429,7 +400,7 @@ def _spans(mask: np.ndarray) -> str:
     return text
 
 
-def _bits(array: np.ndarray, dtype: str) -> np.ndarray:
+def _element_bits(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns bits of floating-point numbers, different values as they are."""
     plain = np.ascontiguousarray(array)
     return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

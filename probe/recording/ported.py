@@ -25,8 +25,16 @@ from probe.errors import InputError
 from probe.geometry import WindowSizes as Framed
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.recording import Operation, Run
-from probe.recording.sums import OperandPart, ProductLetters, Shape, behind_of, fits, sum_of
+from probe.recording.sums import (
+    OperandPart,
+    ProductLetters,
+    Shape,
+    behind_of,
+    is_filter_bias,
+    sum_of,
+)
 from probe.semantics import (
+    MOVING,
     Broadcasts,
     Contracts,
     Convolution,
@@ -35,7 +43,6 @@ from probe.semantics import (
     Meaning,
     Normalises,
     Pads,
-    Picks,
     Reduces,
     Reshapes,
     Same,
@@ -45,6 +52,7 @@ from probe.semantics import (
     Windows,
 )
 from probe.semantics.elementwise import SIXTH
+from probe.semantics.labels import Labels, tag
 
 Arrays = Sequence[np.ndarray]
 
@@ -137,7 +145,7 @@ class Ports:
     def _frame(self, one: Operation) -> PortFrame:
         values = self.run.values
         if not one.gives or self.used.intersection(one.gives[1:]):
-            raise _refused(one.op, f"it gives {len(one.gives)} results")
+            raise _not_a_call(one.op, f"it gives {len(one.gives)} results")
         number = one.gives[0]
         given = values[number]
         return PortFrame(
@@ -152,22 +160,22 @@ class Ports:
     def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
         frame = self._frame(one)
         if all(self.fixed[n] for n in one.reads):
-            raise _refused(one.op, "it reads weights alone")
+            raise _not_a_call(one.op, "it reads weights alone")
         if one.meaning.rounds is not None and not isinstance(one.meaning, Windows | Steps):
-            raise _refused(one.op, SETTLED)
+            raise _not_a_call(one.op, SETTLED)
         meaning = one.meaning
         if shapes and shapes != frame.shapes:
             meaning, shape = _resized(meaning, shapes, frame.shape)
             frame = replace(frame, shapes=shapes, shape=shape)
         if 0 in frame.shape or any(0 in shape for shape in frame.shapes):
-            raise _refused(one.op, "it has no elements")
+            raise _not_a_call(one.op, "it has no elements")
         found = _stages(meaning, frame)
         if not any(isinstance(stage.does, TargetCall) for stage in found):
-            raise _refused(one.op, SETTLED)
+            raise _not_a_call(one.op, SETTLED)
         return found
 
 
-def _refused(op: str, why: str) -> InputError:
+def _not_a_call(op: str, why: str) -> InputError:
     return InputError("operation", op, why, "")
 
 
@@ -232,17 +240,17 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
             steps.append(replace(one, meaning=inside, shape=to_shape))
             known.append(to_shape)
         return replace(meaning, steps=tuple(steps)), known[-1]
-    raise _refused(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
+    raise _not_a_call(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
 
 
 def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
     """Returns what a meaning is in stages. InputError: a part of it is neither call nor known."""
     if not isinstance(meaning, Steps):
-        made, count = _called(meaning, frame), len(frame.shapes)
+        made, count = _call_of(meaning, frame), len(frame.shapes)
         found = [Stage(tuple(range(count)), made, meaning, frame.shape)]
         bias = getattr(meaning, "bias", None)
         if bias is not None and (made.case is None or made.case.bias is None):
-            found.append(_added((count, bias), frame.shape))
+            found.append(_addition_stage((count, bias), frame.shape))
         return found
     try:
         first, functions = behind_of(meaning, frame.shapes)
@@ -257,21 +265,21 @@ def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
         if word == "add":
             if frame.shapes[numbers[0]] != frame.shape:
                 return _in_turn(meaning, frame)
-            found.append(_added((last, numbers[0]), frame.shape))
+            found.append(_addition_stage((last, numbers[0]), frame.shape))
         else:
             each = Each(word, "", numbers)
-            found.append(Stage((last,), _either(each, behind), each, frame.shape))
+            found.append(Stage((last,), _call_or_numpy(each, behind), each, frame.shape))
     return found
 
 
-def _added(reads: tuple[int, ...], shape: Shape) -> Stage:
-    return Stage(reads, _computed(Each("add"), shape), Each("add"), shape)
+def _addition_stage(reads: tuple[int, ...], shape: Shape) -> Stage:
+    return Stage(reads, _numpy_function(Each("add"), (), shape), Each("add"), shape)
 
 
 def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
     """Returns the stages of each step, one after the other."""
     if any(one.more for one in meaning.steps):
-        raise _refused(meaning.word or "several", "a step of it gives several results")
+        raise _not_a_call(meaning.word or "several", "a step of it gives several results")
     places = list(range(len(frame.shapes)))
     shapes, fixed = list(frame.shapes), list(frame.fixed)
     dtypes = list(frame.dtypes)
@@ -289,7 +297,14 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
             stages = _stages_or_computed(one.meaning, inner)
         else:
             every = tuple(range(len(inner.shapes)))
-            stages = [Stage(every, _computed(one.meaning, one.shape), one.meaning, one.shape)]
+            stages = [
+                Stage(
+                    every,
+                    _numpy_function(one.meaning, inner.shapes, one.shape),
+                    one.meaning,
+                    one.shape,
+                )
+            ]
         base = len(frame.shapes) + len(found)
         reads = [places[n] for n in one.reads]
         for stage in stages:
@@ -300,7 +315,7 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
         dtypes.append(frame.dtype)
         fixed.append(all(inner.fixed))
     if meaning.gives and meaning.gives[0] != len(places) - 1:
-        raise _refused(meaning.word or "several", "it gives what an earlier step computes")
+        raise _not_a_call(meaning.word or "several", "it gives what an earlier step computes")
     return found
 
 
@@ -308,13 +323,17 @@ def _stages_or_computed(meaning: Meaning, frame: PortFrame) -> list[Stage]:
     if isinstance(meaning, Steps):
         return _stages(meaning, frame)
     every = tuple(range(len(frame.shapes)))
-    return [Stage(every, _either(meaning, frame), meaning, frame.shape)]
+    return [Stage(every, _call_or_numpy(meaning, frame), meaning, frame.shape)]
 
 
-def _either(meaning: Meaning, frame: PortFrame) -> TargetCall | Callable[[Arrays], np.ndarray]:
+def _call_or_numpy(
+    meaning: Meaning, frame: PortFrame
+) -> TargetCall | Callable[[Arrays], np.ndarray]:
     """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
-    return _computed(meaning, frame.shape) if settled else _called(meaning, frame)
+    return (
+        _numpy_function(meaning, frame.shapes, frame.shape) if settled else _call_of(meaning, frame)
+    )
 
 
 # what NumPy computes of an operation that is several in one
@@ -337,40 +356,49 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 which comes to the same (:class:`probe.backends.reference.Arithmetic`)."""
 
 
-def _computed(meaning: Meaning, to: Shape) -> Callable[[Arrays], np.ndarray]:
+def _numpy_function(
+    meaning: Meaning, shapes: Sequence[Shape], to: Shape
+) -> Callable[[Arrays], np.ndarray]:
     """Returns a step that moves elements or rounds once, as NumPy's function. InputError."""
     if isinstance(meaning, Each) and meaning.reads is None and meaning.along is None:
         known = FUNCTIONS.get(meaning.word)
         if meaning.word == "clip" and len(meaning.numbers) == 2:
             known = partial(_clipped, low=meaning.numbers[0], high=meaning.numbers[1])
         elif meaning.word == "leaky_relu":
-            known = partial(_leaky, alpha=dict(meaning.numbers)["alpha"])
+            alpha = dict(meaning.numbers)["alpha"]
+            known = lambda x: np.where(x > 0, x, x * x.dtype.type(alpha))  # noqa: E731
         elif meaning.numbers:
             known = None
         if known is not None:
-            return partial(_each, function=known, beside=meaning.beside)
-    moves: dict[type, Callable[..., Any]] = {
-        Reshapes: lambda one, x: x,
-        Same: lambda one, x: x,
-        Turns: lambda one, x: x.transpose(one.axes),
-        Picks: lambda one, x: np.take(x, one.index, one.axis),
-        Broadcasts: lambda one, x: _broadcast(x, one.axes, to),
-    }
-    if (moved := moves.get(type(meaning))) is not None:
-        return lambda reads: np.asarray(moved(meaning, reads[0])).reshape(to)
-    if isinstance(meaning, Joins):
-        joined = np.stack if meaning.stacked else np.concatenate
-        return lambda reads: joined(list(reads), axis=meaning.axis)
-    if isinstance(meaning, Pads) and min(min(one) for one in meaning.widths) >= 0:
-        return lambda reads: _padded(reads[0], meaning)
-    name = getattr(meaning, "word", "") or type(meaning).__name__
-    raise _refused(name, "NumPy does not compute this step")
+            return partial(_numpy_each, function=known, beside=meaning.beside)
+    if isinstance(meaning, Reshapes | Same):
+        return lambda reads: np.asarray(reads[0]).reshape(to)
+    if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
+        name = getattr(meaning, "word", "") or type(meaning).__name__
+        raise _not_a_call(name, "NumPy does not compute this step")
+    # elements go where their numbers go when these are taken for labels; what has none is filled in
+    ends = np.cumsum([1, *map(prod, shapes)])
+    numbered = [
+        Labels(shape, np.arange(start, start + prod(shape), dtype=np.uint64).reshape(shape))
+        for shape, start in zip(shapes, ends[:-1].tolist(), strict=True)
+    ]
+    index = meaning.labels(numbered, [to], tag(""))[0].full()
+    index = np.where(index < ends[-1], index, 0).astype(np.int64)
+    fill: Any = 0
+    if isinstance(meaning, Pads):
+        fill = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
+
+    def moved(reads: Arrays) -> np.ndarray:
+        first = np.full(1, fill, reads[0].dtype)
+        return np.concatenate([first, *(one.reshape(-1) for one in reads)])[index].reshape(to)
+
+    return moved
 
 
-def _each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
+def _numpy_each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
     kind = reads[0].dtype
     if kind.kind != "f":
-        raise _refused("step", f"NumPy computes no {kind} here")
+        raise _not_a_call("step", f"NumPy computes no {kind} here")
     given: list[Any] = list(reads)
     for place, value, _ in beside:
         given.insert(place, kind.type(value))
@@ -383,60 +411,51 @@ def _clipped(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray
     return found if high is None else np.minimum(found, x.dtype.type(high))
 
 
-def _leaky(x: np.ndarray, alpha: float) -> np.ndarray:
-    return np.where(x > 0, x, x * x.dtype.type(alpha))
-
-
-def _broadcast(x: np.ndarray, axes: Sequence[int], to: Shape) -> np.ndarray:
-    sizes = [1] * len(to)
-    for axis, size in zip(axes, x.shape, strict=True):
-        sizes[axis] = size
-    return np.ascontiguousarray(np.broadcast_to(x.reshape(sizes), to))
-
-
-def _padded(x: np.ndarray, meaning: Pads) -> np.ndarray:
-    value = floats.round_to(np.array(meaning.value), meaning.dtype)[()]
-    return np.pad(x, meaning.widths, constant_values=value)
-
-
 # what is a call
 
 
-def _called(meaning: Meaning, frame: PortFrame) -> TargetCall:
+def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
     """Returns a meaning as a call. InputError: no spec says it, with the reason."""
     if frame.dtype not in floats.FORMATS:
-        raise _refused(meaning.word or type(meaning).__name__, f"it gives {frame.dtype}")
+        raise _not_a_call(meaning.word or type(meaning).__name__, f"it gives {frame.dtype}")
     inner = meaning.windows if isinstance(meaning, Convolution) else meaning
     if isinstance(inner, Windows):
-        return _window(meaning, inner, frame)
+        return _window_call(meaning, inner, frame)
     if isinstance(meaning, Contracts):
-        return _product(meaning, frame)
+        return _product_call(meaning, frame)
     if isinstance(meaning, Reduces):
-        return _sum(meaning, frame)
-    if isinstance(meaning, Normalises):
-        return _softmax(meaning, frame)
+        return _sum_call(meaning, frame)
+    if isinstance(meaning, Normalises) and meaning.word == "softmax":
+        if meaning.numbers or len(meaning.axes) != 1:
+            raise _not_a_call(meaning.word, "no target's call says it")
+        part = _channel_rows(frame.shape, meaning.axes[0] % len(frame.shape))
+        spec = _step_spec("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
+        return TargetCall(spec, (part,), part)
+    if isinstance(meaning, Each) and meaning.word == "batch_norm":  # a scale and a shift a channel
+        used = list(meaning.reads or range(len(frame.shapes)))
+        axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
+        part = replace(_channel_rows(frame.shape, axis), number=used[0])
+        spec = _step_spec("normalisation", frame.dtype, part.shape[-1])
+        folded = partial(_scale_and_shift, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+        return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
     if isinstance(meaning, Each):
-        return (
-            _batch_norm(meaning, frame)
-            if meaning.word == "batch_norm"
-            else _each_of(meaning, frame)
-        )
+        return _activation_call(meaning, frame)
     name = meaning.word or type(meaning).__name__
-    raise _refused(name, getattr(meaning, "why", "") or "no target's call says it")
+    raise _not_a_call(name, getattr(meaning, "why", "") or "no target's call says it")
 
 
-def _window(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCall:
+def _window_call(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCall:
     """Returns a convolution or a pool."""
     word, pooled = inner.word or inner.kind, inner.pool
     if inner.kind in ("transposed", "sum"):
-        raise _refused(word, "no case is one")
+        raise _not_a_call(word, "no case is one")
     if set(getattr(meaning, "holes", (1,))) != {1}:
-        raise _refused(word, "its input's elements are apart, as in a transposed convolution")
+        raise _not_a_call(word, "its input's elements are apart, as in a transposed convolution")
     if min(min(pair) for pair in inner.padding) < 0:
-        raise _refused(word, "its padding is negative: it crops")
+        raise _not_a_call(word, "its padding is negative: it crops")
     rank, dtypes = len(inner.kernel), [*frame.dtypes, frame.dtype]
     if rank not in RANKS or (pooled and rank > 2):
-        raise _refused(word, f"it has {rank} spatial axes")
+        raise _not_a_call(word, f"it has {rank} spatial axes")
     # a pool reads what a sum over its windows does, so its parts are found in the same way
     summed = replace(inner, kind="sum") if pooled else inner
     whole = replace(meaning, windows=summed) if isinstance(meaning, Convolution) else summed
@@ -451,41 +470,38 @@ def _window(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCall:
     else:
         words |= {"filters": asked.filters, "bias": None if asked.b is None else "normal"}
         words |= {} if depthwise else {"groups": inner.groups}
-    sizes = inner.kernel, inner.stride, inner.dilation
+    same = Framed(inner.kernel, inner.stride, inner.dilation, "same").pads(asked.sizes)
+    padding: Any = inner.padding
+    if not any(map(any, inner.padding)):
+        padding = "valid"
+    elif inner.padding == same and not inner.counts_padding:
+        # what TensorFlow's SAME adds goes by that name, since its users, and those of Keras and
+        # JAX, write that: explicit zeros are another call there
+        padding = "same"
     case = Case(
         *(op, inner.kernel),
         length=asked.sizes[-1],
         height=asked.sizes[:-1] or None,
         stride=inner.stride,
         dilation=inner.dilation,
-        padding=_padding(inner, Framed(*sizes, "same").pads(asked.sizes)),
+        padding=padding,
         batch=asked.batch,
         **words,
     )
     if case.output_spatial() != tuple(len(one) for one in asked.index):
-        raise _refused(word, "its last windows reach beyond the input as no case's do")
+        raise _not_a_call(word, "its last windows reach beyond the input as no case's do")
     parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
     return TargetCall(case.spec(), (asked.x,), asked.y, parts, case=case)
 
 
-def _padding(inner: Windows, same: tuple[tuple[int, int], ...]) -> Any:
-    """Returns the padding as a case's; by name where it is what TensorFlow's ``SAME`` adds, since
-    its users, and those of Keras and JAX, write that: explicit zeros are another call there."""
-    if not any(map(any, inner.padding)):
-        return "valid"
-    if inner.padding == same and not inner.counts_padding:
-        return "same"
-    return inner.padding
-
-
-def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
+def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
     """Returns rows times weights, or activations times activations. A bias that is not one number a
     filter is left to the caller."""
     word = meaning.word
     if meaning.numbers:
-        raise _refused(word, "its sums have a factor")
+        raise _not_a_call(word, "its sums have a factor")
     if {frame.dtypes[n] for n in meaning.reads} != {frame.dtype}:
-        raise _refused(word, "its operands have different formats")
+        raise _not_a_call(word, "its operands have different formats")
     axes = ProductLetters.of(meaning, frame.shapes)
     out, sizes, own = axes.out, axes.sizes, axes.own
     first, second = (frame.fixed[n] for n in meaning.reads)
@@ -500,11 +516,11 @@ def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
         turned = text[-1:] in summed
         ends = [*summed, *filters] if not turned else [*filters, *summed]
         right = axes.part(columns, [*batch, *ends], g, *((n, k) if turned else (k, n)))
-        spec = _between("product", frame.dtype, k) | {"transposed": turned}
+        spec = _step_spec("product", frame.dtype, k) | {"transposed": turned}
         output = OperandPart.of(0, frame.shape, order, g, m, n)
         return TargetCall(spec, (axes.part(rows, x_axes, g, m, k), right), output)
     parts, bias = {"w": axes.part(columns, [*summed, *filters], k, n)}, meaning.bias
-    if bias is not None and fits(frame.shapes[bias], out, filters, sizes):
+    if bias is not None and is_filter_bias(frame.shapes[bias], out, filters, sizes):
         parts["b"] = OperandPart.of(bias, frame.shapes[bias], range(len(frame.shapes[bias])), n)
     biased = "normal" if "b" in parts else None
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
@@ -512,24 +528,24 @@ def _product(meaning: Contracts, frame: PortFrame) -> TargetCall:
     return TargetCall(case.spec(), (axes.part(rows, x_axes, m, k),), output, parts, case=case)
 
 
-def _sum(meaning: Reduces, frame: PortFrame) -> TargetCall:
+def _sum_call(meaning: Reduces, frame: PortFrame) -> TargetCall:
     """Returns a sum over the last axes."""
     if meaning.word != "sum":
-        raise _refused(meaning.word, "no target's call says it")
+        raise _not_a_call(meaning.word, "no target's call says it")
     shape = frame.shapes[0]
     axes = sorted(axis % len(shape) for axis in meaning.axes)
     if not axes or axes != list(range(len(shape) - len(axes), len(shape))):
-        raise _refused(meaning.word, "it adds along other axes than the last")
+        raise _not_a_call(meaning.word, "it adds along other axes than the last")
     asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
     case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
     return TargetCall(case.spec(), (asked.x,), asked.y, case=case)
 
 
-def _between(op: str, dtype: str, channels: int, **numbers: float) -> dict[str, Any]:
+def _step_spec(op: str, dtype: str, channels: int, **numbers: float) -> dict[str, Any]:
     return {"op": op, "dtype": dtype, "channels": channels, "parameters": numbers}
 
 
-def _rows(shape: Shape, axis: int | None) -> OperandPart:
+def _channel_rows(shape: Shape, axis: int | None) -> OperandPart:
     """Returns activations as a step between windows takes them: (batch, *spatial, channels); as
     rows where the channels are last, or no operation says which axis is theirs: the elements then
     lie in memory as they are."""
@@ -541,53 +557,31 @@ def _rows(shape: Shape, axis: int | None) -> OperandPart:
     return OperandPart.of(0, shape, order, *(shape[n] for n in order))
 
 
-def _softmax(meaning: Normalises, frame: PortFrame) -> TargetCall:
-    """Returns a softmax over one axis."""
-    if meaning.word != "softmax" or meaning.numbers or len(meaning.axes) != 1:
-        raise _refused(meaning.word, "no target's call says it")
-    part = _rows(frame.shape, meaning.axes[0] % len(frame.shape))
-    spec = _between("activation", frame.dtype, part.shape[-1]) | {"activation": "softmax"}
-    return TargetCall(spec, (part,), part)
-
-
-def _each_of(meaning: Each, frame: PortFrame) -> TargetCall:
+def _activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     """Returns an activation."""
-    word, numbers = meaning.word, dict(meaning.numbers) if _named(meaning.numbers) else None
+    named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
+    word, numbers = meaning.word, dict(meaning.numbers) if named else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
     exact = word == "hard_sigmoid" and meaning.numbers == SIXTH
     if word not in ACTIVATIONS or meaning.beside or len(meaning.reads or (0,)) != 1:
-        raise _refused(word, "no target's call says it")
+        raise _not_a_call(word, "no target's call says it")
     if not exact and (numbers is None or set(numbers) != ({"alpha"} if alpha else set())):
-        raise _refused(word, f"no target's call has its numbers {meaning.numbers}")
+        raise _not_a_call(word, f"no target's call has its numbers {meaning.numbers}")
     if meaning.reads is None and len(frame.shapes) != 1:
-        raise _refused(word, "it reads more than the activations")
+        raise _not_a_call(word, "it reads more than the activations")
     number = (meaning.reads or (0,))[0]
     given = {} if exact or not numbers else {"alpha": numbers["alpha"]}
-    part = _rows(frame.shape, frame.axis)
-    spec = _between("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
+    part = _channel_rows(frame.shape, frame.axis)
+    spec = _step_spec("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
     return TargetCall(spec, (replace(part, number=number),), part)
 
 
-def activation(meaning: Each, shape: Shape, dtype: str) -> TargetCall:
+def activation_call(meaning: Each, shape: Shape, dtype: str) -> TargetCall:
     """Returns a function of one array as an activation. InputError: it is none."""
-    return _each_of(meaning, PortFrame((shape,), shape, (dtype,), dtype, (False,)))
+    return _activation_call(meaning, PortFrame((shape,), shape, (dtype,), dtype, (False,)))
 
 
-def _named(numbers: tuple[Any, ...]) -> bool:
-    return all(isinstance(one, tuple) and len(one) == 2 for one in numbers)
-
-
-def _batch_norm(meaning: Each, frame: PortFrame) -> TargetCall:
-    """Returns a batch norm with given means and variances as a scale and a shift a channel."""
-    used = list(meaning.reads or range(len(frame.shapes)))
-    axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
-    part = replace(_rows(frame.shape, axis), number=used[0])
-    spec = _between("normalisation", frame.dtype, part.shape[-1])
-    folded = partial(_folded, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
-    return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
-
-
-def _folded(
+def _scale_and_shift(
     reads: Arrays, used: Sequence[int], numbers: tuple[Any, ...], dtypes: Sequence[str]
 ) -> dict[str, np.ndarray]:
     eps, scaled, shifted = numbers

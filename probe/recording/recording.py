@@ -7,11 +7,14 @@ Comparing two runs changes neither.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
+from functools import cached_property, partial
+from itertools import accumulate
 from math import prod
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +22,19 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError, Nondeterministic
+from probe.printing import counted
 from probe.recording.contract import (
     CONSTANT,
     INPUT,
-    WEIGHT,
     Again,
     Isolated,
     Operation,
     Recorder,
     Seen,
+    Visit,
 )
-from probe.recording.store import ProcessStore, RunStore, digest
-from probe.semantics import Compiled, of_complex
+from probe.recording.store import ProcessStore, RunStore, array_digest
+from probe.semantics import Compiled, Exact, Holds, Meaning, Step, Steps, Unknown, of_complex
 from probe.semantics.labels import Selection
 
 OTHER_OPERATIONS = (
@@ -40,17 +44,17 @@ OTHER_OPERATIONS = (
 
 COMPLEX = {"complex32", "complex64", "complex128"}
 
+# Elements up to which integers, and what is computed from nothing else, are kept.
 SMALL = 1 << 20
-"""Elements up to which integers, and what is computed from nothing else, are kept."""
 
+# Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
+# and the bytes that all of these may have together on a side.
 LARGE, LARGE_BYTES = 1 << 24, 1 << 29
-"""Elements up to which such values of more elements are kept too, as one-hot rows of a vocabulary,
-and the bytes that all of these may have together on a side."""
 
+# Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
+# system has some 65,000 maps for a process, and a loop that is run step by step has as many
+# numbers.
 MAPPED = 1 << 20
-"""Bytes beyond which what is kept of a value is mapped from a folder that it is recorded into: a
-system has some 65,000 maps for a process, and a loop that is run step by step has as many numbers.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +95,17 @@ class Value:
         return self.given >= 0 or not self.floating or self.shape == ()
 
 
-def name_of(run: Run, number: int) -> str:
+def value_name(run: Run, number: int) -> str:
     """Returns the name of a value, or of the one that it is moved from: a weight's transpose has
     the weight's. Empty if there is none."""
     value = run.values[number]
     if value.name or value.given < 0:
         return value.name
     op = run.operations[value.given]
-    return name_of(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
+    return value_name(run, op.reads[0]) if op.meaning.exact and len(op.reads) == 1 else ""
 
 
-def between(
+def operations_between(
     run: Run, ends: Iterable[int], bounds: Container[int]
 ) -> tuple[tuple[int, ...], list[int]]:
     """Returns the operations that values come from, in order, back to values of ``bounds`` or those
@@ -137,6 +141,12 @@ class Provenance:
     made: Mapping[str, Any]
     notes: list[str]
     left_out: Mapping[str, int]
+
+    @property
+    def left_out_text(self) -> str:
+        """Returns ``3 values (1,024 bytes), of which it has digests alone``."""
+        values = counted(self.left_out["values"], "value")
+        return f"{values} ({self.left_out['bytes']:,} bytes), of which it has digests alone"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +184,7 @@ class Run:
         """Returns a value as a container array, not to be written to; None: it was left out.
         InputError: a folder's file isn't what it should be."""
         value = self.values[number]
-        kind = self.kinds.get(value.dtype) or container(value.dtype)
+        kind = self.kinds.get(value.dtype) or container_dtype(value.dtype)
         bits = self.store.bits(value.digest) if prod(value.shape) else np.zeros(0, np.uint8)
         if bits is None:
             return None
@@ -188,6 +198,24 @@ class Run:
         """Returns the error for a recording that is not what it should be."""
         folder = self.made.folder if self.made else "(none)"
         return InputError("recording", folder, why, "record it again with probe record")
+
+    @cached_property
+    def needed(self) -> set[int]:
+        """Returns the values that its outputs are computed from, themselves included."""
+        found = set(self.outputs)
+        for one in reversed(self.operations):
+            if found.intersection(one.gives):
+                found.update(one.reads, one.gives)
+        return found
+
+    @cached_property
+    def axis_sizes(self) -> set[int]:
+        """Returns the sizes that values have along axes, and their numbers of elements."""
+        found = set[int]()
+        for shape in {value.shape for value in self.values}:
+            for start in range(len(shape)):
+                found.update(accumulate(shape[start:], mul))
+        return found
 
     @property
     def results(self) -> list[np.ndarray | None]:
@@ -217,17 +245,17 @@ class Run:
         return replace(self, values=values, store=store)
 
 
-def container(dtype: str) -> np.dtype:
+def container_dtype(dtype: str) -> np.dtype:
     """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
-        return floats.container(dtype)
+        return floats.container_dtype(dtype)
     found = np.dtype(dtype)
     if found.kind not in "biufc":
         raise ValueError(f"there is no dtype {dtype[:40]!r}")
     return found
 
 
-def numbers(seen: Seen) -> Callable[[], np.ndarray]:
+def exact_numbers(seen: Seen) -> Callable[[], np.ndarray]:
     """Returns a function that gives a value's exact numbers; integers and complex as they are."""
 
     def given() -> np.ndarray:
@@ -306,13 +334,20 @@ class _Recorded(Watch):
             made = Value(*ends, name, -1, seen.role, seen.name, content, None, seen.address)
             self.values.append(made)
             return
-        name = self._digest(seen, one, reads)
+        if one.view is None or len(one.gives) != 1:
+            name = self._kept(seen, seen.array())
+        else:  # what a view shows follows from what it shows and how: its bits need not be read
+            same = (one.view, *(self.values[n].digest for n in reads))
+            if same not in self.views or (self.keep and not self.store.has(self.views[same])):
+                self.views[same] = self._kept(seen, seen.array())
+            name = self.views[same]
         if self.plain and (self.meaning.exact or not floating(seen.dtype)):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
         if self.meaning.notices and content is None and seen is one.gives[0]:
             zeros = self.meaning.noticed(
-                [numbers(each) for each in one.reads], [numbers(each) for each in one.gives]
+                [exact_numbers(each) for each in one.reads],
+                [exact_numbers(each) for each in one.gives],
             )
         self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
 
@@ -323,19 +358,9 @@ class _Recorded(Watch):
         given = one.attributes, one.again, one.lines, one.imports, None, name, self.ran
         self.operations.append(Operation(one.op, one.path, reads, gives, self.meaning, *given))
 
-    def _digest(self, seen: Seen, one: Operation, reads: tuple[int, ...]) -> str:
-        """Returns the digest of a result. A view's is known where those of what it shows are."""
-        if one.view is None or len(one.gives) != 1:
-            return self._kept(seen, seen.array())
-        # what a view shows follows from what it shows and how: its bits need not be read again
-        same = (one.view, *(self.values[n].digest for n in reads))
-        if same not in self.views or (self.keep and not self.store.has(self.views[same])):
-            self.views[same] = self._kept(seen, seen.array())
-        return self.views[same]
-
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
-        return self.store.put(array) if self.keep else digest(array)
+        return self.store.put(array) if self.keep else array_digest(array)
 
     def _content(self, name: str, array: np.ndarray) -> np.ndarray:
         held = isinstance(self.store, ProcessStore) or array.nbytes > MAPPED
@@ -352,38 +377,34 @@ class _Recorded(Watch):
         return True
 
 
-def recorded(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
+def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = None) -> Run:
     """Runs it once, watched. ``keep``: its values too, not only what has to be known of them;
     ``store``: where, in one of its own if not given."""
     store = (store or ProcessStore()) if keep else None
     watch = _Recorded(getattr(recorder, "views", {}), store)
     try:
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
+    # the recorder has learned on the way how to run what it runs
     except Again:
-        return recorded(recorder, keep, store)
+        return record_run(recorder, keep, store)
     # its target and note are known by now
     found = Run(
         *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
         keys=watch.numbers,
         kinds=watch.kinds,
     )
-    return _inlined(recorder, found)
-
-
-def _inlined(recorder: Recorder, found: Run) -> Run:
-    """Finds out what compiled operations compute, where the recorder can do without them."""
+    # what compiled operations compute, where the recorder can do without them
     some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
     other = getattr(recorder, "uncompiled", None)
     if not some or other is None or (uncompiled := other()) is None:
         return found
     try:
-        plain = recorded(uncompiled, keep=False)
+        plain = record_run(uncompiled, keep=False)
     except Exception:  # what runs compiled alone: the operation stays unknown
         return found
-    meaning = import_module("probe.recording.composed").meaning
     operations = list(found.operations)
     for one in some:
-        operations[one.number] = replace(one, meaning=meaning(one, found, plain))
+        operations[one.number] = replace(one, meaning=compiled_meaning(one, found, plain))
     return replace(found, operations=operations)
 
 
@@ -400,11 +421,11 @@ class Repeat(Watch):
         ends = [(v.shape, v.dtype) for v in self.values[self.count : self.count + 1]]
         self.same = self.same and ends == [(seen.shape, seen.dtype)]
         if self.same:
-            self.digests.append(digest(seen.array()))
+            self.digests.append(array_digest(seen.array()))
             self.addresses.append(seen.address)
 
 
-def repeated(recorder: Recorder, run: Run) -> Repeat:
+def record_again(recorder: Recorder, run: Run) -> Repeat:
     """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
     found = Repeat(run.values)
     try:
@@ -418,4 +439,250 @@ def repeated(recorder: Recorder, run: Run) -> Repeat:
     return found
 
 
-__all__ = ["WEIGHT", "Operation", "Run", "Value", "Watch", "digest"]
+# Operations of a region that are named one by one.
+NAMED = 4
+
+
+def computes(one: Operation) -> bool:
+    """Returns whether an operation computes something that may be rounded in several ways."""
+    return not isinstance(one.meaning, Exact) or isinstance(one.meaning, Unknown)
+
+
+def region_text(side: Run, numbers: Sequence[int]) -> str:
+    """Returns the operations of a region in words, without those that only move elements."""
+    names = [side.operations[n].op for n in numbers if computes(side.operations[n])]
+    names = names or [side.operations[n].op for n in numbers]
+    return " + ".join(names) if len(names) <= NAMED else f"{len(names)} operations to {names[-1]}"
+
+
+# Into how many parts a number that came without rounding may be divided.
+PARTS = 16
+
+
+def is_exact_content(content: np.ndarray, dtype: str) -> bool:
+    """Whether what is computed from integers came without rounding: whole numbers, halves and the
+    like (the scale of an attention of 64 features is an eighth), or infinite.
+
+    Other results, sines of positions say, are labelled by how they were computed, so that they are
+    compared.
+    """
+    if dtype not in floats.FORMATS:
+        return "complex" not in dtype
+    values = floats.widen(content, dtype) * PARTS
+    return bool(np.all((values == np.rint(values)) | ~np.isfinite(values)))
+
+
+def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Run:
+    """Returns a run with a group of its operations as a last operation more.
+
+    ``group``: their numbers; ``gives``: what is looked at of what the last of them gives.
+    """
+    moved: set[int] = set()  # by operations that only bring what the group reads into place
+    for number in group:
+        one = run.operations[number]
+        from_outside = all(run.values[n].given not in group or n in moved for n in one.reads)
+        if from_outside and not computes(one):
+            moved.update(one.gives)
+    end = group[-1]
+    group = [n for n in group if n == end or not moved.issuperset(run.operations[n].gives)]
+    inside = [run.operations[n] for n in group]
+    given = {n for one in inside for n in one.gives}
+    read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
+    last, ends = inside[-1], (read, tuple(gives))
+    able = len(gives) == 1 and all(one.lines is not None for one in inside)
+    made = Operation(
+        *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
+        partial(_run_chain, inside, *ends)
+        if all(one.again is not None for one in inside)
+        else None,
+        partial(_chain_lines, inside, *ends) if able else None,
+        tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+        name=last.name,
+        number=len(run.operations),
+    )
+    return replace(run, operations=[*run.operations, made])
+
+
+def _run_chain(
+    inside: Sequence[Operation],
+    reads: tuple[int, ...],
+    gives: tuple[int, ...],
+    arrays: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Runs a group's operations one after the other, each alone."""
+    values = dict(zip(reads, arrays, strict=True))
+    for one in inside:
+        assert one.again is not None
+        found = one.again([values[n] for n in one.reads])
+        values.update(zip(one.gives, found, strict=False))
+    return [values[n] for n in gives]
+
+
+def _chain_lines(
+    inside: Sequence[Operation],
+    reads: tuple[int, ...],
+    gives: tuple[int, ...],
+    names: Sequence[str],
+    out: str,
+) -> list[str]:
+    """Writes a group's operations, one after the other."""
+    known, found = dict(zip(reads, names, strict=True)), []
+    for n, one in enumerate(inside):
+        assert one.lines is not None
+        alone = n == len(inside) - 1 and len(one.gives) == 1
+        made = out if alone else f"{out}_{n}"
+        several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
+        known |= several if len(one.gives) > 1 else {one.gives[0]: made}
+        found += one.lines([known[v] for v in one.reads], made)
+    given = known[gives[0]]
+    return found if given == out else [*found, f"{out} = {given}"]
+
+
+def _joint_meaning(
+    run: Run, inside: Sequence[Operation], read: tuple[int, ...], gives: tuple[int, ...]
+) -> Meaning:
+    """Returns the steps of a group that what it gives needs, those of each of its operations."""
+    # what an operation reads twice, as attention to itself does, the group reads once
+    if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
+        return inside[0].meaning
+    every: list[Entry] = []
+    for one in inside:
+        if isinstance(one.meaning, Unknown):
+            return one.meaning
+        if not isinstance(one.meaning, Steps):
+            shapes = [run.values[n].shape for n in one.gives]
+            step = Step(one.meaning, (), shapes[0], tuple(shapes[1:]), (one.op,))
+            every.append((step, [*one.reads], [*one.gives]))
+            continue
+        own, count = one.meaning.steps, sum(1 + len(step.more) for step in one.meaning.steps)
+        keys: list[Any] = [*one.reads, *((one.number, n) for n in range(count))]
+        ends = one.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(one.reads):
+            return Unknown(f"{one.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, one.gives, strict=False):
+            keys[end] = value
+        at = len(one.reads)
+        for step in own:
+            end = at + 1 + len(step.more)
+            every.append((step, [keys[n] for n in step.reads], keys[at:end]))
+            at = end
+    needed, kept = set[Any](gives), list[Entry]()
+    for entry in reversed(every):
+        if needed.intersection(entry[2]):
+            kept.insert(0, entry)
+            needed.update(entry[1])
+    found = _number_steps(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
+    last = len(read) + sum(len(entry[2]) for entry in kept) - 1
+    return replace(found, gives=()) if found.gives == (last,) else found
+
+
+Entry = tuple[Step, Sequence[Any], Sequence[Any]]
+"""A step that has no numbers yet, and names of what it reads and gives."""
+
+
+def _number_steps(
+    entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
+) -> Steps:
+    """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
+    made, numbers = list[Step](), dict(operands)
+    for step, reads, gives in entries:
+        made.append(replace(step, reads=tuple(numbers[one] for one in reads)))
+        for one in gives:
+            numbers.setdefault(one, count)
+            count += 1
+    return Steps(tuple(made), tuple(numbers[one] for one in wanted))
+
+
+def compiled_meaning(one: Operation, run: Run, plain: Run) -> Meaning:
+    """Returns what a compiled operation of ``run`` computes. ``plain``: the same, uncompiled.
+
+    Its operands are found by their bits among the values of the other run, its results by which
+    outputs of the function they are. ``Compiled``, as before, where that isn't settled.
+    """
+    if len(run.outputs) != len(plain.outputs) or not {*one.gives} <= {*run.outputs}:
+        return one.meaning
+    wanted = [plain.outputs[run.outputs.index(number)] for number in one.gives]
+    ends = zip(one.gives, wanted, strict=True)
+    both = ((run.values[n], plain.values[m]) for n, m in ends)
+    if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in both):
+        return one.meaning
+    held: dict[Any, int] = {}
+    for number, read in enumerate(one.reads):
+        held.setdefault(run.values[read].key, number)
+    operands: dict[int, int] = {}
+    for number, value in enumerate(plain.values):
+        known = held.get(value.key)
+        if known is not None and (value.given < 0 or known not in operands.values()):
+            operands[number] = known
+    return steps_between(plain, operands, len(one.reads), wanted) or one.meaning
+
+
+class UncompiledSource(ABC):
+    """A recorder of a compiled function's own source, which runs once. ``keys``: of what the
+    function reads, in order, once it has run."""
+
+    target = note = ""
+    keys: Sequence[Hashable] = ()
+
+    def plain(self) -> list[np.ndarray]:
+        """Isn't asked for: only what is computed is of interest."""
+        return []
+
+    @abstractmethod
+    def record(self, visit: Visit) -> list[Seen]:
+        """As of ``Recorder``."""
+
+
+def steps_of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
+    """Returns the steps of a function that runs compiled, as its source is recorded once; None
+    where they aren't known. ``known``: as of ``steps``."""
+    plain = record_run(source, keep=False)
+    operands = dict[int, int]()
+    for number, key in enumerate(source.keys):
+        if key in plain.keys:
+            operands.setdefault(plain.keys[key], number)
+    return steps_between(plain, operands, len(source.keys), plain.outputs, known)
+
+
+def steps_between(
+    plain: Run,
+    operands: Mapping[int, int],
+    count: int,
+    wanted: Sequence[int],
+    known: Collection[int] | None = None,
+) -> Steps | None:
+    """Returns the steps of a run that give values, as one meaning; None where that isn't known.
+
+    ``operands``: values of the run that are read, and their numbers among ``count``; ``wanted``:
+    values that are given; ``known``: those of ``count`` that come from integers alone, so that what
+    is computed from nothing else is known by its content; None: whichever hold integers.
+    """
+    # an index that was found by comparing floating-point numbers is no constant, though it is whole
+    loose = {n for n, number in operands.items() if known is not None and number not in known}
+    for one in plain.operations if loose else ():
+        loose.update(one.gives if loose.intersection(one.reads) else ())
+    needed, met, entries = set[int](), set(operands), list[Entry]()
+    pending = list(wanted)
+    while pending:
+        number = pending.pop()
+        if number in met:
+            continue
+        met.add(number)
+        value = plain.values[number]
+        content = None if number in loose else value.content
+        if content is not None and (value.given < 0 or is_exact_content(content, value.dtype)):
+            entries.append((Step(Holds(content), (), value.shape), (), (number,)))
+            continue  # labels know it by its content
+        if value.given < 0 or isinstance(plain.operations[value.given].meaning, Compiled):
+            return None  # no operation gave it, or its meaning is unknown
+        if value.given not in needed:
+            needed.add(value.given)
+            pending += plain.operations[value.given].reads
+    for one in (plain.operations[number] for number in sorted(needed)):
+        first, *more = (plain.values[n] for n in one.gives)
+        unknown = isinstance(one.meaning, Unknown)
+        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
+        shapes = tuple(each.shape for each in more)
+        step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
+        entries.append((step, one.reads, one.gives))
+    return _number_steps(entries, operands, count, wanted)

@@ -11,7 +11,7 @@ they mean the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -21,10 +21,33 @@ from probe import floats
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.difference import NAMES, NEAR, Difference, Pair, compare, judge, near
-from probe.recording.matching import align, computes
-from probe.recording.recording import Run, Value, digest
-from probe.semantics.labels import Selection, agreeing, of_content
+from probe.recording.difference import (
+    NAMES,
+    NEAR,
+    Difference,
+    Pair,
+    compare_runs,
+    is_near,
+    measure_pairs,
+)
+from probe.recording.matching import align
+from probe.recording.recording import Operation, Run, Value, array_digest, computes
+from probe.semantics import (
+    MOVED,
+    MOVING,
+    Broadcasts,
+    Contracts,
+    Convolution,
+    Exact,
+    Joins,
+    Normalises,
+    Pads,
+    Reduces,
+    Splits,
+    Unknown,
+    Windows,
+)
+from probe.semantics.labels import Labels, Selection, agreeing, of_content, tag
 
 SAME_MODEL = "give two runs of the same model, with the same weights"
 SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
@@ -80,14 +103,14 @@ def related(left: Run, right: Run) -> Related:
     return Related(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
 
 
-def inputs_of(run: Run) -> list[int]:
+def input_values(run: Run) -> list[int]:
     """Returns the numbers of what a run is given besides weights and constants."""
     return [n for n, v in enumerate(run.values) if v.given < 0 and v.role == INPUT]
 
 
 def input_bits(run: Run) -> set[str]:
     """Returns digests of inputs that are more than a number."""
-    return {run.values[n].digest for n in inputs_of(run) if prod(run.values[n].shape) > 1}
+    return {run.values[n].digest for n in input_values(run) if prod(run.values[n].shape) > 1}
 
 
 def _weights(run: Run) -> set[str]:
@@ -110,7 +133,7 @@ def _other_weights(left: Run, right: Run, met: Met) -> InputError | None:
     return None
 
 
-def folded(refused: InputError, found: Difference) -> str:
+def note_of_folded_weights(refused: InputError, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
     of those where not all of them are, or where an operation has a match that reads other
     weights: weights that were folded stand in other operations."""
@@ -119,7 +142,7 @@ def folded(refused: InputError, found: Difference) -> str:
     for one in found.outputs:
         value = found.left.values[one.left]
         whole = one.compared == prod(value.shape)
-        if not whole or value.dtype not in floats.FORMATS or not near(one, value.dtype):
+        if not whole or value.dtype not in floats.FORMATS or not is_near(one, value.dtype):
             raise refused
     which = refused.why.partition(",")[0]
     return f"{which}; the outputs are close, so these are taken for one model, folded differently"
@@ -156,7 +179,7 @@ def _only_weights(found: Difference) -> bool:
 
 
 def _same_inputs(left: Run, right: Run, met: Met) -> bool:
-    ours, theirs = ([run.values[n] for n in inputs_of(run)] for run in (left, right))
+    ours, theirs = ([run.values[n] for n in input_values(run)] for run in (left, right))
     some = [Counter(v.digest for v in every if prod(v.shape) > 1) for every in (ours, theirs)]
     if some[0] == some[1] and (some[0] or len(ours) == len(theirs)):
         return True
@@ -208,7 +231,7 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
         least = [min(pair) for pair in zip(left.shape, right.shape, strict=True)]
         cut = tuple(slice(None) if n == axis else slice(m) for n, m in enumerate(least))
         found = [
-            {digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
+            {array_digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
             for side in (left, right)
         ]
         if found[0] & found[1]:
@@ -219,15 +242,15 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
 # assumed as it is close
 
 
+# Of the standard deviation: what two results may be apart at most. Nearly constant values say
+# nothing.
 SPREAD = 1 / 8
-"""Of the standard deviation: what two results may be apart at most. Nearly constant values say
-nothing."""
 
+# Times the least distance that a pair may be apart where another is closer.
 ALIKE = 4
-"""Times the least distance that a pair may be apart where another is closer."""
 
+# Elements that a value has at least; those that are looked at; values of a shape on a side.
 LEAST, SAMPLED, MOST = 32, 1024, 512
-"""Elements that a value has at least; those that are looked at; values of a shape on a side."""
 
 NOT_CLOSE = (
     "the two sides compute their outputs differently from the same inputs, and the results are "
@@ -270,13 +293,13 @@ def unlike(found: Difference, same: bool) -> bool:
 def by_closeness(found: Difference, same: bool) -> Difference:
     """Returns the comparison with close values taken for the same; where not both sides take all of
     the same inputs (``same``) only if all outputs are close then."""
-    told = paired(found)
+    told = pair_close_values(found)
     ours = found.left.values
-    close = (one.selection.whole and near(one, ours[one.left].dtype) for one in told.outputs)
+    close = (one.selection.whole and is_near(one, ours[one.left].dtype) for one in told.outputs)
     return told if same or all(close) else found
 
 
-def places(found: Difference, same_inputs: bool) -> str:
+def note_of_assumed(found: Difference, same_inputs: bool) -> str:
     """Returns what is to be said of operations that are taken for the same, or nothing."""
     some = [one for one in found.operations if one.assumed]
     if not some:
@@ -294,7 +317,7 @@ def places(found: Difference, same_inputs: bool) -> str:
     )
 
 
-def paired(found: Difference) -> Difference:
+def pair_close_values(found: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
     ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
@@ -302,16 +325,18 @@ def paired(found: Difference) -> Difference:
     """
     every = dict[int, int]()
     ours, theirs = (
-        _sampled(run, _loose(found, n)) for n, run in enumerate((found.left, found.right))
+        _value_samples(run, _loose(found, n)) for n, run in enumerate((found.left, found.right))
     )
     for (shape, dtype), some in ours.items():
         others = theirs.get((shape, dtype), {})
         for n, m in _closest(found, some, others, dtype) if some and others else ():
             one = Pair.of_all(n, m, prod(shape))
-            judge(found.left, found.right, [one])  # all of two values, and not their samples alone
-            if near(one, dtype):
+            measure_pairs(
+                found.left, found.right, [one]
+            )  # all of two values, and not their samples alone
+            if is_near(one, dtype):
                 every[n] = m
-    return compare(found.left, found.right, every) if every else found
+    return compare_runs(found.left, found.right, every) if every else found
 
 
 def _loose(found: Difference, side: int) -> set[int]:
@@ -340,7 +365,7 @@ Samples = dict[int, np.ndarray]
 """Some elements of values, by their numbers."""
 
 
-def _sampled(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], Samples]:
+def _value_samples(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], Samples]:
     """Returns some elements of values, evenly among all, by the values' shape and format."""
     found: dict[tuple[tuple[int, ...], str], Samples] = {}
     for n in sorted(wanted):
@@ -365,7 +390,7 @@ def _closest(
     of equal operations come first, then the last computed ones, as what follows reads them; of
     those that are moved alone the first ones, as others may be copies.
     """
-    apart = _distances(ours, theirs, dtype)
+    apart = _sample_distances(ours, theirs, dtype)
     least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
     fair = np.isfinite(apart) & (apart <= ALIKE * least)
     names = [*ours], [*theirs]
@@ -397,7 +422,7 @@ def _closest(
             yield names[0][n], names[1][m]
 
 
-def _distances(
+def _sample_distances(
     ours: Mapping[int, np.ndarray], theirs: Mapping[int, np.ndarray], dtype: str
 ) -> np.ndarray:
     """Returns how far samples are apart, at most over all elements; infinite where not close."""
@@ -413,3 +438,282 @@ def _distances(
         most = min(limit * np.abs(one[kept]).max(), SPREAD * one[kept].std())
         found[n, same & (apart <= most)] = apart[same & (apart <= most)]
     return found
+
+
+# Outputs by index: those that labels pair only with elements elsewhere, or not at all.
+
+
+# Rows of a batch up to which those of both sides are compared with each other.
+MOST_ROWS = 1 << 12
+
+REORDERED = (
+    "the rows of the inputs stand in another order in the two runs, and each output is compared "
+    "with that of the same row"
+)
+
+PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
+"""What differs between two operations of the same inputs only by which elements are read."""
+
+
+def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[str]:
+    """Fills in what of the outputs is moved or reads other inputs, and compares by index what is
+    taken to agree; returns what is to be said.
+
+    ``same_inputs``: whether both sides are given the same. If all of these reach both sides, an
+    output is expected at its index; where one takes a part, which is how a length or a batch is
+    varied, only what is moved is counted. Rows of a batch may stand in another order, if those of
+    an input do. Outputs that are close by index are none of these: they are the same, computed
+    differently. ``same``: whether, besides, they are of one model, and neither side takes a part;
+    else only outputs that are close by index are taken to agree. Costs a look at both sides of an
+    output that is not compared in its place.
+    """
+    said, whole, placed = dict[str, None](), None, False
+    indexed = dict[int, Pair]()  # what is not compared in its place, by index
+    for place, one in enumerate(found.outputs):
+        mine, theirs = found.left.values[one.left], found.right.values[one.right]
+        size = prod(mine.shape)
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or one.selection.whole:
+            continue
+        every = indexed[place] = Pair.of_all(one.left, one.right, size)
+        measure_pairs(found.left, found.right, [every])
+        if is_near(every, mine.dtype):
+            continue
+        if whole is None:
+            given = same_inputs or _one_side_has_more(found)
+            reached = (
+                {_part_computed_with(run) for run in (found.left, found.right)} if given else {""}
+            )
+            # two crops are other questions; two ways to leave elements out are two answers to one
+            whole = reached == {"all"} or "gaps" in reached
+            placed = whole or _indexed(found)
+        rows = _rows_in_common(found, mine.shape[0] if mine.shape else 0)
+        measured = every.first is not None  # else digests alone were kept
+        if not mine.floating:
+            # integers are labelled by what they hold: an equal number elsewhere says nothing
+            if whole and one.known and measured and not rows:
+                found.outputs[place] = every
+            continue
+        at, to = (
+            np.asarray(one.selection.taken(np.arange(size).reshape(mine.shape), side)).reshape(-1)
+            for side in (0, 1)
+        )
+        elsewhere = at != to
+        if elsewhere.any() and any(
+            (at % (inner := size // len(ours)) == to % inner)[elsewhere].all()
+            and (ours[at // inner] == others[to // inner])[elsewhere].all()
+            for ours, others in rows
+        ):
+            said[REORDERED] = None
+            continue
+        if not placed:  # what reads padding alone is the same at many places
+            elsewhere &= np.bincount(to, minlength=size)[to] == 1
+        one.moved = int(elsewhere.sum())
+        rest = size - len(at)
+        if rest and measured and one.known and (one.moved or whole):
+            if not _other_formula(found):
+                one.window = rest
+            elif whole and not one.moved and not rows:
+                found.outputs[place] = every
+                said[NOT_CLOSE] = None
+                continue
+        if one.moved or one.window:
+            one.by_index = every
+    if any(one.window for one in found.outputs):
+        # the first operation that reads the same on both sides, and picks other elements
+        for each in found.operations:
+            apart = any(not pair.selection.whole for pair in each.gives)
+            alike = each.reads and all(pair.selection.whole for pair in each.reads)
+            if apart and alike and each.verdict in ("equal", "unknown"):
+                each.cause, each.note = "window", "reads different elements of its inputs"
+                break
+    if same_inputs and any(one.verdict in NAMES for one in found.operations):
+        said |= _all_outputs(found, indexed, same)
+    return list(said)
+
+
+def _all_outputs(found: Difference, indexed: Mapping[int, Pair], same: bool) -> dict[str, None]:
+    """Different operations on the same inputs: outputs that are neither moved nor read others are
+    taken to agree by index; where not ``same`` those that are close, of which labels don't say all.
+    """
+    settled, close = dict[int, Pair](), dict[int, Pair]()
+    for place, one in enumerate(found.outputs):
+        every = indexed.get(place)
+        if one.selection.whole:
+            one.known |= same
+        elif every is None or one.moved or one.window:
+            continue
+        elif same or one.compared < every.compared:
+            settled[place] = every
+            if is_near(every, found.left.values[one.left].dtype):
+                close[place] = every
+    for place, one in (settled if same else close).items():
+        found.outputs[place] = one
+    if same and len(close) < len(settled):
+        return {NOT_CLOSE: None}  # what is not close is not assumed to mean the same
+    return {SAME_OUTPUTS: None} if close else {}
+
+
+def _other_formula(found: Difference) -> bool:
+    """Returns whether some operation computes what has no match: then what the outputs read
+    can't be told from what is computed of it."""
+    for one in found.operations:
+        sides = (found.left, one.left), (found.right, one.right)
+        ops = [run.operations[number] for run, number in sides if number is not None]
+        if len(ops) == 1 and (computes(ops[0]) and not isinstance(ops[0].meaning, Pads)):
+            return True
+        if any(isinstance(op.meaning, Unknown) for op in ops):
+            return True
+        same = one.reads and all(pair.selection.whole for pair in one.reads)
+        other = any(not pair.selection.whole for pair in one.gives)
+        # numbers of its own (a divisor, a factor inside a loop) change a formula too: only of two
+        # operations of one kind that have none is another window proved
+        alike = len({type(op.meaning) for op in ops}) == 1 and isinstance(ops[0].meaning, PLACES)
+        if same and other and not alike:
+            return True
+    return False
+
+
+def _one_side_has_more(found: Difference) -> bool:
+    """Returns whether one side is given all that the other is, and more: a mask, an index."""
+    ours, theirs = input_bits(found.left), input_bits(found.right)
+    return bool(ours & theirs) and (ours <= theirs or theirs <= ours)
+
+
+def _indexed(found: Difference) -> bool:
+    """Returns whether both sides read all of the same inputs, and one has integers besides that
+    the other has not: such as a permutation, which says where elements are to stand."""
+    runs = found.left, found.right
+    more = input_bits(found.left) ^ input_bits(found.right)
+    values = [run.values[n] for run in runs for n in input_values(run)]
+    if (
+        not more
+        or not _one_side_has_more(found)
+        or any(v.floating for v in values if v.digest in more)
+    ):
+        return False
+    return {_part_computed_with(run) for run in runs} == {"all"}
+
+
+def part_taken(found: Difference) -> bool:
+    """Returns whether both sides take other parts of an input, or one takes it in another order,
+    before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
+
+    Then labels say which outputs must agree. Where nothing is known of an output, that is taken to
+    be the difference only if both take a part or the rest runs the same operations: not eager
+    against compiled.
+    """
+    sides = found.left, found.right
+    inputs = [set(input_values(side)) for side in sides]
+    taken, others = False, False
+    for one in found.operations:
+        alone = one.verdict in NAMES
+        for side, number, some in zip(sides, (one.left, one.right), inputs, strict=True):
+            if number is None:
+                continue
+            op = side.operations[number]
+            if _only_moves(side, op, some):
+                some.update(op.gives)
+                takes = isinstance(op.meaning, (*MOVED, Joins, Splits))
+                taken |= alone and takes
+                if takes and any(not pair.selection.whole for pair in one.gives):
+                    return True
+            else:
+                others |= alone
+    return taken and (not others or all(one.known for one in found.outputs))
+
+
+def _only_moves(run: Run, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation puts elements of these values in other places, and computes
+    nothing; it may read which ones besides, as known integers."""
+    moves = isinstance(op.meaning, (*MOVING, Joins, Splits)) or op.meaning.word == "cast"
+    some = any(n in inputs for n in op.reads)
+    return moves and some and all(n in inputs or run.values[n].plain for n in op.reads)
+
+
+def _moves_or_repeats(run: Run, op: Operation, inputs: Collection[int]) -> bool:
+    """Returns whether an operation moves or repeats elements of these values, or pads them."""
+    more = isinstance(op.meaning, Pads | Broadcasts) and op.reads[0] in inputs
+    return more or _only_moves(run, op, inputs)
+
+
+def _part_computed_with(run: Run) -> str:
+    """Returns how much of the inputs is computed with: ``all``, a ``part`` of some that has no gap,
+    such as the first rows, a crop, or any rows of a batch; or what has ``gaps``.
+
+    The inputs' elements are numbered, and moved as the run moves them.
+    """
+    names: dict[int, np.ndarray] = {}
+    start = 1
+    for n in input_values(run):
+        size = prod(run.values[n].shape)
+        names[n] = np.arange(start, start + size, dtype=np.uint64).reshape(run.values[n].shape)
+        start += size
+    used = np.zeros(start, bool)
+    inputs = {n: one.astype(np.int64) for n, one in names.items()}
+    computed = list(run.outputs)  # and what else is not only moved
+    for op in run.operations:
+        if not _moves_or_repeats(run, op, names):
+            computed += op.reads
+        elif op.meaning.word == "cast":
+            names.update(dict.fromkeys(op.gives, names[op.reads[0]]))
+        else:
+            shapes = [[run.values[n].shape for n in some] for some in (op.reads, op.gives)]
+            labels = [
+                Labels(shape, names.get(n, np.zeros(shape, np.uint64)))
+                for n, shape in zip(op.reads, shapes[0], strict=True)
+            ]
+            given = op.meaning.labels(labels, shapes[1], tag(op.op))
+            names.update((n, one.full()) for n, one in zip(op.gives, given, strict=True))
+    for value in names.keys() & {*computed}:
+        some = names[value].reshape(-1)
+        used[some[some < start].astype(np.int64)] = True
+    found = "all"
+    for index in inputs.values():
+        mask = used[index]
+        if mask.all() or not mask.any():  # all of it, or it only says which elements
+            continue
+        if not _has_no_gaps(mask):
+            return "gaps"
+        found = "part"
+    return found
+
+
+def _has_no_gaps(mask: np.ndarray) -> bool:
+    """Returns whether a mask is a part without gaps; along the first of several axes, of a batch,
+    there may be some."""
+    count = 1
+    for axis in range(mask.ndim):
+        along = np.flatnonzero(mask.any(tuple(n for n in range(mask.ndim) if n != axis)))
+        if (axis or mask.ndim == 1) and along[-1] - along[0] + 1 != len(along):
+            return False
+        count *= len(along)
+    return bool(mask.sum() == count)
+
+
+def _rows_in_common(found: Difference, count: int) -> list[list[np.ndarray]]:
+    """Returns numbers for the rows of inputs that are not the same in place on both sides, though
+    they have some rows in common: (left's, right's), equal where the rows' bits are."""
+    # pairs of values that are inputs, or inputs whose elements were moved
+    sides = found.left, found.right
+    pairs = dict.fromkeys(zip(*map(input_values, sides), strict=False))
+    moved = [set(input_values(run)) for run in sides]
+    for run, some in zip(sides, moved, strict=True):
+        for op in run.operations:
+            some.update(op.gives if _moves_or_repeats(run, op, some) else ())
+    for region in found.operations:
+        both = ((pair.left, pair.right) for pair in region.reads)
+        pairs.update({(n, m): None for n, m in both if n in moved[0] and m in moved[1]})
+    every = []
+    for n, m in pairs:
+        mine, other = found.left.values[n], found.right.values[m]
+        same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
+        if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
+            continue
+        arrays = found.left.array(n), found.right.array(m)
+        if arrays[0] is None or arrays[1] is None:
+            continue
+        rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]
+        numbers = {row: k for k, row in enumerate(dict.fromkeys((*rows[0], *rows[1])))}
+        if {*rows[0]} & {*rows[1]}:
+            every.append([np.array([numbers[row] for row in some]) for some in rows])
+    return every

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,23 @@ from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
 from probe.printing import counted
 from probe.recording import RECORDERS
-from probe.recording.apart import Apart, Trusted, base, foreign, own
+from probe.recording.apart import (
+    Apart,
+    Trusted,
+    is_own_library,
+    needs_other_interpreter,
+    recording_target,
+)
 from probe.recording.contract import Operation
-from probe.recording.end_to_end import whole
+from probe.recording.end_to_end import as_program
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Provenance, Repeat, Run, recorded
-from probe.recording.store import ProcessStore, digest
+from probe.recording.recording import Repeat, Run, record_run
+from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady
-from probe.target import Target, unavailable
+from probe.target import Target, why_unavailable
 
+# a session keeps weights by key, and several ports may put theirs to one
 KEYS = itertools.count()
 
 
@@ -94,11 +102,18 @@ class Port:
         _, found = self.session.request({"do": "through", "key": key}, arrays)
         return one.output.put(found["y0"])
 
+    @cached_property
+    def foreign(self) -> bool:
+        """Returns whether the target is not this environment's own."""
+        # asked once: it reads the metadata of installed packages, in 14 ms, and each operation of
+        # each run of a plan would ask
+        return needs_other_interpreter(self.session.target)
+
     def lines(self, stages: Sequence[Stage]) -> Scripted | None:
         """Returns lines of an operation that is one call, for a script in this environment."""
         where = self.session.target
         does = stages[0].does
-        if len(stages) > 1 or not isinstance(does, TargetCall) or foreign(where):
+        if len(stages) > 1 or not isinstance(does, TargetCall) or self.foreign:
             return None
         return scripted(where, str(self.session.facts.get("library_version", "")), does)
 
@@ -106,7 +121,7 @@ class Port:
         """Runs all of a recording as one program of the library, ``times``: its output, the seconds
         of each call, and where there is no such program None, [] and why."""
         try:
-            made = whole(run)
+            made = as_program(run)
         except InputError as error:
             return None, [], f"{error.value}: {error.why}"
         self.alive()
@@ -132,7 +147,7 @@ class Port:
             self.keys.clear()
 
     def _key(self, spec: Any, operands: Mapping[str, np.ndarray]) -> str:
-        digests = {name: digest(array) for name, array in operands.items()}
+        digests = {name: array_digest(array) for name, array in operands.items()}
         return xxhash.xxh3_128_hexdigest(json.dumps([spec, digests], sort_keys=True).encode())
 
     def _send(
@@ -193,7 +208,7 @@ class There:
         return self.port.session, dict(does.spec)
 
 
-def replayed(run: Run, port: Port | AnySession) -> Replayed:
+def replay_run(run: Run, port: Port | AnySession) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
 
     ``port``: the target's started session, or what keeps weights there for further runs. An
@@ -229,9 +244,22 @@ def replayed(run: Run, port: Port | AnySession) -> Replayed:
         if found is None and same:  # it gives what it gave
             continue
         if found is None:
-            found = _by_itself(run, one, changed)
+            if one.again is None:
+                why = "it can't be run alone, and its operands have different bits on the target"
+                todo = "give the model's own library as the target"
+                raise InputError("operation", one.name, why, todo)
+            with np.errstate(all="ignore"):
+                found = one.again([np.array(a, order="C") for a in _reads(run, one, changed)])
         for number, array in zip(one.gives, found, strict=False):
-            _put(run, number, array, store, values, changed)
+            value = values[number]
+            array = np.asarray(array).reshape(value.shape)
+            name = array_digest(array)
+            if name == value.digest:
+                continue
+            changed[number] = array
+            content = None if value.content is None else array
+            store.put(array, name)
+            values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
             values[one.gives[0]] = replace(
                 values[one.gives[0]], zeros=_noticed(run, one, values, changed)
@@ -251,34 +279,6 @@ def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[
     return found  # type: ignore[return-value]
 
 
-def _by_itself(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    if one.again is None:
-        why = "it can't be run alone, and its operands have different bits on the target"
-        raise InputError("operation", one.name, why, "give the model's own library as the target")
-    with np.errstate(all="ignore"):
-        return one.again([np.array(array, order="C") for array in _reads(run, one, changed)])
-
-
-def _put(
-    run: Run,
-    number: int,
-    array: np.ndarray,
-    store: ProcessStore,
-    values: list[Any],
-    changed: dict[int, np.ndarray],
-) -> None:
-    """Takes a result in the place of the recorded value, if its bits are different."""
-    value = values[number]
-    array = np.asarray(array).reshape(value.shape)
-    name = digest(array)
-    if name == value.digest:
-        return
-    changed[number] = array
-    content = None if value.content is None else array
-    store.put(array, name)
-    values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
-
-
 def _noticed(
     run: Run, one: Operation, values: Sequence[Any], changed: Mapping[int, np.ndarray]
 ) -> np.ndarray | None:
@@ -294,27 +294,23 @@ def _noticed(
     return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
-def steadily(run: Run, port: Port, what: str) -> Replayed:
+def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
     where outputs do."""
-    found, again = replayed(run, port), Repeat(run.values)
-    again.digests = [value.digest for value in replayed(run, port).values]
+    found, again = replay_run(run, port), Repeat(run.values)
+    again.digests = [value.digest for value in replay_run(run, port).values]
     again.addresses = [None] * len(again.digests)
     values = found.values
     apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
-    return replace(found, unsteady=apart, made=_made(run.made, port.session.facts))
-
-
-def _made(made: Provenance | None, facts: Mapping[str, Any]) -> Provenance | None:
-    """Returns where a replay was made: with the releases of the target's process."""
-    if made is None:
-        return None
-    libraries = {"numpy": facts.get("numpy_version")}
-    libraries[str(facts.get("library"))] = facts.get("library_version")
-    told = {"python": facts.get("python_version"), "libraries": libraries}
-    return replace(made, made={**made.made, **told})
+    made, facts = run.made, port.session.facts
+    if made is not None:  # with the releases of the target's process
+        libraries = {"numpy": facts.get("numpy_version")}
+        libraries[str(facts.get("library"))] = facts.get("library_version")
+        there = {"python": facts.get("python_version"), "libraries": libraries}
+        made = replace(made, made={**made.made, **there})
+    return replace(found, unsteady=apart, made=made)
 
 
 class OnTarget:
@@ -326,17 +322,24 @@ class OnTarget:
 
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
+        self._last: tuple[dict[str, str], Run] | None = None
 
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
         one, there."""
-        elsewhere = getattr(self.opened, "side", None)
-        found: Run = elsewhere(arrays) if elsewhere else recorded(self.opened.recorder(arrays))
-        return found
+        given = {name: array_digest(array) for name, array in arrays.items()}
+        # outputs are wanted operation by operation, then as one program: of one recording
+        if self._last is None or self._last[0] != given:
+            elsewhere = getattr(self.opened, "side", None)
+            found: Run = (
+                elsewhere(arrays) if elsewhere else record_run(self.opened.recorder(arrays))
+            )
+            self._last = given, found
+        return self._last[1]
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
-        return replayed(self.base(arrays), self.port)
+        return replay_run(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
@@ -395,23 +398,25 @@ class Sides:
         self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
     ) -> tuple[Run, bool | None]:
         """Returns a run with these inputs, and whether it had gradients, where that is known."""
-        if own(where, self.model):
+        if is_own_library(where, self.model):
             run, process = self._recorded(where, given, what, gradients)
             if RECORDERS.get(process.library) == RECORDERS.get(where.name):
                 return run, process.gradients
-        if why := unavailable(where):  # before the model is run
+        if why := why_unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
-        run, process = self._recorded(base(where, self.model), given, what, gradients)
-        return steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+        run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
+        return replay_steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
 
     def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""
-        return self._recorded(base(where, self.model), given, what, False)[0]
+        return self._recorded(recording_target(where, self.model), given, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a
         library takes seconds to be imported. InputError: it can't be opened."""
-        process = self._process(where if own(where, self.model) else base(where, self.model))
+        process = self._process(
+            where if is_own_library(where, self.model) else recording_target(where, self.model)
+        )
         process.open(self.trust)
         self.inputs = process.inputs
 
@@ -460,9 +465,15 @@ class Scripted:
         lines = [*self.setup, *(f"{name} = np.asarray({name})" for name in names)]
         lines += [f"x = {_as_taken(x, names)}"]
         lines += [f"{name} = {_as_taken(part, names)}" for name, part in self.called.parts.items()]
-        source = self.source
+        source, part = self.source, self.called.output
+        turned = tuple(part.pieces[axis] for axis in part.axes)
+        text = _reshaped(part.shape, turned)
+        back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
+        if back != list(range(len(back))):
+            text += f".transpose{_tuple(back)}"
+        put = f"np.ascontiguousarray({source.leave}){text}{_reshaped(part.pieces, part.whole)}"
         lines += [*source.make, *source.enter, *source.load, *source.run]
-        return [*lines, f"{out} = {_as_put(self.called.output, source.leave)}"]
+        return [*lines, f"{out} = {put}"]
 
 
 def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None:
@@ -475,7 +486,7 @@ def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operands(spec)}),)
+    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operand_names(spec)}),)
     given = program.Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)
@@ -497,16 +508,6 @@ def _as_taken(part: OperandPart, names: Sequence[str]) -> str:
         text += f".transpose{_tuple(part.axes)}"
     turned = tuple(part.pieces[axis] for axis in part.axes)
     return f"np.array({name}{text}{_reshaped(turned, part.shape)})"
-
-
-def _as_put(part: OperandPart, name: str) -> str:
-    """Returns ``OperandPart.put`` as an expression."""
-    turned = tuple(part.pieces[axis] for axis in part.axes)
-    text = _reshaped(part.shape, turned)
-    back = sorted(range(len(part.axes)), key=part.axes.__getitem__)
-    if back != list(range(len(back))):
-        text += f".transpose{_tuple(back)}"
-    return f"np.ascontiguousarray({name}){text}{_reshaped(part.pieces, part.whole)}"
 
 
 def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:

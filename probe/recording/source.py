@@ -11,35 +11,57 @@ guessed.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from probe.comparison import Comparison
+from probe import floats
 from probe.errors import ProbeError, TimeOver
 from probe.layout import BOUNDARY
-from probe.recording import adding, composed, place
-from probe.recording.adding import Adds, Known
-from probe.recording.alone import Alone, as_source, same, unequal
-from probe.recording.difference import Aligned, Pair, near
-from probe.recording.enclosed import rounding
-from probe.recording.reasons import Cause
-from probe.recording.recording import Run, name_of
-from probe.recording.steps import of_formulas, of_terms
+from probe.recording import place
+from probe.recording.alone import (
+    Adds,
+    Alone,
+    Cause,
+    Known,
+    as_comparison,
+    as_source,
+    equal_bits,
+    evenly,
+    reveal_sums,
+    unequal_bits,
+)
+from probe.recording.difference import Aligned, Pair, is_near
+from probe.recording.enclosed import rounding_verdict
+from probe.recording.recording import (
+    Operation,
+    Run,
+    as_one_operation,
+    operations_between,
+    region_text,
+    value_name,
+)
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
     Convolution,
     Each,
+    Holds,
+    Meaning,
     Normalises,
     Reduces,
+    Step,
+    Steps,
     Unknown,
     Windows,
 )
+from probe.summation.summation import Summation
+from probe.summation.tree import Tree
 
+# Differing outputs that are revealed; of more, that many evenly among them.
 ALL = 2048
-"""Differing outputs that are revealed; of more, that many evenly among them."""
 
 NO_SOURCE = ": this is not a source"
 
@@ -65,7 +87,7 @@ class Region:
             return None
         pair = one.gives[output]
         if one.joint:
-            left, right, one = composed.of(left, right, one)
+            left, right, one = joint_operations(left, right, one)
             output = 0
         assert one.left is not None and one.right is not None
         ends = (left, one.left), (right, one.right)
@@ -85,7 +107,7 @@ class Region:
     @cached_property
     def differ(self) -> np.ndarray:
         """Returns which of the outputs that must agree don't: bool."""
-        return unequal(self.left.outputs, self.right.outputs, self.left.value.dtype)
+        return unequal_bits(self.left.outputs, self.right.outputs, self.left.value.dtype)
 
     @property
     def apart(self) -> np.ndarray:
@@ -107,13 +129,13 @@ class Region:
             other = theirs[one.right]
             mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
             signed[one.right] = mixed.reshape(other.shape)
-            if not same(other, signed[one.right], right.side.values[one.right].dtype):
+            if not equal_bits(other, signed[one.right], right.side.values[one.right].dtype):
                 return f"the operands were assumed to agree, but differ{NO_SOURCE}"
         if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
             return ""
         # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
         given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
-        if same(given, right.outputs, right.value.dtype):
+        if equal_bits(given, right.outputs, right.value.dtype):
             return ""
         return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
@@ -150,14 +172,14 @@ class Region:
             other = right.get(pairs.get(number, -1))
             if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
                 continue
-            name = name_of(self.left.side, number) or f"operand {at + 1}"
+            name = value_name(self.left.side, number) or f"operand {at + 1}"
             said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
             ours[at], theirs[other] = theirs[other], ours[at]
         head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
         return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
 
 
-def explain(
+def find_cause(
     left: Run, right: Run, aligned: Aligned, most: int = ALL, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
@@ -176,20 +198,20 @@ def explain(
         made = Cause(why=why)
     else:
         pair = region.left.pair
-        made = _explained(region, aligned, most, {} if known is None else known)
+        made = _region_cause(region, aligned, most, {} if known is None else known)
     if pair is not None:
         made.compared, made.differing = pair.compared, pair.differing
     if region is not None and not made.refuted:
         told = made.comparison
         proved = np.zeros(len(region.differ), bool) if told is None else told.proved()
         counted = made.replayed if made.kind and told is None else 0
-        made.rounding = rounding(region.sides, proved, counted)
+        made.rounding = rounding_verdict(region.sides, proved, counted)
     return made
 
 
-def _explained(region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
+def _region_cause(region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
     if aligned.arguments:
-        return _argued(region, aligned)
+        return _argument_cause(region, aligned)
     if region.able:
         why = region.other_operands()
     else:  # of a recording that isn't trusted nothing was tried
@@ -209,32 +231,29 @@ def _explained(region: Region, aligned: Aligned, most: int, known: Known) -> Cau
         kind = "" if kind == "other" else kind
         causes = {kind: region.left.pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
-    if aligned.assumed and aligned.joint:
-        made = _of_formulas(region, most, known) or Cause(why=CLOSE)
-        made.alone = True
-        return made
-    made = _classed(region, most, known)
-    if not made.kind and aligned.joint:
-        made = _of_formulas(region, most, known) or made
+    close = aligned.assumed and aligned.joint
+    made = Cause(why=CLOSE) if close else _kind_cause(region, most, known)
+    if aligned.joint and not made.kind:
+        made = _formulas_cause(region, most, known) or made
     made.alone = True
-    return _of_addresses(made, region)
+    return made if close else _with_addresses(made, region)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
 
 
-def _of_formulas(region: Region, most: int, known: Known) -> Cause | None:
+def _formulas_cause(region: Region, most: int, known: Known) -> Cause | None:
     """Returns what sets the steps of both sides apart; None where one of them isn't known."""
     try:
-        found = of_terms(*region.sides, region.reads, region.apart)
-        return found or of_formulas(*region.sides, region.apart, known, most)
+        found = terms_cause(*region.sides, region.reads, region.apart)
+        return found or formulas_cause(*region.sides, region.apart, known, most)
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return None
 
 
-def _of_addresses(made: Cause, region: Region) -> Cause:
+def _with_addresses(made: Cause, region: Region) -> Cause:
     """Names the addresses of operands as the cause where each side, run alone on its own operands
     at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
     what each side adds; what else differs between the sides then changes nothing."""
@@ -246,8 +265,8 @@ def _of_addresses(made: Cause, region: Region) -> Cause:
     if moved[0] is None or moved[1] is None:
         made.why += f"; {text}"
         return made
-    gone = region.differ & ~unequal(moved[0], right.outputs, dtype)
-    gone &= ~unequal(moved[1], left.outputs, dtype)
+    gone = region.differ & ~unequal_bits(moved[0], right.outputs, dtype)
+    gone &= ~unequal_bits(moved[1], left.outputs, dtype)
     count, every = int(gone.sum()), int(region.differ.sum())
     if count < every:  # none: where they begin changes nothing, and is not mentioned
         made.why += f"; {text}, which explains {count} of {every}" * bool(count)
@@ -260,7 +279,7 @@ def _of_addresses(made: Cause, region: Region) -> Cause:
     return made
 
 
-def _argued(region: Region, aligned: Aligned) -> Cause:
+def _argument_cause(region: Region, aligned: Aligned) -> Cause:
     """Returns the class of operations whose arguments differ, though their operands agree.
 
     It is the arguments that decide where nothing else can: operands of one size that lie alike in
@@ -278,7 +297,7 @@ def _argued(region: Region, aligned: Aligned) -> Cause:
                 break
     except Exception as error:  # a library raises what it likes
         return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
-    if (elsewhere or not region.as_one) and near(region.left.pair, dtype):
+    if (elsewhere or not region.as_one) and is_near(region.left.pair, dtype):
         why = (
             f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
@@ -291,7 +310,7 @@ def _argued(region: Region, aligned: Aligned) -> Cause:
     return Cause(kind, aligned.arguments, came, came, {kind: count}, alone)
 
 
-def refuted(left: Run, right: Run, aligned: Aligned) -> str:
+def why_no_source(left: Run, right: Run, aligned: Aligned) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:
@@ -305,58 +324,52 @@ def refuted(left: Run, right: Run, aligned: Aligned) -> str:
         return ""
 
 
-def _classed(region: Region, most: int, known: Known) -> Cause:
+def _kind_cause(region: Region, most: int, known: Known) -> Cause:
     """Returns the class of an operation that gives its recorded bits alone."""
     meaning = region.left.operation.meaning
     first = first_of(meaning)
     if isinstance(first, Contracts | Windows | Convolution | Reduces):
-        return _of_sums(region, most, known)
+        return _sums_cause(region, most, known)
     if isinstance(first, Each):
-        added = of_terms(*region.sides, region.reads, region.apart)
-        return added or place.of_function(*region.sides, region.apart, first.along)
+        added = terms_cause(*region.sides, region.reads, region.apart)
+        return added or place.function_cause(*region.sides, region.apart, first.along)
     if isinstance(meaning, Normalises):
-        return place.of_rows(*region.sides, meaning, region.apart)
+        return place.rows_cause(*region.sides, meaning, region.apart)
     why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
     return Cause(why=f"not explained yet: {why}")
 
 
-def _of_sums(region: Region, most: int, known: Known) -> Cause:
+def _sums_cause(region: Region, most: int, known: Known) -> Cause:
     """Returns how both sides add, revealed and replayed."""
     made = Cause()
     try:
         adds = [Adds(one) for one in region.sides]
-        told = adding.both(adds)
-        if len(told.differing):
-            examined = adding.revealed(adds, told.differing, known, most)
-            told.left, told.right = (one.run for one in adds)
-            _told(made, told, examined)
+        told = as_comparison(adds)
+        if not len(told.differing):
+            return made
+        examined = reveal_sums(adds, told.differing, known, most)
+        told.left, told.right = (one.run for one in adds)
+        where = np.isin(told.differing, examined)
+        counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
+        made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
+        made.causes, made.comparison = dict(counted.most_common()), told
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:
-        made.why = made.why or f"not explained yet: {getattr(error, 'why', error)}"
-    return made
-
-
-def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
-    """Fills in the class of two sums, and what was counted."""
-    where = np.isin(told.differing, examined)
-    counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
-    made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
-    made.causes, made.comparison = dict(counted.most_common()), told
+        made.why = f"not explained yet: {getattr(error, 'why', error)}"
+        return made
     refused = [side.refusal for side in (told.left, told.right)]
     evidence = told.left.evidence or told.right.evidence
     explained = [name for name in made.causes if name not in ("unexplained", "not-a-sum")]
+    products = "the products (Winograd or FFT, for example)"
     if "nondeterministic" in refused:
         made.kind, made.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
         made.kind, made.causes = "algorithm", {"algorithm": made.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        made.why = (
-            f"the {side} side does not add the products (Winograd or FFT, for example), the other "
-            f"side does: {evidence}"
-        )
+        made.why = f"the {side} side does not add {products}, the other side does: {evidence}"
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds the products (Winograd or FFT, for example): {evidence}"
+        made.why = f"neither side adds {products}: {evidence}"
     elif not explained:
         made.why = "no revealed summation gives the bits of both sides"
         made.why += f": {evidence}" if evidence else ""
@@ -364,6 +377,7 @@ def _told(made: Cause, told: Comparison, examined: np.ndarray) -> None:
         made.kind, summands = explained[0], told.left.case.summands
         of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
         made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
+    return made
 
 
 SAID = {
@@ -375,3 +389,407 @@ SAID = {
     "reach": "one side reads inputs outside of the window",
 }
 """What a class says of two sums."""
+
+
+# Two formulas of the same, replayed one step after the other.
+
+
+STEPPED = ("float32", "float64")
+"""Of which NumPy rounds as a library does. float16 is added in float32 by some."""
+
+LETTERS = "abcdefgh"
+"""Names of what is added, in the order of the left side's operands; no longer sums are named."""
+
+SUMS = (Contracts, Windows, Convolution, Reduces)
+
+# Products that are listed one by one, to find those of one side on the other.
+LISTED = 1 << 22
+
+# An element that did not come out again, was not asked about, came out: the least of all that
+# something is computed from is its own.
+BAD, OPEN, GOOD = 0, 1, 2
+
+
+@dataclass
+class _Told:
+    """What a side's steps came to, for each output that was asked about. ``states``: of these;
+    ``sums``: those that are steps, with where each output comes from in what such a sum gives: flat
+    indices, -1 for what isn't known."""
+
+    states: np.ndarray
+    sums: list[tuple[Adds, np.ndarray]]
+
+
+def formulas_cause(
+    left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
+) -> Cause | None:
+    """Returns what sets two formulas apart: they are two, or one whose sums are written and added
+    in different ways. None where a step of either is not known.
+
+    ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
+    """
+    runs = left.side, right.side
+    inside = [
+        [
+            run.operations[n]
+            for n in operations_between(
+                run, [one.operation.gives[one.output]], one.operation.reads
+            )[0]
+        ]
+        for run, one in zip(runs, (left, right), strict=True)
+    ]
+    for one in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
+        settled = one.meaning.exact and not isinstance(one.meaning, Unknown)
+        if not (settled or isinstance(first_of(one.meaning), SUMS) or _at_places(one.meaning)):
+            return None
+    words = [
+        [word for one in some for word in _formula_words(one, run)]
+        for some, run in zip(inside, runs, strict=True)
+    ]
+    # both sides are asked about the same outputs: a step that is known on one side alone proves
+    # nothing
+    chosen, told = evenly(apart, most), []
+    for side, some in zip((left, right), inside, strict=True):
+        found = _replay_steps(side, some, side.index[chosen], known, most)
+        if found is None:
+            return None
+        told.append(found)
+    least = np.minimum(told[0].states, told[1].states)
+    examined = (told[0].states != OPEN) & (told[1].states != OPEN)
+    count, came = int(examined.sum()), int((least == GOOD).sum())
+    if not count or came < count:
+        return None
+    cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
+    listed = max(1, LISTED // max(cost, 1))
+    both = zip((left, right), inside, strict=True)
+    said = [region_text(one.side, [n.number for n in some]) for one, some in both]
+    against = f"{said[0]} on the left, {said[1]} on the right"
+    if words[0] != words[1]:
+        kind, what = "algorithm", f"two formulas: {against}"
+    elif kind := _of_one_sum(told, which := evenly(np.flatnonzero(examined), listed)):
+        count = came = len(which)
+        what = f"the same products are added in different ways: {against}"
+    else:
+        return None
+    all_of = f"replayed step by step, {came} of {count} examined outputs come out on both sides"
+    return Cause(kind, f"{what}; {all_of}", count, came)
+
+
+def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
+    """Returns what sets two sums of the same products apart, where each of these outputs is one on
+    both sides; empty where it isn't, or it can't be seen which product is which."""
+    if any(len(one.sums) != 1 or (one.sums[0][1][which] < 0).any() for one in told):
+        return ""
+    kinds = set[str]()
+    for n in which.tolist():
+        left, right = (_by_product(*one.sums[0], n) for one in told)
+        if left is None or right is None or left[1].keys() != right[1].keys():
+            return ""
+        names = {leaf: left[1][key] for key, leaf in right[1].items()}
+        ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
+        apart = ours.causes(_with_leaf_numbers(theirs, names))
+        kinds.update(apart or ("order",))  # alone a bias is added elsewhere
+    return "+".join(sorted(kinds))
+
+
+def _by_product(
+    adds: Adds, origin: np.ndarray, n: int
+) -> tuple[Summation, dict[tuple[float, ...], int]] | None:
+    """Returns how an output is added, and its leaves by what they multiply, but for products of
+    zero; None where two have the same factors, or nothing is known."""
+    position, filter_ = adds.places[origin[n]].tolist()
+    summation, given, dtype = (
+        adds.run.summation((position, filter_)),
+        adds.run.operands,
+        adds.sum.dtype,
+    )
+    group = filter_ // (adds.sum.filters // adds.sum.groups)
+    x, w = given.columns[group][:, position], given.weights[:, filter_]
+    pairs = zip(floats.widen(x, dtype).tolist(), floats.widen(w, dtype).tolist(), strict=True)
+    leaves = [(tuple(sorted(pair)), leaf) for leaf, pair in enumerate(pairs) if all(pair)]
+    found = dict(leaves)
+    known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
+    return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
+
+
+def _with_leaf_numbers(one: Summation, names: Mapping[int, int]) -> Summation:
+    """Returns a summation whose leaves have other numbers."""
+    nodes = [[names.get(child, child) for child in node] for node in one.tree.nodes]
+    leaf = names.get(one.tree.leaves[0], 0)
+    changed = {
+        name: frozenset(names.get(n, n) for n in value)
+        for name, fact, value in one.rounding.facts()
+        if isinstance(value, frozenset) and fact.leaves
+    }
+    rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
+    return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
+
+
+def _formula_words(one: Operation, run: Run) -> list[str]:
+    """Returns what an operation computes, in words; of what only moves or changes nothing, none.
+
+    All sums of products have one word, however they are written, a bias is an addition, and a mean
+    is divided behind: that a sum is added in another order is no other formula.
+    """
+    shown = [(run.values[n].shape, run.values[n].digest) for n in one.reads]
+    if any((run.values[n].shape, run.values[n].digest) in shown for n in one.gives):
+        return []
+    found = []
+    for each in [step.meaning for step in getattr(one.meaning, "steps", ())] or [one.meaning]:
+        first = getattr(each, "windows", each)
+        if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
+            pool = isinstance(first, Windows) and first.pool
+            biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
+            divided = getattr(first, "kind", "") == "average"
+            found += ["sum", *["add"] * biased, *["divide"] * divided]
+        elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
+            found += ["sum", *["divide"] * (each.word == "mean")]
+        elif isinstance(each, Each) or not (each.exact or isinstance(each, Holds)):
+            found.append(each.word or one.op)
+    return found
+
+
+def _replay_steps(
+    one: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
+) -> _Told | None:
+    """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
+    where a step is not known."""
+    values, side, last = one.side.values, one.side, one.operation.gives[one.output]
+    used = {last, *(n for each in inside for n in each.reads)}
+    ends = [[n for n in each.gives if n in used] for each in inside]
+    if any(len(some) != 1 for some in ends):
+        return None
+    outs = [some[0] for some in ends]
+    needs = {out: np.zeros(values[out].shape, bool) for out in outs}
+    needs[last].reshape(-1)[wanted] = True
+    for each, out in zip(reversed(inside), reversed(outs), strict=True):
+        for n, number in enumerate(each.reads):
+            if number in needs:
+                needs[number] |= _needed_elements(needs[out], values[number].shape, each.meaning, n)
+    states: dict[int, np.ndarray] = {}
+    sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
+    for each, out in zip(inside, outs, strict=True):
+        pair = Pair.of_all(out, out, needs[out].size)
+        step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
+        if step.again is None or not equal_bits(
+            step.chosen(step.call()), step.outputs, step.value.dtype
+        ):
+            return None
+        try:
+            adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
+        except (ProbeError, LookupError, ValueError):
+            return None
+        own = _of_step(step, adds, needs[out], known, most)
+        if own is None:
+            return None
+        for n, number in enumerate(each.reads):
+            if number in states:
+                moved = _follow_elements(GOOD - states[number], step, n)  # what is padded is good
+                least = states[number].min(initial=GOOD)
+                own = np.minimum(own, least if moved is None else GOOD - moved)
+            for _, origins in sums:
+                if number in origins:
+                    moved = _follow_elements(origins[number] + 1, step, n)
+                    origins[out] = np.full(own.shape, -1) if moved is None else moved - 1
+        states[out] = own
+        if adds is not None:
+            sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
+    found = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
+    return _Told(states[last].reshape(-1)[wanted], found)
+
+
+def _at_places(meaning: Meaning) -> Each | None:
+    """Returns the first function of an operation that computes nothing but functions of the
+    elements at each place; None of all else."""
+    steps = [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
+    return steps[0] if all(isinstance(one, Each) for one in steps) else None  # type: ignore[return-value]
+
+
+def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> tuple[int, ...]:
+    """Returns the shape of an operand of a function, with as many axes as its result; empty where
+    its elements are not at the places of the results."""
+    if each is None or len(shape) > rank:
+        return ()
+    if each.along is not None and len(shape) == 1 and read:
+        k = each.along % rank
+        return (1,) * k + shape + (1,) * (rank - k - 1)
+    return (1,) * (rank - len(shape)) + shape
+
+
+def _needed_elements(
+    need: np.ndarray, shape: tuple[int, ...], meaning: Meaning, read: int
+) -> np.ndarray:
+    """Returns which elements of an operand are needed for those of a result: bool."""
+    lifted = _lifted(shape, need.ndim, _at_places(meaning), read)
+    if not lifted:
+        return np.full(shape, need.any())
+    axes = tuple(k for k, (a, b) in enumerate(zip(lifted, need.shape, strict=True)) if a != b)
+    return np.asarray(need.any(axis=axes, keepdims=True).reshape(shape))
+
+
+def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:
+    """Returns whole numbers that are at the elements of an operand, at those of the result; None
+    where results are computed from several elements."""
+    shape, meaning = step.value.shape, step.operation.meaning
+    if lifted := _lifted(array.shape, len(shape), _at_places(meaning), read):
+        return np.broadcast_to(array.reshape(lifted), shape)
+    dtype = step.reads[read].dtype
+    exact = dtype.kind == "f" and array.size < 1 << np.finfo(dtype).nmant
+    if not exact or not meaning.exact or isinstance(meaning, Unknown) or len(step.reads) > 1:
+        return None
+    return step.one([array.astype(dtype)]).astype(np.int64).reshape(shape)
+
+
+def _of_step(
+    step: Alone, adds: Adds | None, need: np.ndarray, known: Known, most: int
+) -> np.ndarray | None:
+    """Returns the states of what a step gives, given what it reads; None where it is not known.
+    ``adds``: of a sum."""
+    meaning, flat = step.operation.meaning, np.flatnonzero(need)
+    state = np.full(need.size, OPEN, np.int8)
+    if adds is not None:
+        examined = reveal_sums([adds], flat, known, most)
+        state[examined] = np.where(adds.came(examined), GOOD, BAD)
+    elif (settled := _in_numpy(step, meaning)) is not None:
+        apart = unequal_bits(settled.reshape(-1), step.outputs, step.value.dtype)
+        state = np.where(apart, BAD, GOOD).astype(np.int8)
+    elif meaning.exact and not isinstance(meaning, Unknown):
+        state[:] = GOOD  # it gave its recorded bits, and these follow from what it reads
+    else:
+        each = _at_places(meaning)
+        assert each is not None
+        chosen = evenly(flat, place.affordable(need.size))
+        came = place.repeated_by_number(place.PlacedFunction.of(step), chosen, each.along)
+        if came is None:
+            return None
+        state[chosen] = np.where(came, GOOD, BAD)
+    return state.reshape(need.shape)
+
+
+def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
+    """Returns what NumPy makes of a function that IEEE 754 settles; None where it has none: the
+    table of functions has NumPy's names."""
+    plain = isinstance(meaning, Each) and not meaning.numbers and meaning.along is None
+    function = getattr(np, meaning.word, None)
+    if not plain or not meaning.exact or not isinstance(function, np.ufunc):
+        return None
+    assert isinstance(meaning, Each)
+    used = step.reads if meaning.reads is None else [step.reads[n] for n in meaning.reads]
+    for at, value, dtype in meaning.beside:
+        used = [*used[:at], np.array(value, dtype), *used[at:]]
+    dtype = step.value.dtype
+    if dtype not in STEPPED or set(step.dtypes) != {dtype} or len(used) != function.nin:
+        return None
+    with np.errstate(all="ignore"):
+        found = np.asarray(function(*used))
+    return found if found.shape == step.value.shape else None
+
+
+def terms_cause(
+    left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
+) -> Cause | None:
+    """Returns why two sums of the same terms differ: their order; None where they are no such sums,
+    or NumPy does not give all differing outputs ``apart`` of both sides.
+
+    ``reads``: which terms are the same.
+    """
+    ours, theirs = _addition_tree(left), _addition_tree(right)
+    if ours is None or theirs is None:
+        return None
+    names, others = _term_names(left, right, reads)
+    terms = [sorted(map(str, _term_leaves(*one))) for one in ((ours, names), (theirs, others))]
+    if terms[0] != terms[1] or str(None) in terms[0]:
+        return None
+    said = _terms_text(ours, names), _terms_text(theirs, others)
+    if said[0] == said[1]:
+        return None
+    for side, tree in ((left, ours), (right, theirs)):
+        found = _add_terms(tree, side.reads)
+        if found.shape != side.value.shape:
+            return None
+        if unequal_bits(side.taken(found)[apart], side.outputs[apart], side.value.dtype).any():
+            return None
+    why = (
+        f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
+        f"all {len(apart)} differing outputs replay in NumPy on both sides"
+    )
+    return Cause("order", why, len(apart), len(apart))
+
+
+Terms = int | tuple["Terms", "Terms"]
+"""An operand's number, or two of these that are added."""
+
+
+def _addition_tree(one: Alone) -> Terms | None:
+    """Returns how an operation adds what it reads; None where it does anything else."""
+    meaning = one.operation.meaning
+    count = len(one.operation.reads)
+    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in STEPPED:
+        return None
+    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
+    if isinstance(meaning, Steps):
+        steps = meaning.steps if not meaning.gives else ()
+    values: list[Terms] = list(range(count))
+    for step in steps:
+        what = step.meaning
+        plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
+        if not plain:
+            return None
+        made, *rest = (values[n] for n in step.reads)
+        for each in rest:
+            made = made, each
+        values.append(made)
+    return values[-1] if steps else None
+
+
+def _term_names(left: Alone, right: Alone, reads: Sequence[Pair]) -> tuple[list[str | None], ...]:
+    """Returns the names of both sides' operands; of the right side None where it is no one's."""
+    numbers = left.operation.reads
+    names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    same = {one.right: one.left for one in reads if one.equal and one.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.values[n]
+        if n not in same and weight.given < 0:
+            values = left.side.values
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    others = [names.get(same.get(n, -1)) for n in right.operation.reads]
+    return [names.get(n) for n in numbers], others
+
+
+def _term_leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:
+    if isinstance(tree, int):
+        return [names[tree]]
+    return [name for one in tree for name in _term_leaves(one, names)]
+
+
+def _terms_text(tree: Terms, names: Sequence[str | None]) -> str:
+    """Returns the sum in words; the two sides of one addition have no order."""
+    if isinstance(tree, int):
+        return str(names[tree])
+    both = sorted((_terms_text(one, names) for one in tree), key=lambda one: (-len(one), one))
+    return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
+
+
+def _add_terms(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
+    if isinstance(tree, int):
+        return reads[tree]
+    with np.errstate(all="ignore"):
+        return np.asarray(_add_terms(tree[0], reads) + _add_terms(tree[1], reads))
+
+
+def joint_operations(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
+    """Returns both sides with each group as one operation, and these two as a pair.
+
+    Of what is given the first value that differs is looked at, with the operations that it comes
+    from. Only values that both groups read themselves stay among its ``reads``.
+    """
+    pair = next((each for each in one.gives if not each.equal), one.gives[0])
+    sides = list[Run]()
+    for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
+        outside = {n for n, v in enumerate(side.values) if v.given not in group}
+        sides.append(as_one_operation(side, operations_between(side, [value], outside)[0], [value]))
+    last = [side.operations[-1] for side in sides]
+    reads = [each.reads for each in last]
+    kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
+    made = replace(one, left=last[0].number, right=last[1].number, reads=kept, gives=[pair])
+    return sides[0], sides[1], made

@@ -18,22 +18,22 @@ import xxhash
 
 from probe import memory
 
+# Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
+# is beyond stays in the system's cache of files as long as there is room, and costs a copy more:
+# MobileNetV2's 800 MB at batch 8 take 0.32 s to record, 0.26 s to run.
 SURE, MOST, PART = 1 << 25, 1 << 27, 64
-"""Bytes of arrays that all stores together hold in memory: a part of what is free, in bounds. What
-is beyond stays in the system's cache of files as long as there is room, and costs a copy more:
-MobileNetV2's 800 MB at batch 8 take 0.32 s to record, 0.26 s to run."""
 
+# Bytes of a file for what is beyond; a larger array has one of its own.
 SEGMENT = 1 << 28
-"""Bytes of a file for what is beyond; a larger array has one of its own."""
 
+# Libraries choose kernels by where operands begin: what is mapped begins as what is allocated.
 ALIGNED = 64
-"""Libraries choose kernels by where operands begin: what is mapped begins as what is allocated."""
 
+# Bytes from which on an array that isn't contiguous is copied a few rows at a time.
 PIECE = 1 << 20
-"""Bytes from which on an array that isn't contiguous is copied a few rows at a time."""
 
 
-def digest(array: np.ndarray) -> str:
+def array_digest(array: np.ndarray) -> str:
     """Returns a digest of an array's bits, row by row: 32 digits, however it lies in memory.
 
     XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
@@ -42,15 +42,15 @@ def digest(array: np.ndarray) -> str:
     if array.flags.c_contiguous and array.dtype.kind in "fiub":
         return xxhash.xxh3_128_hexdigest(array.data)
     if array.flags.c_contiguous or array.nbytes < PIECE:
-        return xxhash.xxh3_128_hexdigest(_bytes(array).data)
+        return xxhash.xxh3_128_hexdigest(_flat_bytes(array).data)
     found = xxhash.xxh3_128()
     rows = max(1, PIECE * len(array) // array.nbytes)
     for at in range(0, len(array), rows):
-        found.update(_bytes(array[at : at + rows]).data)
+        found.update(_flat_bytes(array[at : at + rows]).data)
     return found.hexdigest()
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
+def _flat_bytes(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -68,7 +68,7 @@ class RunStore(Protocol):
         """Returns whether it was kept."""
 
 
-def room() -> int:
+def memory_room() -> int:
     """Returns bytes of arrays that may be held in memory at once: a part of what is free."""
     free = memory.free()
     return MOST if free is None else min(max(free // PART, SURE), MOST)
@@ -85,7 +85,7 @@ class ProcessStore:
         self.behind = behind
 
     def put(self, array: np.ndarray, name: str = "") -> str:
-        name = name or digest(array)
+        name = name or array_digest(array)
         if name not in self.arrays:
             self.arrays[name] = _everywhere.get(name, array)
         return name
@@ -114,7 +114,9 @@ class _Everywhere:
         if found is None:
             size = self.size + array.nbytes
             # below SURE free memory is not read: most runs of small models stay far below it
-            inside = size <= SURE or (size <= MOST and size <= room())  # asking takes half a ms
+            inside = size <= SURE or (
+                size <= MOST and size <= memory_room()
+            )  # asking takes half a ms
             found = None if inside else self._on_disk(array)
             if found is None:
                 found = np.empty(array.nbytes, np.uint8)
@@ -139,7 +141,7 @@ class _Everywhere:
             self.segment, self.taken = weakref.ref(segment), 0  # goes with the last array in it
         assert self.file is not None
         self.file.seek(self.taken)
-        rest = _bytes(array).data
+        rest = _flat_bytes(array).data
         while len(rest):  # Linux writes 2 GB at once; through the map it would take memory too
             rest = rest[self.file.write(rest) :]
         found = segment[self.taken : self.taken + size]

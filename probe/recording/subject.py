@@ -23,8 +23,8 @@ from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
 from probe.recording import RECORDERS
 from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, Visit
-from probe.recording.inputs import restored
-from probe.recording.store import digest
+from probe.recording.inputs import arrays_restored
+from probe.recording.store import array_digest
 
 FILES = {
     ".onnx": "onnxruntime",
@@ -57,14 +57,14 @@ def is_function(text: object) -> bool:
     return isinstance(text, str) and bool(_FUNCTION.fullmatch(text)) and not Path(text).exists()
 
 
-def name_of(model: Any) -> str:
+def model_name(model: Any) -> str:
     """Returns what a model is called: its file, ``module:function``, or its class."""
     if is_function(model):
         return str(model)
     return Path(model).name if isinstance(model, str | Path) else type(model).__name__
 
 
-def opened(
+def open_model(
     model: Any,
     trust: bool = False,
     switches: Mapping[str, str] | None = None,
@@ -80,7 +80,18 @@ def opened(
     if name:
         model = _imported(name)
     if isinstance(model, str | Path):
-        return _file(Path(model), trust, dict(switches or {}), library)
+        path = Path(model)
+        library = library if library and runs(library, path) else library_of(path)
+        open_file = getattr(recorders(library), "opened", None)
+        if open_file is None:
+            why = f"no recorder of {library} reads model files"
+            raise InputError("model", path, why, "write module:function, a function that runs it")
+        if not switches:
+            return ModelFile(open_file(path, trust), path.name)
+        if "switches" not in inspect.signature(open_file).parameters:
+            why = f"models of {library} are run with its defaults"
+            raise InputError("target", library, why, "leave the switches out")
+        return ModelFile(open_file(path, trust, switches=dict(switches)), path.name)
     if is_net(model):
         net: Opened = recorders("opencv").of_net(model)
         return net
@@ -140,20 +151,6 @@ def recorders(library: str) -> Any:
         package = error.name if error.name in OTHERS else backend.installs
         todo = f"run pip install {package or backend.distributions[0]}"
         raise InputError("library", library, why, todo) from None
-
-
-def _file(path: Path, trust: bool, switches: dict[str, str], given: str | None) -> Opened:
-    library = given if given and runs(given, path) else library_of(path)
-    open_file = getattr(recorders(library), "opened", None)
-    if open_file is None:
-        why = f"no recorder of {library} reads model files"
-        raise InputError("model", path, why, "write module:function, a function that runs it")
-    if not switches:
-        return ModelFile(open_file(path, trust), path.name)
-    if "switches" not in inspect.signature(open_file).parameters:
-        why = f"models of {library} are run with its defaults"
-        raise InputError("target", library, why, "leave the switches out")
-    return ModelFile(open_file(path, trust, switches=switches), path.name)
 
 
 def _imported(text: str) -> Any:
@@ -230,10 +227,10 @@ class FunctionSubject:
                     for one in given
                 )
                 todo = "check --inputs or --shape" + TENSORS * (not self.torch)
-                why = f"{_why(error)} (called with {told}; {todo})"
+                why = f"{_error_text(error)} (called with {told}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
-        made = of_function(call, self.name, (self.function, given))
+        made = function_recorder(call, self.name, (self.function, given))
         guard: Any = Guarded(made, self.name) if self.name else made
         return guard  # type: ignore[no-any-return]
 
@@ -313,14 +310,14 @@ def guarded(call: Callable[[], Any], target: str) -> Any:
     except (ProbeError, KeyboardInterrupt, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        raise TargetError(target, "error", _why(error)) from None
+        raise TargetError(target, "error", _error_text(error)) from None
 
 
-def _why(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def of_function(
+def function_recorder(
     function: Callable[[], Any],
     name: str = "",
     bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
@@ -339,8 +336,8 @@ def of_function(
         why = f"it takes {', '.join(missing)}"
         name = getattr(function, "__name__", type(function).__name__)
         raise InputError("function", name, why, NO_ARGUMENTS)
-    with restored(bare[1] if bare is not None else ()):
-        found = list(leaves(guarded(function, name) if name else function()))
+    with arrays_restored(bare[1] if bare is not None else ()):
+        found = list(nested_leaves(guarded(function, name) if name else function()))
     packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)
     if (library := next((PACKAGES[one] for one in packages if one in PACKAGES), "")) != "":
         module = recorders(library)
@@ -348,11 +345,11 @@ def of_function(
         if ran := getattr(made, "ran", None):
             ran(found)
         # the bits of this call, which walk.watched need not make again
-        made.already = [digest(one) for one in module.RECORDER(lambda: found).plain()]
+        made.already = [array_digest(one) for one in module.RECORDER(lambda: found).plain()]
         return made  # type: ignore[no-any-return]
     if any(isinstance(one, np.ndarray | np.generic) for one in found):
         if bare is not None and bare[1]:
-            return _OfNumpy(*bare, [digest(np.asarray(one)) for one in found])
+            return _OfNumpy(*bare, [array_digest(np.asarray(one)) for one in found])
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
@@ -401,27 +398,27 @@ class _OfNumpy:
         raise InputError("function", "ndarray", why, todo)
 
 
-def of_net(net: Any, given: Sequence[Any]) -> Recorder:
+def net_recorder(net: Any, given: Sequence[Any]) -> Recorder:
     """Returns a recorder of a net of OpenCV's: ``given``: a mapping of its inputs, or one array.
 
     InputError: it has other inputs.
     """
     arrays = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else None
     names = arrays or dict(zip(("",), given, strict=False))
-    return opened(net).recorder({name: np.asarray(one) for name, one in names.items()})
+    return open_model(net).recorder({name: np.asarray(one) for name, one in names.items()})
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 
 
-def leaves(found: Any) -> Iterator[Any]:
+def nested_leaves(found: Any) -> Iterator[Any]:
     """Yields what stands in nested tuples, lists and dictionaries."""
     if isinstance(found, Mapping):
         for one in found.values():
-            yield from leaves(one)
+            yield from nested_leaves(one)
     elif isinstance(found, Sequence) and not isinstance(found, str | bytes):
         for one in found:
-            yield from leaves(one)
+            yield from nested_leaves(one)
     else:
         yield found

@@ -45,11 +45,11 @@ Shape = tuple[int, ...]
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 Function = tuple[str, tuple[Any, ...]]
 
+# Questions behind a function with an upper bound are asked in units of 2 to the minus this.
 FAINT = 30
-"""Questions behind a function with an upper bound are asked in units of 2 to the minus this."""
 
+# Significant bits of an answer that is told from its quotient by a divisor.
 KEPT_BITS = 20
-"""Significant bits of an answer that is told from its quotient by a divisor."""
 
 
 @dataclass(frozen=True)
@@ -229,12 +229,12 @@ def sum_of(
         why = "its operands have different formats"
         raise InputError("dtype", "+".join(sorted(mixed)), why, "")
     if isinstance(inner, Contracts):
-        found = _product(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
+        found = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
         found = replace(found, y=replace(found.y, whole=output))
     elif isinstance(inner, Windows):
-        found = _windows(meaning, inner, shapes, output, dtypes[-1])
+        found = _window_sum(meaning, inner, shapes, output, dtypes[-1])
     elif isinstance(inner, Reduces):
-        found = _reduced(inner, shapes[0], output, dtypes[-1])
+        found = _reduction_sum(inner, shapes[0], output, dtypes[-1])
     else:
         raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
     return replace(found, functions=functions)
@@ -254,7 +254,20 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     InputError: what is behind is not of this kind.
     """
     count, functions = len(shapes), list[Function]()
-    steps = _without_shapes(_on_operands(getattr(meaning, "steps", ()), shapes), count)
+
+    def shapes_an_operand(_: int, one: Step, read: int) -> bool:
+        # the bias of a depthwise convolution, which Keras reshapes and TensorFlow squeezes again
+        same = read < count and prod(one.shape) == prod(shapes[read])
+        return same and _keeps_order(one.meaning)
+
+    def shapes_the_sums(number: int, one: Step, read: int) -> bool:
+        # the last axis has to stay: what is added behind a product lies along it
+        last = one.shape[-1:] == steps[0].shape[-1:]
+        return number > 0 and read >= count and last and isinstance(one.meaning, Reshapes | Same)
+
+    steps = _left_out(getattr(meaning, "steps", ()), count, shapes_an_operand)
+    if steps and isinstance(steps[0].meaning, Contracts):
+        steps = _left_out(steps, count, shapes_the_sums)
     first = steps[0].meaning if steps else meaning
     if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
         raise InputError("operation", type(first).__name__, "several operations in one", "")
@@ -273,21 +286,21 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     return first, tuple(functions)
 
 
-def _on_operands(steps: Sequence[Step], shapes: Sequence[Shape]) -> Sequence[Step]:
-    """Leaves out steps that give an operand another shape and keep the order of its elements: the
-    bias of a depthwise convolution, which Keras reshapes and TensorFlow's graphs squeeze again."""
-    count, kept = len(shapes), list[Step]()
-    numbers = {n: n for n in range(count)}
+def _left_out(
+    steps: Sequence[Step], count: int, only: Callable[[int, Step, int], bool]
+) -> Sequence[Step]:
+    """Leaves out steps that ``only`` give another shape to the one value that they read: asked with
+    a step's number, itself, and what it reads. ``count``: of what all steps read."""
     if any(one.more for one in steps):
         return steps
-    for number, one in enumerate(steps, count):
+    kept, numbers = list[Step](), {n: n for n in range(count)}
+    for number, one in enumerate(steps):
         reads = tuple(numbers[n] for n in one.reads)
-        alone = len(reads) == 1 and reads[0] < count
-        if alone and _keeps_order(one.meaning) and prod(one.shape) == prod(shapes[reads[0]]):
-            numbers[number] = reads[0]
-            continue
-        numbers[number] = count + len(kept)
-        kept.append(replace(one, reads=reads))
+        if len(reads) == 1 and only(number, one, reads[0]):
+            numbers[count + number] = reads[0]
+        else:
+            numbers[count + number] = count + len(kept)
+            kept.append(replace(one, reads=reads))
     return kept
 
 
@@ -298,26 +311,6 @@ def _keeps_order(meaning: Meaning) -> bool:
     if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
         return np.ndim(meaning.index) == 0
     return isinstance(meaning, Reshapes | Same)
-
-
-def _without_shapes(steps: Sequence[Step], count: int) -> Sequence[Step]:
-    """Leaves out steps behind a product that give its sums another shape and move none.
-
-    The last axis has to stay: what is added behind lies along it. ``count``: of what is read.
-    """
-    if not steps or not isinstance(steps[0].meaning, Contracts):
-        return steps
-    kept: list[Step] = []
-    numbers, last = {n: n for n in range(count)}, steps[0].shape[-1:]
-    for number, one in enumerate(steps):
-        reads = tuple(numbers[n] for n in one.reads if n in numbers)
-        shaped = isinstance(one.meaning, Reshapes | Same) and one.shape[-1:] == last
-        if number and shaped and len(reads) == 1 and reads[0] >= count:
-            numbers[count + number] = reads[0]
-            continue
-        numbers[count + number] = count + len(kept)
-        kept.append(replace(one, reads=reads))
-    return kept
 
 
 def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meaning | None:
@@ -381,7 +374,9 @@ class ProductLetters:
         return OperandPart.of(self.reads[which], self.shapes[which], [*rest, *held], *shape)
 
 
-def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str) -> OperationSum:
+def _product_sum(
+    meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
+) -> OperationSum:
     """Rows times weights; where both operands have a batch, its entries are groups of filters.
 
     The weights are the operand that the bias goes with, or else the one with more of its own.
@@ -392,7 +387,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     bias = None if meaning.bias is None else shapes[meaning.bias]
     for rows in sorted((0, 1), key=lambda n: -axes.count(alone[1 - n])):
         filters, summed = [*both, *alone[1 - rows]], axes.summed(rows)
-        if bias is not None and not fits(bias, axes.out, filters, axes.sizes):
+        if bias is not None and not is_filter_bias(bias, axes.out, filters, axes.sizes):
             continue
         m, g, k, every = map(axes.count, (alone[rows], both, summed, filters))
         return OperationSum(
@@ -410,7 +405,7 @@ def _product(meaning: Contracts, shapes: Sequence[Shape], out: Shape, dtype: str
     raise InputError("bias", bias, "it is not one number for each filter", "")
 
 
-def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
+def is_filter_bias(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]) -> bool:
     """Returns whether a bias has one number for each filter, in the filters' order."""
     if len(bias) > len(out):
         return False
@@ -420,7 +415,7 @@ def fits(bias: Shape, out: str, filters: Sequence[str], sizes: Mapping[str, int]
     return fits and full == [x for x in filters if sizes[x] > 1]
 
 
-def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
+def _reduction_sum(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> OperationSum:
     """Returns a sum or a mean along some axes: each row is a place."""
     if meaning.word not in ("sum", "mean"):
         raise InputError("operation", meaning.word, "it is not a sum", "")
@@ -442,7 +437,7 @@ def _reduced(meaning: Reduces, shape: Shape, out: Shape, dtype: str) -> Operatio
     )
 
 
-def _windows(
+def _window_sum(
     meaning: Meaning, inner: Windows, shapes: Sequence[Shape], out: Shape, dtype: str
 ) -> OperationSum:
     """Returns a convolution, transposed or not, or a pool that adds: each channel by itself."""
@@ -470,7 +465,7 @@ def _windows(
         y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
-        index=tuple(_index(inner, k, *each) for k, each in along),
+        index=tuple(_tap_indices(inner, k, *each) for k, each in along),
     )
     if inner.pool:
         return replace(found, divides=inner.kind == "average", pooled=True)
@@ -491,7 +486,7 @@ def _windows(
     )
 
 
-def _index(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
+def _tap_indices(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
     """Returns which place of a spatial axis each output reads at each tap, -1 for none.
 
     ``hole``: how far apart the input's elements are. A transposed convolution is one whose elements
@@ -526,7 +521,9 @@ class SumSession(OwnSession):
             self.behind = self._divided()
         elif asked.functions:
             added = {n: asked.filled(reads[n], n) for n in asked.added}
-            self.behind = _functions(asked.functions, asked.dtype, added)
+            self.behind = _functions_behind(asked.functions, asked.dtype, added)
+            # a bound would cut the counts that answers are: faint ones stay below it, and a power
+            # of two is exact; float16 has nothing as small as 2 to the minus 30
             bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
             self.faint = FAINT * (bounded and asked.dtype != "float16")
 
@@ -581,6 +578,7 @@ class SumSession(OwnSession):
         ones, w = (floats.round_to(np.ones(s), dtype) for s in (asked.input_shape(), shape))
         counts = self._read(ones, None)
         given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, asked.filters)
+        # a sum of ones over what was given for it is the divisor, but for the roundings of both
         self.divisors = np.rint(counts[:, 0] / given[:, 0])
         x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
         leaf = asked.summands // 2
@@ -628,14 +626,25 @@ def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[..., np.ndarray]
     return [partial(made, by=counts, how=np.divide), partial(made, by=inverse, how=np.multiply)]
 
 
-def _functions(
+def _functions_behind(
     functions: Sequence[Function], dtype: str, added: Mapping[int, np.ndarray]
 ) -> Behind:
     """Functions one after the other: those that round nothing, and additions.
 
     ``added``: arrays (positions, filters) by the numbers of what is read.
     """
-    steps = [numbers if word == "add" else _bounds(word, numbers) for word, numbers in functions]
+    steps: list[tuple[Any, ...]] = []  # of an addition its operand, else between which numbers
+    for word, numbers in functions:
+        if word in ("add", "relu", "relu6"):
+            steps.append({"relu": (0.0, None), "relu6": (0.0, 6.0)}.get(word, numbers))
+            continue
+        cuts = word == "clip" and len(numbers) == 2
+        ends = tuple(None if one is None else float(one) for one in numbers) if cuts else ()
+        # an answer of zero has to stay what it is, and answers above it have to get through
+        if not cuts or (ends[0] or 0) > 0 or (ends[1] is not None and ends[1] <= 0):
+            why = "it is computed behind the sum in the same operation"
+            raise InputError("operation", word, why, "")
+        steps.append(ends)
 
     def apply(array: np.ndarray, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         values = floats.widen(array, dtype)
@@ -650,17 +659,6 @@ def _functions(
     return Behind(apply)
 
 
-def _bounds(word: str, numbers: tuple[Any, ...]) -> tuple[float | None, float | None]:
-    """Between which numbers a function keeps what it is given. InputError: it does differently."""
-    if word in ("relu", "relu6"):
-        return 0.0, 6.0 if word == "relu6" else None
-    if word == "clip" and len(numbers) == 2:
-        low, high = (None if one is None else float(one) for one in numbers)
-        if (low is None or low <= 0) and (high is None or high > 0):
-            return low, high
-    raise InputError("operation", word, "it is computed behind the sum in the same operation", "")
-
-
 class _Operation(Operator):
     """The operation of a session."""
 
@@ -669,7 +667,7 @@ class _Operation(Operator):
         self.asked = asked = owner.asked
 
         def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-            budget.check()
+            budget.require_time()
             reads = list(owner.reads)
             for part, array in ((asked.x, x), (asked.w, w), (asked.b, b)):
                 if part is not None and array is not None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,30 +19,32 @@ from probe import budget, floats
 from probe.errors import Misaligned, Nondeterministic, TimeOver
 from probe.layout import BOUNDARY
 from probe.progress import Say, silent, span
-from probe.recording import alone, outputs, reasons, related
+from probe.recording import alone, related
 from probe.recording.contract import Recorder
-from probe.recording.difference import NAMES, Difference, compare
+from probe.recording.difference import NAMES, Difference, compare_runs, fill_reasons
 from probe.recording.recording import (
     Operation,
     Repeat,
     Run,
-    digest,
-    name_of,
-    recorded,
-    repeated,
+    array_digest,
+    record_again,
+    record_run,
+    value_name,
 )
+from probe.recording.related import compare_by_index, part_taken
+from probe.recording.source import find_cause, why_no_source
 from probe.recording.store import RunStore
 
+# Seconds that explaining may take before the next source is left unexplained.
 SECONDS = 120.0
-"""Seconds that explaining may take before the next source is left unexplained."""
 
 CHANGED = "recording changes its outputs"
 
+# What freed memory is filled with before a first and a second run: NaN, and small numbers.
 FILLS = (0x7F, 0x3C)
-"""What freed memory is filled with before a first and a second run: NaN, and small numbers."""
 
+# Sizes of blocks that are filled, and the bytes of the largest.
 MOST_SIZES, MOST_BYTES = 64, 1 << 26
-"""Sizes of blocks that are filled, and the bytes of the largest."""
 
 
 def walk(
@@ -73,7 +74,7 @@ def walk(
         tell(f"running the {NAMES[number]} side")
         again = watched((left, right)[number], f"the {NAMES[number]} side")
         sides[number], notes[number] = again
-    return compared(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
+    return compare_and_explain(sides[0], sides[1], explain, tell, seconds, [*notes[0], *notes[1]])
 
 
 def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tuple[Run, list[str]]:
@@ -82,14 +83,14 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
 
     Where watching changes the bits it is run unwatched twice more: is that steady by itself?
     """
-    run = recorded(recorder, store=store)
+    run = record_run(recorder, store=store)
     inner: Any = getattr(recorder, "inner", recorder)
     if (plain := getattr(inner, "already", None)) is not None:
         inner.already = None  # it says nothing of runs with gradients, say
     else:
         plain = _digests(recorder, run, FILLS[1])
     _soil(run, FILLS[0])
-    again = repeated(recorder, run)
+    again = record_again(recorder, run)
     values = run.values
     some = {n for n, v in enumerate(values) if v.digest != again.digests[n]}
     run = replace(run, unsteady=frozenset(some))
@@ -100,7 +101,7 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
     if outputs != plain:
         one, two = (_digests(recorder, run, fill) for fill in FILLS)
         if one != two:
-            raise unsteady(run, again if some else repeated(recorder, run), what)
+            raise unsteady(run, again if some else record_again(recorder, run), what)
         if outputs != one:
             notes.append(
                 f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
@@ -112,17 +113,18 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
 def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
     """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
     _soil(run, fill)
-    return [digest(one) for one in recorder.plain()]
+    return [array_digest(one) for one in recorder.plain()]
 
 
 def _soil(side: Run, fill: int = FILLS[0]) -> None:
     """Fills memory that the allocator is likely to hand out next: what a run reads without having
     written it then differs from run to run."""
     every = (
-        floats.container(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
+        floats.container_dtype(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
         for v in side.values
         if v.dtype in floats.FORMATS
     )
+    # allocators hand out what was freed last of a size, so several blocks of each are filled
     sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
     for size in sizes:
         held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
@@ -133,7 +135,7 @@ def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     start = f"{what} gives different bits each time it is run"
     apart = {n for n, value in enumerate(run.values) if value.digest != again.digests[n]}
-    number = _first(run, apart)
+    number = _first_unsteady(run, apart)
     changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
     if number is None and changed:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
@@ -166,12 +168,12 @@ def _misaligned(run: Run, again: Repeat, op: Operation) -> str:
             return ""
         for addresses, wanted in (ours, theirs):
             found = moved(addresses)([np.array(arrays[n]) for n in op.reads])
-            if [digest(a) for a in found] != wanted:
+            if [array_digest(a) for a in found] != wanted:
                 return ""
     except Exception:  # it can not be run alone, or a library raises what it likes
         return ""
     said = [
-        f"{name_of(run, n) or f'operand {at + 1}'} at {one}, then at {two}"
+        f"{value_name(run, n) or f'operand {at + 1}'} at {one}, then at {two}"
         for at, (n, one, two) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
         if one != two
     ]
@@ -191,7 +193,7 @@ FIX = (
 )
 
 
-def _first(run: Run, apart: set[int]) -> int | None:
+def _first_unsteady(run: Run, apart: set[int]) -> int | None:
     """The first operation that outputs come from and that differs though its reads agree."""
     pending, met = [n for n in run.outputs if n in apart], set()
     found = []
@@ -208,7 +210,7 @@ def _first(run: Run, apart: set[int]) -> int | None:
     return min(found, default=None)
 
 
-def compared(
+def compare_and_explain(
     left: Run,
     right: Run,
     explain: bool = True,
@@ -219,26 +221,26 @@ def compared(
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
     asked = related.related(left, right)
     tell("comparing")
-    found = compare(left, right)
-    whole = asked.same_inputs and not outputs.part_taken(found)
+    found = compare_runs(left, right)
+    whole = asked.same_inputs and not part_taken(found)
     same = whole and asked.same_weights
     some = asked.same_inputs or asked.shared_inputs
     if some and not budget.spent() and related.unlike(found, whole):
         tell("looking for values that are close")
         found = related.by_closeness(found, whole)
     found.notes, found.same_inputs = list(notes), same
-    found.notes += filter(None, [related.places(found, asked.same_inputs)])
-    found.notes += outputs.by_index(found, asked.same_inputs, same)
+    found.notes += filter(None, [related.note_of_assumed(found, asked.same_inputs)])
+    found.notes += compare_by_index(found, asked.same_inputs, same)
     found.notes += [
         f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
         for one in found.operations
         if one.arguments and one.verdict in ARGUED and found.argued
     ]
     if asked.refused is not None:
-        found.notes.append(related.folded(asked.refused, found))
+        found.notes.append(related.note_of_folded_weights(asked.refused, found))
     if explain:
         tell("looking for differences behind the first")
-        alone.find(found, seconds / 2)
+        alone.find_own_differences(found, seconds / 2)
     _not_there(found)
     for one in found.sources:  # not what they give besides, which may be memory that
         apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
@@ -246,10 +248,10 @@ def compared(
         if unsteady or right.unsteady.intersection(pair.right for pair in apart):
             one.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
-        _explain(found, tell, seconds)
+        _explain_sources(found, tell, seconds)
     _refute(found, seconds)
     _orphaned(found)
-    reasons.fill(found)
+    fill_reasons(found)
     return found
 
 
@@ -299,19 +301,18 @@ def _refute(found: Difference, seconds: float) -> None:
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
         try:
-            why = import_module("probe.recording.source").refuted(found.left, found.right, one)
+            why = why_no_source(found.left, found.right, one)
         except TimeOver:
             return
         if why:
             one.doubted(why)
 
 
-def _explain(found: Difference, tell: Callable[[str], None], seconds: float) -> None:
+def _explain_sources(found: Difference, tell: Callable[[str], None], seconds: float) -> None:
     """Fills in the causes of what differs by itself, sources first, as long as there is time."""
     every = list(enumerate(found.operations))
     asked = [(n, one) for n, one in every if one.verdict == "source"]
     behind = [(n, one) for n, one in every if one.own]
-    explaining = import_module("probe.recording.source").explain
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
     for number, one in asked + behind:
@@ -321,7 +322,7 @@ def _explain(found: Difference, tell: Callable[[str], None], seconds: float) -> 
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
         tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
         try:
-            cause = explaining(found.left, found.right, one, known=known)
+            cause = find_cause(found.left, found.right, one, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one

@@ -71,11 +71,11 @@ def block(lines: Iterable[str], indent: int = 4) -> list[str]:
     found: list[str] = []
     for line in lines:
         own = len(line) - len(line.lstrip())
-        found += wrapped(line.strip(), indent + own) if line.strip() else [""]
+        found += wrapped_statement(line.strip(), indent + own) if line.strip() else [""]
     return found
 
 
-def wrapped(line: str, indent: int = 0) -> list[str]:
+def wrapped_statement(line: str, indent: int = 0) -> list[str]:
     """Returns one statement as lines of at most ``WIDTH`` characters, if its brackets allow it."""
     whole = " " * indent + line
     if len(whole) <= WIDTH:
@@ -89,12 +89,16 @@ def wrapped(line: str, indent: int = 0) -> list[str]:
     if len(pad + inner) <= WIDTH and "*" not in inner[:1]:
         middle = [pad + inner + ("," if line[start] != "(" else "")]
         if line[start] != "(":
-            middle = [pad + part + "," for part in _parts(inner)]
+            middle = [pad + part + "," for part in _parts_at_commas(inner)]
     else:
         # a comma in brackets that only group would make a tuple of them
         groups = line[start] == "(" and not re.search(r"[\w)\]]$", line[:start])
-        comma = "" if groups and len(_parts(inner)) == 1 else ","
-        middle = [one for part in _parts(inner) for one in wrapped(part + comma, indent + 4)]
+        comma = "" if groups and len(_parts_at_commas(inner)) == 1 else ","
+        middle = [
+            one
+            for part in _parts_at_commas(inner)
+            for one in wrapped_statement(part + comma, indent + 4)
+        ]
     return [" " * indent + head, *middle, " " * indent + tail]
 
 
@@ -113,7 +117,7 @@ def _last_bracket(line: str) -> tuple[int, int] | None:
     return found
 
 
-def _parts(inner: str) -> list[str]:
+def _parts_at_commas(inner: str) -> list[str]:
     """Returns what commas outside of brackets separate."""
     found, depth, start = [], 0, 0
     for place, letter in _outside_strings(inner):
@@ -164,7 +168,7 @@ def numpy_dtype(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
 
 
-def exact(array: np.ndarray, dtype: str) -> np.ndarray:
+def exact_array(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns a container array as a script has it: ``numpy_dtype(dtype)``, exact."""
     return np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
 
@@ -172,35 +176,31 @@ def exact(array: np.ndarray, dtype: str) -> np.ndarray:
 def assignments(name: str, array: np.ndarray) -> list[str]:
     """Assignments that make the array ``name`` (float16, float32 or float64)."""
     count, shape = int(np.count_nonzero(array)), ", ".join(map(str, array.shape))
+    # mostly zeros, as after shrinking: the few that count are read at a glance
     if count <= PICKED and array.size > max(8, 2 * count):
-        return _picked(name, array)
+        found = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
+        for place in np.argwhere(array).tolist():
+            value, at = array[tuple(place)], ", ".join(map(str, place))
+            number = hexadecimal(float(value))
+            found.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
+        return found
     if array.size <= WRITTEN:
         written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
-        found = _call(name, "numbers", written, shape)
-        return [_comment(name, array), *found] if array.size > 1 else found
+        found = _reader_call(name, "numbers", written, shape)
+        if array.size <= 1:
+            return found
+        # the first ones as decimals, as many as a line has room for
+        text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
+        while len(text + ", ".join(values)) > 94:
+            values.pop()
+        return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *found]
+    # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
-    return _call(name, "unpacked", packed, shape)
+    return _reader_call(name, "unpacked", packed, shape)
 
 
-def _comment(name: str, array: np.ndarray) -> str:
-    """Returns the first numbers as decimals, as many as a line has room for."""
-    text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
-    while len(text + ", ".join(values)) > 94:
-        values.pop()
-    return text + ", ".join(values) + ", ..." * (len(values) < array.size)
-
-
-def _picked(name: str, array: np.ndarray) -> list[str]:
-    found = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
-    for place in np.argwhere(array).tolist():
-        value = array[tuple(place)]
-        shown = ", ".join(map(str, place))
-        found.append(f'{name}[{shown}] = float.fromhex("{hexadecimal(float(value))}")  # {value!s}')
-    return found
-
-
-def _call(name: str, reader: str, text: str, shape: str) -> list[str]:
+def _reader_call(name: str, reader: str, text: str, shape: str) -> list[str]:
     one = f'{name} = {reader}("{text}", {shape})'
     if len(one) <= WIDTH:
         return [one]
@@ -265,7 +265,7 @@ def is_written(target: Target) -> bool:
     return issubclass(backends.get(target.name), Writing)
 
 
-def title(target: Target) -> str:
+def library_title(target: Target) -> str:
     """Returns the name of the target's library, as its users write it."""
     return str(backends.get(target.name).title) if is_written(target) else NUMPY
 
@@ -286,30 +286,38 @@ def of_layer(
     try:
         backend.lay(program.layout)
         source = backend.emit(program, ValueShapes(program, shape))
-        held = _held(source, program.operands(), layer["dtype"], operands)
+        held = _model_assignments(source, program.operands(), layer["dtype"], operands)
     except Unsupported as error:
-        raise _refused(target, str(error)) from None
+        raise _no_script(target, str(error)) from None
     stages = source.make + source.enter + held + source.load + source.run
     if stages and stages[0].startswith(("@", "def ")):
         stages = ("", *stages)
     body = (*stages, f"return {source.leave}")
     text = "\n".join((*body, *backend.setup(), backend.version_text))
-    words = set(re.findall(r"\w+", text))
-    imports = tuple(filter(None, (_used(line, words) for line in backend.imports)))
+    words, imports = set(re.findall(r"\w+", text)), []
+    for line in backend.imports:  # a script imports what it uses, and no more
+        head, _, names = line.partition(" import ")
+        if not line.startswith("from "):
+            imports += [line] * (re.split("[ .]+", line)[-1] in words)
+        elif used := [name for name in names.split(", ") if name.split(" ")[-1] in words]:
+            imports.append(f"{head} import {', '.join(used)}")
     more = ("base64",) if any("base64." in line for line in held) else ()
     return ScriptLibrary(
-        *(backend.title, backend.version_text, imports, body, backend.setup(), backend.modules),
-        *((*backend.standard, *source.standard, *more), source),
+        *(backend.title, backend.version_text, tuple(imports), body),
+        setup=backend.setup(),
+        modules=backend.modules,
+        standard=(*backend.standard, *source.standard, *more),
+        source=source,
     )
 
 
-def _refused(target: Target, why: str) -> InputError:
+def _no_script(target: Target, why: str) -> InputError:
     return InputError(
         "target", target.text, f"no script is written for {why}", "use another target"
     )
 
 
-def _held(
+def _model_assignments(
     source: Source, names: list[str], dtype: str, operands: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
     """Assignments to the models in formats of their own."""
@@ -329,19 +337,10 @@ def _held(
     return tuple(lines)
 
 
-def _used(line: str, words: set[str]) -> str:
-    """An import statement with those of its names that are among words; empty without any."""
-    if not line.startswith("from "):
-        return line if re.split("[ .]+", line)[-1] in words else ""
-    head, _, names = line.partition(" import ")
-    used = [name for name in names.split(", ") if name.split(" ")[-1] in words]
-    return f"{head} import {', '.join(used)}" if used else ""
-
-
 def _reference(target: Target, case: Case) -> ScriptLibrary:
     """Returns lines for probe's own arithmetic: such a script needs probe."""
     if case.dtype == "bfloat16":
-        raise _refused(target, "bfloat16")
+        raise _no_script(target, "bfloat16")
     names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
     given = ", ".join(f'"{name}": {name}' for name in names)
     body = (

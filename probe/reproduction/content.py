@@ -18,12 +18,12 @@ from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
 from probe.explaining.evidence import Added, Evidence
 from probe.reproduction import proof
-from probe.reproduction.code import title
+from probe.reproduction.code import library_title
 from probe.reproduction.failing import Effect
 from probe.reproduction.proof import ScriptRun
 from probe.reproduction.shortest import Short
 from probe.shrink import Shrunk
-from probe.summation.tree import BIAS, product
+from probe.summation.tree import BIAS, leaf_name
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Reproduction:
     @property
     def names(self) -> tuple[str, str]:
         """Both sides' libraries, as their users write them."""
-        left, right = map(title, self.targets)
+        left, right = map(library_title, self.targets)
         return left, right
 
     def to_json(self) -> dict[str, Any]:
@@ -163,11 +163,10 @@ def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) ->
     for name in FACTS:
         if facts[0].get(name) not in (None, ""):
             found[name] = facts[0][name]
-    return {name: _public(value) for name, value in found.items()}
-
-
-def _public(value: Any) -> Any:
-    return machine.publishable(value) if isinstance(value, str) else value
+    return {
+        name: (machine.publishable(value) if isinstance(value, str) else value)
+        for name, value in found.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -194,6 +193,7 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
         differing = table[table["differing"] > 0]
         if not len(differing):
             raise StoreError(f"store={path}: no stored comparison differs; sweep different shapes")
+        # pandas has None as NaN, which argmax would take
         worst = differing["max_scaled"].fillna(0.0)
         row = int(differing.index[int(worst.to_numpy(float).argmax())])
     if not 0 <= row < len(table):
@@ -202,19 +202,19 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
     chosen = table.iloc[row].to_dict()
     if not chosen["differing"]:
         raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
-    case = case_of(results, chosen["case_id"])
+    case = stored_case(results, chosen["case_id"])
     found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
-    others = tuple(_elsewhere(results, chosen))
+    others = tuple(_same_comparison_elsewhere(results, chosen))
     return StoredFinding(found, Target.parse(chosen["target"]), row, others)
 
 
-def case_of(results: Results, case_id: str) -> Case:
+def stored_case(results: Results, case_id: str) -> Case:
     """Returns a stored case."""
     stored = results.cases.set_index("case_id")["json"][case_id]
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 
 
-def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[FurtherTarget]:
+def _same_comparison_elsewhere(results: Results, chosen: dict[str, Any]) -> list[FurtherTarget]:
     """Returns the same comparison on other targets and machines, in their latest runs."""
     table = results.comparisons
     same = table
@@ -227,6 +227,7 @@ def _elsewhere(results: Results, chosen: dict[str, Any]) -> list[FurtherTarget]:
         key = (one["target"], version, one["machine"])
         if one["run_id"] == chosen["run_id"]:
             continue
+        # NaN is not equal to itself: so pandas hands over a missing number
         far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
         said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
         found[key] = FurtherTarget(one["target"], version, said, one["machine"])
@@ -242,23 +243,23 @@ MOST_PRODUCTS = 12
 
 def cause(made: Reproduction) -> str:
     """Returns both sides' orders, and one output in full."""
-    return told(made.explanation, made.evidence, not made.not_emulated)
+    return cause_in_full(made.explanation, made.evidence, not made.not_emulated)
 
 
-def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
+def cause_in_full(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     """Returns the same of any comparison. ``drawn``: there is a picture of both orders."""
     causes = ", ".join(found.causes)
     if evidence is None:
         return f"{causes}."
     proof = f"Replayed in NumPy, bit for bit: {found.replayed} of {found.compared} outputs."
     if "window" in found.causes:
-        reads = [
-            f"{name} reads x at {_places(side)}"
-            for name, side in (("left", evidence.left), ("right", evidence.right))
-        ]
+        reads = []
+        for name, side in (("left", evidence.left), ("right", evidence.right)):
+            places = " ".join("-" if at < 0 else str(at) for at in side.reads or ())
+            reads.append(f"{name} reads x at {places or 'nothing'}")
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
     if evidence.cause == "reach":
-        return f"{_reach(evidence)} {proof}"
+        return f"{_reach_in_words(evidence)} {proof}"
     if evidence.left.summation is None or evidence.right.summation is None:
         return _no_order(found) or f"{causes}: no order is known."
     words = {
@@ -271,7 +272,7 @@ def told(found: Comparison, evidence: Evidence | None, drawn: bool) -> str:
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
     sides = [
-        f"{name}:\n\n```\n{_products(side)}{_sums(side)}\n```"
+        f"{name}:\n\n```\n{_product_lines(side)}{_sum_lines(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
     shown = " `order.png` shows both." * drawn
@@ -315,21 +316,17 @@ def beyond(found: Comparison) -> str:
         f"most = ((1 + F(1, 2**{digits})) ** (len(x) + 2) - 1) * sum(map(abs, terms))",
         "print(float(abs(F(y) - sum(terms)) / most))  # above 1: no order of additions gives y",
     ]
-    ratio = _beyond_by(values[0], values[1], values[2][0], digits)
+    terms = [Fraction(a) * Fraction(b) for a, b in zip(values[0], values[1], strict=True)]
+    most = ((1 + Fraction(1, 2**digits)) ** (len(terms) + 2) - 1) * sum(map(abs, terms))
+    off = abs(Fraction(values[2][0]) - sum(terms))
+    ratio = float(off / most) if most else float("inf")
     told = f"prints {ratio:.3g}" if ratio > 1 else f"prints {ratio:.3g}: a sharper bound found it"
     head = f"An output on the {name} is beyond rounding: no order of its additions gives it. This"
     code = "\n".join(lines)
     return f"{head} {told}:\n\n```python\n{code}\n```"
 
 
-def _beyond_by(x: list[float], w: list[float], y: float, digits: int) -> float:
-    """Returns what the computation of ``beyond`` prints."""
-    terms = [Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True)]
-    most = ((1 + Fraction(1, 2**digits)) ** (len(x) + 2) - 1) * sum(map(abs, terms))
-    return float(abs(Fraction(y) - sum(terms)) / most) if most else float("inf")
-
-
-def _reach(evidence: Evidence) -> str:
+def _reach_in_words(evidence: Evidence) -> str:
     """Returns what gets into an output without a weight."""
     left, right = evidence.left, evidence.right
     name, side = ("left", left) if left.reached else ("right", right)
@@ -369,8 +366,10 @@ def kernels(made: Reproduction) -> str:
     rows = []
     for source in sources:
         cells = [side.get(source, []) for side in told.values()]
-        if any(_known(names) for names in cells):
-            shown = ["<br>".join(f"`{name}`" for name in _known(names)) for names in cells]
+        if any(_without_reasons(names) for names in cells):
+            shown = [
+                "<br>".join(f"`{name}`" for name in _without_reasons(names)) for names in cells
+            ]
             rows.append(f"| {source} | {' | '.join(cell or 'not told' for cell in shown)} |")
     if not rows:
         return ""
@@ -378,16 +377,12 @@ def kernels(made: Reproduction) -> str:
     return "\n".join([head, "", "| asked by | left | right |", "| --- | --- | --- |", *rows])
 
 
-def _known(names: Sequence[str]) -> list[str]:
+def _without_reasons(names: Sequence[str]) -> list[str]:
     """Returns the names, without what stands in brackets: why there are none."""
     return [name for name in names if not name.startswith("(")]
 
 
-def _places(side: Added) -> str:
-    return " ".join("-" if at < 0 else str(at) for at in side.reads or ()) or "nothing"
-
-
-def _sums(side: Added) -> str:
+def _sum_lines(side: Added) -> str:
     """Returns the tree and its partial sums, as text."""
     assert side.summation is not None
     tree, rounding = side.summation
@@ -396,12 +391,12 @@ def _sums(side: Added) -> str:
     if fused:
         whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
         many = len(fused) > MOST_SUMS
-        some = f"{len(fused)} products" if many else ", ".join(map(product, fused))
+        some = f"{len(fused)} products" if many else ", ".join(map(leaf_name, fused))
         lines.append(f"fused: {'all' if whole else some}")
     if formats := side.summation.formats(side.dtype):
         lines.append(", ".join(formats))
     if not side.sums:
-        lines.append(f"= {floats.text(side.library, side.dtype)}")
+        lines.append(f"= {floats.bits_text(side.library, side.dtype)}")
     left_out = max(len(side.sums) - MOST_SUMS, 0)
     if left_out:
         lines.append(f"... {left_out} sums")
@@ -410,7 +405,7 @@ def _sums(side: Added) -> str:
     return "\n".join(lines)
 
 
-def _products(side: Added) -> str:
+def _product_lines(side: Added) -> str:
     """Returns the products of a small sum, each with what it multiplies."""
     assert side.summation is not None
     known = {one.leaf: one for one in side.products}
@@ -418,13 +413,13 @@ def _products(side: Added) -> str:
     if len(shown) > MOST_PRODUCTS:
         return ""
     lines = [
-        f"{product(one.leaf)} = {_plain(one.x, side.dtype)} * {_plain(one.w, side.dtype)}"
+        f"{leaf_name(one.leaf)} = {_decimals(one.x, side.dtype)} * {_decimals(one.w, side.dtype)}"
         for one in shown
     ]
     if BIAS in side.summation.tree.leaves and side.bias is not None:
-        lines.append(f"b = {_plain(side.bias, side.dtype)}")
+        lines.append(f"b = {_decimals(side.bias, side.dtype)}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _plain(bits: int, dtype: str) -> str:
-    return floats.text(bits, dtype).partition(" ")[0]
+def _decimals(bits: int, dtype: str) -> str:
+    return floats.bits_text(bits, dtype).partition(" ")[0]

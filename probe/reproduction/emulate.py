@@ -22,11 +22,10 @@ import numpy as np
 from probe import floats
 from probe.comparison import CaseRun, Comparison, OutputPairs
 from probe.errors import InputError
-from probe.explaining.evidence import Added, Evidence, example, without_zeros
+from probe.explaining.evidence import Added, Evidence, differing_example, without_zeros
 from probe.reproduction.evaluator import NOTHING_READ
-from probe.summation.orders import Orders
 from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS, product
+from probe.summation.tree import BIAS, leaf_name
 from probe.window import Geometry
 
 LARGEST = 1 << 28
@@ -52,10 +51,10 @@ def save(
     no orders at all. Writes some MB for a large layer: the operands, mostly.
     """
     chosen = [sides] if isinstance(sides, CaseRun) else list(sides)
-    return write(text(chosen, pairs=pairs, partial=partial, note=note), path)
+    return write_text(program_text(chosen, pairs=pairs, partial=partial, note=note), path)
 
 
-def write(program: str, path: str | Path) -> Path:
+def write_text(program: str, path: str | Path) -> Path:
     """Writes a program's text; InputError where that fails."""
     target = Path(path)
     try:
@@ -66,7 +65,7 @@ def write(program: str, path: str | Path) -> Path:
     return target
 
 
-def text(
+def program_text(
     sides: Sequence[CaseRun],
     *,
     pairs: OutputPairs | None = None,
@@ -77,32 +76,31 @@ def text(
     about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
     arrays: dict[str, np.ndarray] = {}
     for number, side in enumerate(sides):
-        described, own = _run(side, partial)
+        described, own = _data_of_run(side, partial)
         about["runs"].append(described)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     if pairs is not None:
         for name, places, side in zip(
             ("left", "right"), (pairs.left, pairs.right), sides, strict=False
         ):
+            # the flat number of an output: position times filters, plus filter
             arrays[name] = places @ np.array([side.case.filters, 1])
     size = sum(array.nbytes for array in arrays.values())
     if size > LARGEST:
         why = f"operands and outputs are {size >> 20} MiB, too much for a Python file"
         raise InputError("case", sides[0].case.label, why, "take a shorter length or fewer filters")
+    # text as an array: one archive holds all of it, and NumPy alone reads it
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     stored = io.BytesIO()
     np.savez_compressed(stored, **arrays)  # type: ignore[arg-type]
     lines = "\n".join(textwrap.wrap(base64.b64encode(stored.getvalue()).decode(), 96))
-    head, marker, tail = _template().rpartition('\nDATA = ""\n')
+    template = Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
+    head, marker, tail = template.rpartition('\nDATA = ""\n')
     assert marker
     return f'{head}\nDATA = """\n{lines}\n"""\n{tail}'
 
 
-def _template() -> str:
-    return Path(__file__).with_name("evaluator.py").read_text(encoding="utf-8")
-
-
-def _run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns what is told of one side, and its arrays."""
     if side.orders is None:
         what = f"its outputs are {side.refusal}, so" if side.refusal else f"of {side.case.op}"
@@ -114,16 +112,22 @@ def _run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.nda
     kept = side.replays & ~side.reached
     for place in side.variants:
         kept[place] = False
-    index = _index(orders, kept)
+    index = np.where(kept, orders.index, -1)  # -1: its replay did not give the library's bits
+    index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     missing = int((index == -1).sum())
     if missing and not partial:
         why = f"{missing} of {index.size} outputs have different bits when they are replayed"
         raise InputError("case", case.label, why, "save the others with partial=True (--partial)")
-    arrays = {"x": operands.x, "w": operands.w, "y": operands.y, "index": _small(index)}
+    arrays = {
+        "x": operands.x,
+        "w": operands.w,
+        "y": operands.y,
+        "index": index.astype(np.int8 if index.max(initial=0) < 128 else np.int32),
+    }
     arrays |= {} if operands.b is None else {"b": operands.b}
     described = []
     for number, summation in enumerate(orders.summations):
-        told, own = _told(summation)
+        told, own = _data_of_summation(summation)
         described.append(told)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
@@ -140,19 +144,7 @@ def _run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str, np.nda
     return about, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
 
-def _index(orders: Orders, replays: np.ndarray) -> np.ndarray:
-    """Each output's summation; -1 where the replay of the case's operands did not give its bits."""
-    index = np.where(replays, orders.index, -1)
-    index[(orders.index < 0) & orders.replayed] = NOTHING_READ
-    return index
-
-
-def _small(index: np.ndarray) -> np.ndarray:
-    """Returns the index in the smallest type that holds it."""
-    return index.astype(np.int8 if index.max(initial=0) < 128 else np.int32)
-
-
-def _told(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Returns what the evaluator needs of a summation: text and formats, and lists of numbers."""
     tree, rounding = summation
     shown = tree.formula
@@ -225,74 +217,62 @@ def brief(found: Comparison) -> str:
     count = len(found.differing)
     if not 0 < count <= OUTPUTS or found.case.dtype not in ("float32", "float64"):
         return ""
-    shown = [example(found, number) for number in range(count)]
+    shown = [differing_example(found, number) for number in range(count)]
     pairs = [without_zeros(one, PRODUCTS // 2) for one in shown if one is not None]
-    if not all(_plain(side) for one in pairs for side in (one.left, one.right)):
-        return ""
+    for side in (side for one in pairs for side in (one.left, one.right)):
+        if side.summation is None or side.result != side.library:
+            return ""
+        if len(side.summation.tree.leaves) > PRODUCTS or not side.summation.plain(side.dtype):
+            return ""
     size = floats.format_of(found.case.dtype).bits // 8
     head = HEAD.format(dtype=found.case.dtype, size=size, width=2 * size)
-    return head + "".join(map(_pair, pairs)) + "sys.exit(0 if all(good) else 1)\n"
+    return head + "".join(map(_lines_of_pair, pairs)) + "sys.exit(0 if all(good) else 1)\n"
 
 
-def _plain(side: Added) -> bool:
-    """Returns whether a sum rounds to its own format alone, and is small."""
-    if side.summation is None or side.result != side.library:
-        return False
-    return side.summation.plain(side.dtype) and len(side.summation.tree.leaves) <= PRODUCTS
-
-
-def _pair(found: Evidence) -> str:
+def _lines_of_pair(found: Evidence) -> str:
     """Returns the lines of one output on both sides: the products once, then each side's sums."""
     lines = [""]
     known: dict[str, str] = {}
     for name, side in (("left", found.left), ("right", found.right)):
-        made = _products(side)
+        made = _exact_products(side)
         lines += [f"{key} = {value}" for key, value in made.items() if known.get(key) != value]
         known |= made
-        lines += [f"# {name}: out{list(side.output)}", *_sums(side)]
-        last = _last(side)
+        lines.append(f"# {name}: out{list(side.output)}")
+        assert side.summation is not None
+        tree, rounding = side.summation
+        for node, children in enumerate(tree.nodes):
+            sums = " + ".join(_term(child, rounding) for child in children)
+            lines.append(f"s{node} = once({sums})")
+        last = f"s{len(tree.nodes) - 1}" if tree.nodes else _term(tree.leaves[0], Rounding())
         lines.append(f'good.append(show("{name}", {last}, 0x{side.library:x}))')
     return "\n".join(lines[1:]) + "\n\n"
 
 
-def _products(side: Added) -> dict[str, str]:
+def _exact_products(side: Added) -> dict[str, str]:
     """Returns the exact products that a side adds, and its bias."""
     assert side.summation is not None
     leaves = set(side.summation.tree.leaves)
     found = {
-        product(one.leaf): f"{_exact(one.x, side.dtype)} * {_exact(one.w, side.dtype)}"
+        leaf_name(
+            one.leaf
+        ): f"{_exact_number(one.x, side.dtype)} * {_exact_number(one.w, side.dtype)}"
         for one in side.products
         if one.leaf in leaves
     }
     if BIAS in leaves and side.bias is not None:
-        found["b"] = _exact(side.bias, side.dtype)
+        found["b"] = _exact_number(side.bias, side.dtype)
     return found
 
 
-def _exact(bits: int, dtype: str) -> str:
+def _exact_number(bits: int, dtype: str) -> str:
     """Returns a number as it is written, exact: its shortest decimal, read in its own format."""
-    shown = floats.text(bits, dtype).partition(" ")[0]
+    shown = floats.bits_text(bits, dtype).partition(" ")[0]
     return f'number("{shown}")'
 
 
-def _sums(side: Added) -> list[str]:
-    """Returns every partial sum, rounded once; products that are not fused are rounded before."""
-    assert side.summation is not None
-    tree, rounding = side.summation
-    return [
-        f"s{node} = once({' + '.join(_term(child, rounding) for child in children)})"
-        for node, children in enumerate(tree.nodes)
-    ]
-
-
 def _term(child: int, rounding: Rounding) -> str:
+    """Returns a child of a node as it is added: a product that is not fused is rounded before."""
     if child < 0:
         return f"s{~child}"
     whole = child == BIAS or child in rounding.fused
-    return product(child) if whole else f"once({product(child)})"
-
-
-def _last(side: Added) -> str:
-    assert side.summation is not None
-    tree = side.summation.tree
-    return f"s{len(tree.nodes) - 1}" if tree.nodes else _term(tree.leaves[0], Rounding())
+    return leaf_name(child) if whole else f"once({leaf_name(child)})"

@@ -21,7 +21,14 @@ import numpy as np
 from probe import backends, budget, floats, target, ulp
 from probe.arguments import choice
 from probe.case import Case
-from probe.comparison import Comparison, Finding, Revealer, classes_of, compared, outputs
+from probe.comparison import (
+    Comparison,
+    Finding,
+    Revealer,
+    classes_of,
+    compare_shapes,
+    outputs_of_call,
+)
 from probe.errors import InputError, ProbeError, TargetError
 from probe.kernels import Naming, computing
 from probe.launch import AnySession, open_session
@@ -89,6 +96,7 @@ class Failing:
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
         if all(ulp.equal(one[ours], two[theirs], dtype) for ours, theirs in blocks):
             return False
+        # a side that does not agree with itself differs without any cause
         again = self._run(self.first, finding, finding.left)
         return bool(ulp.equal(one, again, dtype))
 
@@ -108,8 +116,7 @@ class Failing:
         return self.by_bits if choice("by", by, BY) == "bits" else self.by_order
 
     def kernels(self, finding: Finding) -> dict[str, dict[str, list[str]]]:
-        """Returns what both sides' libraries say that they run, as ``explain.evidence.named`` gives
-        it."""
+        """Returns what both libraries say that they run, as ``evidence.named_kernels`` has it."""
         left, right = (
             self._naming[target].names(case)
             for target, case in zip(self.targets, (finding.left, finding.right), strict=True)
@@ -138,7 +145,7 @@ class Failing:
         return found.reveal(self.first, self.second, self._known, found.differing)
 
     def _compared(self, finding: Finding) -> Comparison:
-        return compared(finding, self.first, self.second, finding.operands)
+        return compare_shapes(finding, self.first, self.second, finding.operands)
 
     def revive(self) -> None:
         """Starts again what was lost, by Ctrl-C for example."""
@@ -147,7 +154,7 @@ class Failing:
 
     def _run(self, session: AnySession, finding: Finding, case: Case) -> np.ndarray:
         self.runs += 1
-        return outputs(session, case, finding.operands(case))
+        return outputs_of_call(session, case, finding.operands(case))
 
     def _again(self, error: TargetError) -> None:
         """Starts what was lost; raises the error where that is not why it failed."""
@@ -251,9 +258,9 @@ class KeepsCause:
             return False
         if self._bare and after.differing and not self._shown_by_products(found):
             return False
-        if not named(self.before.kernels):
+        if not names_a_kernel(self.before.kernels):
             return True
-        return alike(self.before.kernels, self.failed.kernels(finding))
+        return same_kernels(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, found: Comparison, finding: Finding) -> Effect:
         """Returns the effect of the smallest finding."""
@@ -262,10 +269,10 @@ class KeepsCause:
     def told(self, after: Effect) -> dict[str, bool | None]:
         """Returns whether the cause was kept and the kernels; None for kernels that no source
         names."""
-        known = named(self.before.kernels)
+        known = names_a_kernel(self.before.kernels)
         return {
             "cause": same_cause(self.before, after),
-            "kernels": alike(self.before.kernels, after.kernels) if known else None,
+            "kernels": same_kernels(self.before.kernels, after.kernels) if known else None,
         }
 
     def _shown_by_products(self, found: Comparison) -> bool:
@@ -287,12 +294,12 @@ def same_cause(before: Effect, after: Effect) -> bool:
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 
-def named(kernels: Kernels | None) -> bool:
+def names_a_kernel(kernels: Kernels | None) -> bool:
     """Returns whether a library names a kernel on a side."""
     return any(_computing(side) for side in (kernels or {}).values())
 
 
-def alike(one: Kernels | None, other: Kernels | None) -> bool:
+def same_kernels(one: Kernels | None, other: Kernels | None) -> bool:
     """Returns whether the same kernels compute both sides; what only moves operands doesn't
     count."""
     sides = set(one or {}) | set(other or {})
@@ -323,6 +330,7 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
         pair = int(found.differing[number])
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
+        # products of 0 add nothing, and nobody sees where they stand
         kept = _not_zero(found, position, filter_, read)
         left = found.left.summation(found.pairs.left[pair])
         right = found.right.summation(found.pairs.right[pair])
@@ -424,7 +432,7 @@ def _others(where: Target) -> Iterator[Target]:
             other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
         except InputError:
             continue
-        if other == where or target.unavailable(other):
+        if other == where or target.why_unavailable(other):
             continue
         yield other
         given += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from probe import floats, machine
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError
-from probe.explaining.evidence import Evidence, example, without_zeros
+from probe.explaining.evidence import Evidence, differing_example, without_zeros
 from probe.launch import library_variables
 from probe.printing import plain
 from probe.progress import Say, silent
@@ -27,8 +28,8 @@ from probe.reproduction.failing import (
     failing,
     shown_by_products,
 )
-from probe.reproduction.shortest import shortest
-from probe.shrink import BUDGET, Shrunk, shrink
+from probe.reproduction.shortest import shortest_script
+from probe.shrink import BUDGET, Shrunk, smallest_finding
 from probe.target import Target
 
 FORMAT = 1
@@ -38,81 +39,92 @@ WRITTEN = 4
 """Summands up to which a report shows those that are 0 too."""
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """How a finding is reduced, proved and looked at before it is written.
+
+    ``by``, ``most``: see ``probe.shrink``. ``keep``: no shrinking. ``any_cause``: a smaller case
+    may have another cause, or other kernels. ``times``: fresh processes that must say the same.
+    ``also``: targets that are asked about the smallest case. ``avoid``: what avoids it is looked
+    for too, at a start of the library for each switch. ``elsewhere``: what is known of others.
+    """
+
+    by: str = "bits"
+    most: int = BUDGET
+    keep: bool = False
+    any_cause: bool = False
+    times: int = 3
+    also: Sequence[Target] = ()
+    avoid: bool = True
+    elsewhere: Sequence[FurtherTarget] = ()
+
+
 def reproduce(
     finding: Finding,
     left: Target,
     right: Target | None = None,
     *,
-    also: Sequence[Target] = (),
-    avoid: bool = True,
     tell: Say | None = None,
     **options: Any,
 ) -> Reproduction:
     """Shrinks a finding, explains it, writes its script, and proves the script.
 
-    ``right``: another target for the right side. ``also``: targets that are asked about the
-    smallest case. ``avoid``: what avoids it is looked for too, at a start of the library for each
-    switch. ``options``: see ``proved``; errors too, and TargetError.
+    ``right``: another target for the right side. ``options``: those of ``ReportOptions``. Errors:
+    those of ``proved_reproduction``; TargetError.
     """
+    asked = ReportOptions(**options)
+    avoid = asked.avoid and left == (right or left)
     with failing(left, right) as failed:
-        made = proved(failed, finding, tell=tell, **options)
-        if avoid and left == (right or left) and "reach" not in made.explanation.causes:
+        made = proved_reproduction(failed, finding, asked, tell)
+        if avoid and "reach" not in made.explanation.causes:
             made.avoids = by_values(failed, made.finding)
-    if avoid and left == (right or left):
+    if avoid:
         made.avoids += by_switches(made.finding, finding, left, tell or silent)
-    made.elsewhere = [*made.elsewhere, *_asked(made.finding, also, tell or silent)]
+    made.elsewhere = [*made.elsewhere, *_asked_elsewhere(made.finding, asked.also, tell or silent)]
     (tell or silent)("writing its shortest script")
-    made.short = shortest(made.finding, made.targets, made.versions, made.evidence)
+    made.short = shortest_script(made.finding, made.targets, made.versions, made.evidence)
     return made
 
 
-def proved(
+def proved_reproduction(
     failed: Failing,
     finding: Finding,
-    *,
-    by: str = "bits",
-    keep: bool = False,
-    any_cause: bool = False,
-    most: int = BUDGET,
-    times: int = 3,
-    elsewhere: Sequence[FurtherTarget] = (),
+    asked: ReportOptions,
     tell: Say | None = None,
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
 
-    ``keep``: no shrinking. ``any_cause``: a smaller case may have another cause, or other kernels.
-    ``by``, ``most``: see ``probe.shrink``. ``times``: fresh processes that
-    must say the same. InputError: both sides agree, or no script is written for it.
-    Nondeterministic. NotReproduced: the script does not say what was measured.
+    InputError: both sides agree, or no script is written for it. Nondeterministic. NotReproduced:
+    the script does not say what was measured.
     """
     tell = tell or silent
     tell("shrinking")
     shrunk = None
-    kept = KeepsCause(failed, finding, any_cause)
-    if not keep:
-        shrunk = shrunken(failed, finding, by, most, kept=kept)
+    kept = KeepsCause(failed, finding, asked.any_cause)
+    if not asked.keep:
+        shrunk = shrunken(failed, finding, asked.by, asked.most, kept=kept)
     smallest = finding if shrunk is None else shrunk.finding
     tell("explaining")
     found = failed.explained(smallest)
     after = kept.after(found, smallest)
-    _check(found, smallest)
+    _refuse_what_agrees(found, smallest)
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
-    script = program.program(smallest, targets, versions, failed.conventions(smallest))
-    tell(f"proving it in {times} fresh processes")
+    script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
+    tell(f"proving it in {asked.times} fresh processes")
     before = time.perf_counter()
-    ran = proof.prove(script, targets, expected_bits(found), times)
+    ran = proof.prove(script, targets, expected_bits(found), asked.times)
     made = Reproduction(
         *(smallest, targets, versions, found, evidence_of(found, kept.before.cause), script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
-        elsewhere=elsewhere,
+        elsewhere=asked.elsewhere,
         runs=failed.runs,
         seconds=time.perf_counter() - before,
         before=kept.before,
         after=after,
-        kept=None if keep else kept.told(after),
+        kept=None if asked.keep else kept.told(after),
     )
     add_emulated(made)
     return made
@@ -124,13 +136,13 @@ def add_emulated(made: Reproduction) -> None:
     A few lines where those print every bit pattern that the script does; else the general one.
     """
     brief = emulate.brief(made.explanation)
-    if brief and proof.replays(brief, made.ran.bits)[:2] == (True, True):
+    if brief and proof.replay_gives(brief, made.ran.bits)[:2] == (True, True):
         made.emulated, made.not_emulated, made.shown = brief, "", True
         return
-    made.emulated, made.not_emulated = emulated(made.explanation)
+    made.emulated, made.not_emulated = emulated_text(made.explanation)
     if not made.emulated:
         return
-    right, made.shown, some = proof.replays(made.emulated, made.ran.bits)
+    right, made.shown, some = proof.replay_gives(made.emulated, made.ran.bits)
     if not right or not some:
         why = (
             "the replay in NumPy gives different bits from the library's"
@@ -161,7 +173,7 @@ def shrunken(
     def also(predicate: Predicate) -> Predicate:
         return lambda one: predicate(one) and (kept is None or failed.survives(kept.keeps, one))
 
-    found = shrink(
+    found = smallest_finding(
         finding,
         also(fails),
         shows=None if by == "bits" else also(failed.by_bits),
@@ -177,7 +189,7 @@ def shrunken(
     return found
 
 
-def _check(found: Comparison, finding: Finding) -> None:
+def _refuse_what_agrees(found: Comparison, finding: Finding) -> None:
     """Refuses what cannot be reproduced."""
     if "nondeterministic" in {found.left.refusal, found.right.refusal}:
         raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
@@ -205,11 +217,11 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
-    shown = example(found, None if cause is None else shown_by_products(found, cause))
+    shown = differing_example(found, None if cause is None else shown_by_products(found, cause))
     return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
 
 
-def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[FurtherTarget]:
+def _asked_elsewhere(finding: Finding, targets: Sequence[Target], tell: Say) -> list[FurtherTarget]:
     """Returns whether the smallest case differs on other targets too."""
     found = []
     for target in targets:
@@ -224,13 +236,13 @@ def _asked(finding: Finding, targets: Sequence[Target], tell: Say) -> list[Furth
     return found
 
 
-def emulated(found: Comparison) -> tuple[str, str]:
+def emulated_text(found: Comparison) -> tuple[str, str]:
     """Returns the text of ``emulated.py`` for any size; or empty, and why."""
     pairs = found.pairs.some(found.pairs.same_window)
     note = "What reproduce.py computes, added up in the same order by NumPy alone."
     try:
         sides = [found.left, found.right]
-        return emulate.text(sides, pairs=pairs, partial=True, note=note), ""
+        return emulate.program_text(sides, pairs=pairs, partial=True, note=note), ""
     except InputError as error:
         return "", error.why
 
@@ -242,7 +254,7 @@ def fresh(out: Path, force: bool = False) -> None:
         raise InputError("out", out, why, "give another folder, or --force")
 
 
-def write(made: Reproduction, out: Path, form: str | None = None) -> None:
+def write_folder(made: Reproduction, out: Path, form: str | None = None) -> None:
     """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
 
     ``form``: a name in ``forms.FORMS``; the target's own if None. InputError: no such form, or the
@@ -255,14 +267,14 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
         why = error.strerror or "it can't be made"
         raise InputError("out", out, why, "give a folder that can be made") from None
     made.files = ["reproduce.py", "report.md", "machine.json"]
-    emulate.write(made.script, out / "reproduce.py")
+    emulate.write_text(made.script, out / "reproduce.py")
     drawn = find_spec("matplotlib") is not None  # the report is whole without its picture
     drawn &= made.evidence is not None and all(
         side.summation is not None for side in (made.evidence.left, made.evidence.right)
     )
     alike = {"window", "reach"} & set(made.explanation.causes)  # the trees do not set them apart
     if drawn and made.evidence is not None and not alike:
-        words = program.said(made.finding, made.targets)
+        words = program.sides_in_words(made.finding, made.targets)
         from probe.plots import trees
 
         trees.sides(made.evidence, (words[0], words[1])).savefig(
@@ -270,18 +282,18 @@ def write(made: Reproduction, out: Path, form: str | None = None) -> None:
         )
         made.files.append("order.png")
     if made.emulated:
-        emulate.write(made.emulated, out / "emulated.py")
+        emulate.write_text(made.emulated, out / "emulated.py")
         made.files.append("emulated.py")
-    told = report.report(made, chosen)
-    emulate.write(told, out / "report.md")
-    text = json.dumps(about(made), indent=2, default=plain) + "\n"
-    emulate.write(text, out / "machine.json")
+    told = report.report_text(made, chosen)
+    emulate.write_text(told, out / "report.md")
+    text = json.dumps(machine_json(made), indent=2, default=plain) + "\n"
+    emulate.write_text(text, out / "machine.json")
     texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
     texts |= {"emulated.py": made.emulated} if made.emulated else {}
     made.sizes = {name: len(one) for name, one in texts.items()}
 
 
-def about(made: Reproduction) -> dict[str, Any]:
+def machine_json(made: Reproduction) -> dict[str, Any]:
     """Returns the content of ``machine.json``: the machine, and what ``probe verify`` needs."""
     found = made.explanation
     variables = [library_variables(target) for target in made.targets]

@@ -17,15 +17,14 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, outputs
+from probe.comparison import ComparedShapes, Comparison, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
-from probe.explaining.evidence import named
+from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
-from probe.recording.alone import Alone
+from probe.recording.alone import Alone, Cause
 from probe.recording.difference import Aligned, Difference
 from probe.recording.ported import Ports, TargetCall
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
 from probe.reproduction import folder as room
@@ -51,17 +50,21 @@ class Modelled:
     addresses: tuple[int | None, ...]
 
 
-def of(region: Region) -> Modelled:
+def case_of_region(region: Region) -> Modelled:
     """Returns the case of a difference. InputError: it is none, with the reason."""
     sides = region.sides
-    calls = [_called(one) for one in sides]
+    calls = [_single_call(one) for one in sides]
     cases = [one.case for one in calls]
     assert cases[0] is not None and cases[1] is not None
-    given = [_operands(*pair) for pair in zip(calls, sides, strict=True)]
-    for name, mine, other in zip("wb", given[0][1:], given[1][1:], strict=True):
-        if not _same(mine, other):
-            raise _refused(f"the two runs have different {name}")
-    vary = _axis(cases[0], cases[1])
+    given = [_operands_of_call(*pair) for pair in zip(calls, sides, strict=True)]
+    for name, one, other in zip("wb", given[0][1:], given[1][1:], strict=True):
+        if not _same_bytes(one, other):
+            raise _no_case(f"the two runs have different {name}")
+    mine, theirs = cases[0].arguments(), cases[1].arguments()
+    apart = [name for name in mine if mine[name] != theirs[name]]
+    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
+        raise _no_case(f"the two calls differ in {' and '.join(apart)}")
+    vary = apart[0] if apart else None
     values: list[Any] = [None if vary is None else getattr(one, vary) for one in cases]
     large = int(vary is not None and values[1] > values[0])
     case: Any = cases[large]
@@ -85,18 +88,18 @@ def of(region: Region) -> Modelled:
     return Modelled(finding, targets, tuple(bits), tuple(some), first)  # type: ignore[arg-type]
 
 
-def _refused(why: str) -> InputError:
+def _no_case(why: str) -> InputError:
     return InputError("operation", "(of the model)", why, "its own script is written")
 
 
-def _called(one: Alone) -> TargetCall:
+def _single_call(one: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
     stages = Ports(one.side).stages(one.operation)
     does: Any = stages[0].does
     if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
         does = _weighted(does)
     if len(stages) > 1 or getattr(does, "case", None) is None:
-        raise _refused("it is not one product of weights or one convolution")
+        raise _no_case("it is not one product of weights or one convolution")
     found: TargetCall = does
     return found
 
@@ -114,30 +117,23 @@ def _weighted(does: TargetCall) -> TargetCall:
     return replace(does, case=case, parts={"w": w})
 
 
-def _operands(call: TargetCall, one: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _operands_of_call(
+    call: TargetCall, one: Alone
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     assert call.case is not None
     parts, part = call.operands(one.reads), call.inputs[0]
     x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
     if "w" not in parts:
-        raise _refused("it has no weights")
+        raise _no_case("it has no weights")
     w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
     w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
     return x, w, parts.get("b")
 
 
-def _same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+def _same_bytes(one: np.ndarray | None, other: np.ndarray | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.shape == other.shape and one.tobytes() == other.tobytes()
-
-
-def _axis(one: Case, other: Case) -> str | None:
-    """Returns in which axis two cases differ; None: in none."""
-    mine, theirs = one.arguments(), other.arguments()
-    apart = [name for name in mine if mine[name] != theirs[name]]
-    if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
-        raise _refused(f"the two calls differ in {' and '.join(apart)}")
-    return apart[0] if apart else None
 
 
 def _arranged(
@@ -147,30 +143,31 @@ def _arranged(
     its entries were put in front for that, None where they stand there."""
     one, other = given[1 - large][0], given[large][0]
     begun = other[: len(one)] if vary == "batch" else other[..., : one.shape[-2], :]
-    if _same(one, np.ascontiguousarray(begun)):
+    if _same_bytes(one, np.ascontiguousarray(begun)):
         return other, None
     if vary != "batch":
-        raise _refused("the shorter run's input is not the beginning of the longer one's")
+        raise _no_case("the shorter run's input is not the beginning of the longer one's")
     places: dict[bytes, list[int]] = {}
     for number, row in enumerate(other):
         places.setdefault(row.tobytes(), []).append(number)
     rows = [places.get(row.tobytes(), []) for row in one]
     if not all(rows):
-        raise _refused("the smaller run's rows are not among the larger one's")
+        raise _no_case("the smaller run's rows are not among the larger one's")
     taken = np.array([some.pop(0) if len(some) > 1 else some[0] for some in rows])
     if len(set(taken.tolist())) < len(taken):
-        raise _refused("the smaller run's rows are not among the larger one's")
+        raise _no_case("the smaller run's rows are not among the larger one's")
+    # the rows of both runs in front, so that the smaller run is the beginning of the larger
     rest = np.setdiff1d(np.arange(len(other)), taken)
     return other[np.concatenate([taken, rest])], taken
 
 
-def verified(made: Modelled, tell: Say = silent) -> Modelled:
+def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
     """Returns it with the layout that gives the recorded bits on both sides.
 
     InputError: none of those that are tried does.
     """
     why = "its library lays operands out in no known way"
-    for word in _ways(made):
+    for word in _layouts_to_try(made):
         tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
         try:
             finding = replace(made.finding, case=made.finding.case.with_(layout=word))
@@ -179,7 +176,7 @@ def verified(made: Modelled, tell: Say = silent) -> Modelled:
         try:
             with failing(*made.targets) as failed:
                 found = [
-                    outputs(session, case, finding.operands(case))
+                    outputs_of_call(session, case, finding.operands(case))
                     for session, case in zip(
                         (failed.first, failed.second), (finding.left, finding.right), strict=True
                     )
@@ -191,21 +188,21 @@ def verified(made: Modelled, tell: Say = silent) -> Modelled:
         if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in whole):
             return replace(made, finding=finding)
         why = "by itself, in a fresh process, the same call gives different bits than in the model"
-    raise _refused(why)
+    raise _no_case(why)
 
 
-def _ways(made: Modelled) -> Iterator[str]:
+def _layouts_to_try(made: Modelled) -> Iterator[str]:
     """Yields layouts: as users call it, at the recorded address, and as the library keeps others.
     Threads are part of a recording's target."""
     words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
     if len(set(made.addresses)) == 1 and made.addresses[0]:
         words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
     for word in words:
-        if all(layout.kept(word, backends.get(one.name).layouts) for one in made.targets):
+        if all(layout.keeps_layout(word, backends.get(one.name).layouts) for one in made.targets):
             yield word
 
 
-def write(
+def write_case(
     out: Path,
     left: Run,
     right: Run,
@@ -213,10 +210,6 @@ def write(
     cause: Cause,
     model: str = "",
     *,
-    most: int = TRIES,
-    times: int = 3,
-    avoid: bool = True,
-    kernels: str = "said",
     tell: Say = silent,
 ) -> Reproduction:
     """Writes the report of a case into ``out``, for an operation of a model.
@@ -226,17 +219,15 @@ def write(
     """
     region = Region.of(left, right, aligned)
     if region is None:
-        raise _refused("no output of it differs")
-    made = verified(of(region), tell)
-    found = room.reproduce(
-        *(made.finding, *made.targets), most=most, times=times, avoid=avoid, tell=tell
-    )
+        raise _no_case("no output of it differs")
+    made = verified_alone(case_of_region(region), tell)
+    found = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
     kind = None if found.before is None else found.before.cause
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
     found.model = model
-    found.explanation.kernels = named(found.explanation, kernels)
-    room.write(found, out)
+    found.explanation.kernels = named_kernels(found.explanation, "said")
+    room.write_folder(found, out)
     return found
 
 
@@ -246,36 +237,36 @@ def layer_of(found: Difference, one: Aligned) -> str:
         region = Region.of(found.left, found.right, one)
     except (KeyError, InputError):
         return ""
-    return "" if region is None else layer(region, one.path)
+    return "" if region is None else layer_text(region, one.path)
 
 
-def layer(region: Region, path: str = "") -> str:
+def layer_text(region: Region, path: str = "") -> str:
     """Returns what a region's operation is called in its library; empty where it is no case.
 
     ``path``: where it stands in the model: a layer of Keras's, where there is one.
     """
     try:
-        call, library = _called(region.left), region.left.side.target
+        call, library = _single_call(region.left), region.left.side.target
     except (ProbeError, KeyError, IndexError):
         return ""
     assert call.case is not None
-    return spelled(call.case, Target.parse(library).name, bool(path))
+    return as_users_write(call.case, Target.parse(library).name, bool(path))
 
 
-def spelled(case: Case, library: str, named: bool = True) -> str:
+def as_users_write(case: Case, library: str, named: bool = True) -> str:
     """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
     rank = case.spatial_rank
     kernel = case.kernel[0] if rank == 1 else case.kernel
     plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
     options = [
-        f"{name}={_brief(getattr(case, name))}"
+        f"{name}={_sizes_as_written(getattr(case, name))}"
         for name in ("stride", "dilation")
         if getattr(case, name) != getattr(plain, name)
     ]
     if rank and case.padding != "valid":
         pads = case.windows.pads(case.spatial())
         even = all(left == right for left, right in pads)
-        numbers = _brief(tuple(left for left, _ in pads)) if even else repr(pads)
+        numbers = _sizes_as_written(tuple(left for left, _ in pads)) if even else repr(pads)
         told = numbers if library == "torch" else repr(case.padding_text)
         options.append(f"padding={told}")
     if library == "torch":
@@ -300,12 +291,12 @@ def spelled(case: Case, library: str, named: bool = True) -> str:
     return f"{name} of {sizes}{f', kernel {kernel}' * (rank > 0)}"
 
 
-def _brief(sizes: tuple[int, ...]) -> str:
+def _sizes_as_written(sizes: tuple[int, ...]) -> str:
     """Returns sizes as users write them: one number where all axes have it."""
     return str(sizes[0]) if len(set(sizes)) == 1 else repr(sizes)
 
 
-def placed(cause: Cause) -> str:
+def where_it_differs(cause: Cause) -> str:
     """Returns in which entries an explained sum differs, and how; empty where no sums were
     compared: ``row 9 of 9 alone differs, computed by a different kernel than the other rows: ...``.
 
@@ -328,12 +319,12 @@ def placed(cause: Cause) -> str:
         which = ranges((some + 1).tolist(), 4)
         many = len(some) > 1
         who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
-        if _alike(told, np.flatnonzero(~np.isin(every, some))):
+        if _others_add_alike(told, np.flatnonzero(~np.isin(every, some))):
             who += f", computed by a different kernel than the other {word}s"
     return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"
 
 
-def _alike(told: Comparison, others: np.ndarray) -> bool:
+def _others_add_alike(told: Comparison, others: np.ndarray) -> bool:
     """Returns whether outputs of other entries were revealed, and all of them add alike on both
     sides."""
     known = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from probe.errors import InputError
 from probe.launch import library_variables
 from probe.reproduction import code
 from probe.reproduction.code import ScriptLibrary, of_case
-from probe.runtimes.packages import recipe
+from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
 Slices = tuple[slice, ...]
@@ -37,7 +37,7 @@ class ScriptFunction:
 
 
 @cache
-def environment() -> Environment:
+def templates() -> Environment:
     """Jinja's environment of the templates: nothing is escaped, what is not given is an error."""
     found = Environment(
         loader=PackageLoader("probe.reproduction"),
@@ -45,17 +45,17 @@ def environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    found.filters["quoted"] = quoted
+    found.filters["quoted"] = entry_of_dict
     return found
 
 
-def quoted(words: Mapping[str, str], name: str) -> str:
+def entry_of_dict(words: Mapping[str, str], name: str) -> str:
     """Returns one entry of a dict of dicts, as Python's formatters write it."""
     inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
-    return "\n".join(code.wrapped(f'"{name}": {{{inner}}},', 4))
+    return "\n".join(code.wrapped_statement(f'"{name}": {{{inner}}},', 4))
 
 
-def program(
+def script_of_finding(
     finding: Finding,
     targets: tuple[Target, Target],
     versions: tuple[str, str],
@@ -70,70 +70,47 @@ def program(
     work = _ScriptFunctions(finding, targets, versions, isolated)
     left, right = (work.side(number) for number in range(2))
     libraries = work.libraries
-    return rendered(
-        title=title(finding, targets, [one.name for one in libraries], versions),
-        about=about(finding, targets, same_place),
-        libraries=libraries,
-        targets=targets,
-        dtype=finding.case.dtype,
-        operands=_operands(finding),
-        blocks=_blocks(finding, same_place),
-        functions=work.functions,
-        left=left,
-        right=right,
-        said=said(finding, targets),
-    )
-
-
-def rendered(
-    *,
-    title: str,
-    about: list[str],
-    libraries: list[ScriptLibrary],
-    targets: tuple[Target, Target],
-    dtype: str,
-    operands: list[str],
-    blocks: list[tuple[str, str]],
-    functions: list[ScriptFunction],
-    left: list[str],
-    right: list[str],
-    said: list[str],
-) -> str:
-    """Returns the template, filled in. ``left`` and ``right``: expressions whose sum is the side's
-    output.
-
-    ``libraries``: the left side's and the right side's; two targets run in processes of their own.
-    """
-    isolated = targets[0] != targets[1]
+    shapes = finding.left.output_shape(), finding.right.output_shape()
+    blocks = finding.blocks(same_place)
+    names, dtype = [one.name for one in libraries], finding.case.dtype
+    operands = _operand_assignments(finding)
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
     used = [name for name in code.READERS if f" = {name}(" in "\n".join(operands)]
+    kind, little = code.numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
     variables = [library_variables(target) for target in targets]
+    own_imports = []
+    for one in libraries:  # what the expression of the version needs
+        root = one.version.partition(".")[0]
+        needed = [line for line in one.imports if re.split("[ ,]+", line)[-1] == root]
+        own_imports.append(code.block(needed))
+    # two targets run in processes of their own, each of which imports and sets up its own library
+    imported = [] if isolated else libraries[0].imports
     text = (
-        environment()
+        templates()
         .get_template("reproduce.py.j2")
         .render(
-            title=title,
-            about=about,
+            title=finding_title(finding, targets, names, versions),
+            about=what_is_compared(finding, targets, same_place),
             needs=needs(libraries),
             isolated=isolated,
-            apart=apart(targets, libraries) if isolated else [],
+            apart=interpreters_apart(targets, libraries) if isolated else [],
             pinned=[one.version for one in targets] if isolated else [None, None],
-            names=[one.name for one in libraries],
+            names=names,
             standard=_standard(isolated, used, libraries, variables[0]),
             variables=variables,
-            imports=_imports([] if isolated else libraries[0].imports),
+            imports=code.imports(["import numpy as np", *imported]),
             setup=[] if isolated else list(libraries[0].setup),
-            readers=_readers(used, dtype),
+            readers=[code.READERS[one].format(dtype=kind, little=little).strip() for one in used],
             operands=operands,
-            blocks=blocks,
-            functions=functions,
+            blocks=[tuple(map(slices_as_written, one, shapes)) for one in blocks],
+            functions=work.functions,
             left=left,
             right=right,
             versions=[one.version for one in libraries],
-            own_imports=[code.block(_version_imports(one)) for one in libraries],
-            library=libraries[0].name,
-            said=said,
-            dtype=code.numpy_dtype(dtype),
+            own_imports=own_imports,
+            library=names[0],
+            said=sides_in_words(finding, targets),
+            dtype=kind,
             size=size,
             width=4 if dtype == "bfloat16" else size // 8,
             narrow=dtype == "bfloat16",
@@ -142,7 +119,7 @@ def rendered(
     return code.spaced(text)
 
 
-def wrapped(*texts: str) -> list[str]:
+def docstring_lines(*texts: str) -> list[str]:
     """Returns texts as lines of a docstring."""
     return [line for text in texts for line in textwrap.wrap(text, 99)]
 
@@ -152,17 +129,7 @@ def said_of(finding: Any) -> list[str]:
     return [f"{finding.vary} {value}" for value in (finding.at, finding.against)]
 
 
-def _imports(lines: Sequence[str]) -> list[str]:
-    return code.imports(["import numpy as np", *lines])
-
-
-def _version_imports(library: ScriptLibrary) -> list[str]:
-    """Returns the imports that the expression of the version needs."""
-    root = library.version.partition(".")[0]
-    return [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
-
-
-def title(
+def finding_title(
     finding: Finding, targets: tuple[Target, Target], names: list[str], versions: tuple[str, str]
 ) -> str:
     """Returns one line: which library gives different bits, and where."""
@@ -177,10 +144,11 @@ def title(
         return f"{first} and {second} give different bits for the same {op}."
     if finding.padding is not None:
         return f"{first}: {op} with {finding.left.padding_text} and {finding.right.padding_text}."
-    return f"{first}: {op} gives different bits at {' and at '.join(said(finding, targets))}."
+    sides = " and at ".join(sides_in_words(finding, targets))
+    return f"{first}: {op} gives different bits at {sides}."
 
 
-def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
+def sides_in_words(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
     """Returns what each side is, in words, where it is not what the other one is."""
     found: list[list[str]] = [[], []]
     if finding.case.op == "network":
@@ -192,13 +160,15 @@ def said(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
         if targets[0] != targets[1]:
             words.append(target.text)
         if finding.paired:
-            words.append(f"{finding.vary} {window.shown(finding.vary, value)}")
+            words.append(f"{finding.vary} {window.shown_axis_value(finding.vary, value)}")
         if finding.padding is not None:
             words.append(f"padding {case.padding_text}")
     return [", ".join(words) for words in found]
 
 
-def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) -> list[str]:
+def what_is_compared(
+    finding: Finding, targets: tuple[Target, Target], same_place: bool
+) -> list[str]:
     """Returns what is computed, and which outputs are compared."""
     dtype = "" if finding.case.dtype in finding.label else f", {finding.case.dtype}"
     what = f"{finding.label}{dtype}, on {targets[0].text}"
@@ -211,23 +181,19 @@ def about(finding: Finding, targets: tuple[Target, Target], same_place: bool) ->
     return textwrap.wrap(f"{what}.", 99) + textwrap.wrap(which, 99)
 
 
-def apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> list[str]:
+def interpreters_apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> list[str]:
     """Returns what sets the sides' interpreters apart, a line each: releases, processors."""
     found = []
     for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
         if target.version is not None:
-            found.append(f"The {word} one has {library.name} {target.version}{_python(target)}.")
+            try:
+                python = f", on Python {release_recipe(target.name, str(target.version)).python}"
+            except InputError:  # nobody knows which Python the release is for
+                python = ""
+            found.append(f"The {word} one has {library.name} {target.version}{python}.")
         if target.device.partition(":")[0] not in NATIVE:
             found.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
     return found
-
-
-def _python(target: Target) -> str:
-    """Returns which Python a release is for, where that is known."""
-    try:
-        return f", on Python {recipe(target.name, str(target.version)).python}"
-    except InputError:
-        return ""
 
 
 def needs(libraries: list[ScriptLibrary]) -> list[str]:
@@ -321,7 +287,7 @@ class _ScriptFunctions:
         return name
 
 
-def _operands(finding: Finding) -> list[str]:
+def _operand_assignments(finding: Finding) -> list[str]:
     """Assignments to x, w and b, as far as the operator has them."""
     found = {"x": finding.x}
     if finding.case.weighted:
@@ -329,25 +295,11 @@ def _operands(finding: Finding) -> list[str]:
     if finding.b is not None:
         found["b"] = finding.b
     dtype = finding.case.dtype
-    written = {name: code.exact(array, dtype) for name, array in found.items()}
+    written = {name: code.exact_array(array, dtype) for name, array in found.items()}
     return [line for name, array in written.items() for line in code.assignments(name, array)]
 
 
-def _readers(used: list[str], dtype: str) -> list[str]:
-    little = {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
-    kind = code.numpy_dtype(dtype)
-    return [code.READERS[name].format(dtype=kind, little=little).strip() for name in used]
-
-
-def _blocks(finding: Finding, same_place: bool) -> list[tuple[str, str]]:
-    shapes = finding.left.output_shape(), finding.right.output_shape()
-    return [
-        (index(left, shapes[0]), index(right, shapes[1]))
-        for left, right in finding.blocks(same_place)
-    ]
-
-
-def index(part: Slices, shape: tuple[int, ...]) -> str:
+def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:
     """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
         ":" if (one.start, one.stop) == (0, size) else f"{one.start}:{one.stop}"

@@ -70,15 +70,16 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
     left, right = (_runtime(one) for one in targets)
     given = [*left.command, str(script)]
     if targets[0] != targets[1] and left.command != right.command:
+        # the script starts the other interpreter itself: another release, or an emulated processor
         given += [" ".join(left.command), " ".join(right.command)]
     return given, max(left.slower, right.slower)
 
 
 def _runtime(where: Target) -> Runtime:
-    why = target.unavailable(where)
+    why = target.why_unavailable(where)
     try:
         if not why:
-            return target.runtime(where)
+            return target.target_runtime(where)
     except Missing as missing:
         why = str(missing)
     raise TargetError(where.text, "unavailable", str(why))
@@ -96,23 +97,23 @@ def switch_variables(where: Target) -> dict[str, str]:
     return {name: value for name, value in own.items() if plain.get(name) != value}
 
 
-def run(
+def run_script(
     script: Path, targets: tuple[Target, Target], variables: Mapping[str, str] | None = None
 ) -> ScriptRun:
-    """One run in a fresh process; variables are those of ``launch.environment``. TargetError.
+    """One run in a fresh process; variables are those of ``launch.child_environment``. TargetError.
 
     ``variables``: more of them.
     """
     given, slower = command(script, targets)
-    return _ran(given, TIME_LIMIT * slower, variables)
+    return _run_command(given, TIME_LIMIT * slower, variables)
 
 
 def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
     """Returns one run with this interpreter, for targets that are not here by their name."""
-    return _ran([sys.executable, *options, str(script), *arguments])
+    return _run_command([sys.executable, *options, str(script), *arguments])
 
 
-def _ran(
+def _run_command(
     given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
 ) -> ScriptRun:
     """Returns what a command printed, and how it ended."""
@@ -125,7 +126,7 @@ def _ran(
             check=False,
             stdin=subprocess.DEVNULL,
             timeout=limit,
-            env=launch.environment(dict(variables or {})),
+            env=launch.child_environment(dict(variables or {})),
         )
     except subprocess.TimeoutExpired:
         return ScriptRun(CANNOT_RUN, "", f"no answer within {limit:g} s")
@@ -143,7 +144,7 @@ def prove(
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "reproduce.py"
         script.write_text(program, encoding="utf-8")
-        runs = [run(script, targets) for _ in range(times)]
+        runs = [run_script(script, targets) for _ in range(times)]
     said = "; ".join(dict.fromkeys(f"exit status {one.status}: {one.said}" for one in runs))
     if len({(one.status, one.printed) for one in runs}) > 1:
         raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
@@ -151,13 +152,14 @@ def prove(
     if first.verdict != VERDICTS[DIFFERS]:
         why = f"the bits differ in probe's process and not in {times} fresh ones"
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
+    # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:
         told = f"{first.bits[:1]} where {expected[:1]} was measured"
         raise NotReproduced(f"script=reproduce.py: it gives different bits: {told}")
     return first
 
 
-def replays(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool]:
+def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool]:
     """Returns whether a replay gives the library's bits; whether it prints all of ``bits``, or a
     pair.
 
@@ -166,6 +168,7 @@ def replays(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool, bool
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "emulated.py"
         script.write_text(program, encoding="utf-8")
+        # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
         ran = own_interpreter(script, "-I", arguments=("--all",))
     printed = [all(f"(0x{one})" in ran.printed for one in pair) for pair in bits]
     return ran.status == 0, all(printed), any(printed)
@@ -205,7 +208,7 @@ def verify(folder: Path, times: int = 3) -> Verified:
 
     InputError: no reproduction is in the folder. What can't be told is no error.
     """
-    about, script = _about(folder), folder / "reproduce.py"
+    about, script = _read_machine_json(folder), folder / "reproduce.py"
     if not script.is_file():
         raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
     interpreter, why, runs = "target", "", []
@@ -217,7 +220,7 @@ def verify(folder: Path, times: int = 3) -> Verified:
         interpreter, why = "own", str(error)
     for _ in range(times):
         if interpreter == "target":
-            runs.append(run(script.resolve(), pair))
+            runs.append(run_script(script.resolve(), pair))
         else:
             runs.append(own_interpreter(script.resolve()))
     found, said = verdict(runs)
@@ -230,7 +233,7 @@ def verify(folder: Path, times: int = 3) -> Verified:
     return Verified(found, said, len(runs), same, interpreter, list(about["targets"]))
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _read_machine_json(folder: Path) -> dict[str, Any]:
     """``machine.json`` of a folder. InputError."""
     path = folder / "machine.json"
     try:

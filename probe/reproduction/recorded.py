@@ -1,7 +1,9 @@
-"""Writes the folder of a source: one recorded operation with its exact operands.
+"""Writes the folder of a source: one recorded operation as a script with its exact operands.
 
-The operation is written as a user of its library writes it, by the recorder. The script is proved
-in fresh processes before anything is kept: it has to print the recorded bits.
+The operation is written as a user of its library writes it, by the recorder; both sides stand in
+the script. It is proved in fresh processes before anything is kept: it has to print the recorded
+bits. Names of a model are text in it and nothing else; operands that are too many for a script are
+arrays in a file beside it, read without pickle.
 """
 
 from __future__ import annotations
@@ -9,27 +11,31 @@ from __future__ import annotations
 import ast
 import json
 import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from probe import floats, machine
-from probe.errors import InputError, NotReproduced
-from probe.explaining.evidence import example
+from probe.errors import InputError, NotReproduced, ProbeError
+from probe.explaining.evidence import differing_example
+from probe.launch import library_variables
 from probe.printing import plain
-from probe.recording.alone import Alone, unequal
+from probe.recording.alone import Alone, Cause, unequal_bits
+from probe.recording.contract import Operation
 from probe.recording.difference import Aligned
-from probe.recording.reasons import Cause
 from probe.recording.recording import Run
-from probe.recording.source import Region, explain
-from probe.reproduction import content, emulate, proof
-from probe.reproduction import recorded_script as scripts
+from probe.recording.source import Region, find_cause
+from probe.reproduction import code, content, emulate, program, proof
 from probe.reproduction.folder import FORMAT, fresh
+from probe.reproduction.program import ScriptFunction
+from probe.target import Target
 
 DRAWN = 64
 """Summands up to which both orders are drawn."""
@@ -55,7 +61,7 @@ class WrittenFolder:
         return "; ".join([f"{self.path}: {', '.join(self.files)}", *filter(None, said)])
 
 
-def write(
+def write_operation(
     folder: Path,
     left: Run,
     right: Run,
@@ -77,11 +83,14 @@ def write(
     differs nowhere.
     """
     fresh(folder, force)
-    cause = cause or explain(left, right, aligned)
-    sides = _sides(left, right, aligned)
+    cause = cause or find_cause(left, right, aligned)
+    if (region := Region.of(left, right, aligned)) is None:
+        why, todo = "no output of it differs", "give a source"
+        raise InputError("operation", name_as_text(aligned.name), why, todo)
+    sides = region.sides
     work = Path(tempfile.mkdtemp())
     try:
-        made = _proved(work, sides, aligned, before, times)
+        made = _write_proved_script(work, sides, aligned, before, times)
         if not made.ran and not unproved:
             raise NotReproduced(f"script=reproduce.py: {made.why}")
         _finish(work, made, sides, aligned, cause, whole)
@@ -97,14 +106,7 @@ def write(
     return made
 
 
-def _sides(left: Run, right: Run, aligned: Aligned) -> tuple[Alone, Alone]:
-    if (region := Region.of(left, right, aligned)) is None:
-        why, todo = "no output of it differs", "give a source"
-        raise InputError("operation", scripts.shown(aligned.name), why, todo)
-    return region.sides
-
-
-def _proved(
+def _write_proved_script(
     work: Path,
     sides: tuple[Alone, Alone],
     aligned: Aligned,
@@ -118,34 +120,36 @@ def _proved(
         made.why = "the recorder of this library writes no lines for this operation"
         if any(one.side.untried for one in sides):
             made.why = "a recording's operations are run only with --trust (Python: trust=True)"
-        scripts.store(work / scripts.OPERANDS, sides)
-        made.files.append(scripts.OPERANDS)
+        store_operands(work / OPERANDS, sides)
+        made.files.append(OPERANDS)
         return made
-    expected = _expected(sides)
-    library = scripts.LIBRARIES.get(scripts.library(sides[0]), scripts.PLAIN)
-    for ways in dict.fromkeys((library, scripts.PLAIN)):  # lines may take arrays as they are
+    expected = _recorded_bits(sides)
+    library = LIBRARIES.get(library_of_side(sides[0]), PLAIN)
+    for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
         try:
-            script = scripts.script(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
+            script = script_of_operation(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
         except SyntaxError as error:
             made.why = f"its recorded code is not valid Python: {error.msg}"
             break
-        ran = _run(work, script, times)
-        if ran.verdict == proof.VERDICTS[proof.DIFFERS] and _told(ran, expected):
+        ran = _run_afresh(work, script, times)
+        if ran.verdict == proof.VERDICTS[proof.DIFFERS] and (
+            bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
+        ):
             made.script, made.ran = script, ran
             made.files = [
                 "reproduce.py",
-                *([scripts.OPERANDS] if scripts.OPERANDS in script else []),
+                *([OPERANDS] if OPERANDS in script else []),
             ]
             return made
         made.why = made.why or machine.publishable(
             f"in a fresh process the script says: {ran.said}"
         )
-    scripts.store(work / scripts.OPERANDS, sides)
-    made.files = [scripts.OPERANDS]
+    store_operands(work / OPERANDS, sides)
+    made.files = [OPERANDS]
     return made
 
 
-def _run(work: Path, script: str, times: int) -> proof.ScriptRun:
+def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
     """Returns a run in fresh processes that say the same; else one that can't tell."""
     path = work / "reproduce.py"
     path.write_text(script, encoding="utf-8")
@@ -158,23 +162,17 @@ def _run(work: Path, script: str, times: int) -> proof.ScriptRun:
     return first
 
 
-def _told(ran: proof.ScriptRun, expected: list[tuple[str, str]]) -> bool:
-    """Returns whether a run printed the recorded bits, as many as it prints."""
-    return bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
-
-
-def _expected(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
+def _recorded_bits(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
-    bits = [_unsigned(one.outputs, one.value.dtype) for one in sides]
-    apart = np.flatnonzero(unequal(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+    bits = [
+        floats.to_bits(one.outputs, one.value.dtype)
+        if one.value.dtype in floats.FORMATS
+        else np.ascontiguousarray(one.outputs).view(f"u{one.outputs.dtype.itemsize}")
+        for one in sides
+    ]
+    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
     width = 2 * bits[0].dtype.itemsize
     return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
-
-
-def _unsigned(array: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype in floats.FORMATS:
-        return floats.to_bits(array, dtype)
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
 
 
 def _finish(
@@ -186,7 +184,7 @@ def _finish(
     whole: Sequence[str],
 ) -> None:
     """Adds the picture, the listing of the replay, the report and the machine's facts."""
-    drawn = _drawn(work, made, sides, cause)
+    drawn = _draw_orders(work, made, sides, cause)
     if whole:
         text = "\n".join(whole).rstrip() + "\n"
         ast.parse(text)
@@ -195,19 +193,23 @@ def _finish(
     made.files += ["report.md", "machine.json"]
     report = _report(made, sides, aligned, cause, drawn)
     (work / "report.md").write_text(report, encoding="utf-8")
-    about = json.dumps(_machine(made, sides, aligned, cause), indent=2, default=plain)
+    about = json.dumps(
+        _content_of_machine_json(made, sides, aligned, cause), indent=2, default=plain
+    )
     (work / "machine.json").write_text(about + "\n", encoding="utf-8")
 
 
-def _drawn(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
+def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
     """Returns whether both orders were drawn; also replays them by NumPy alone."""
     told = cause.comparison
-    if told is None or not cause.replayed or max(_summands(cause)) > DRAWN:
+    if told is None or not cause.replayed:
         return False
-    evidence = example(told)
+    if max(side.case.summands for side in (told.left, told.right)) > DRAWN:
+        return False
+    evidence = differing_example(told)
     if evidence is None or None in (evidence.left.summation, evidence.right.summation):
         return False
-    words = tuple(" and ".join(scripts.shapes(one)) for one in sides)
+    words = tuple(" and ".join(shapes_read(one)) for one in sides)
     from probe.plots import trees
 
     trees.sides(evidence, (words[0], words[1])).savefig(
@@ -215,15 +217,10 @@ def _drawn(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: C
     )
     made.files.append("order.png")
     brief = emulate.brief(told)
-    if brief and made.ran and proof.replays(brief, made.ran.bits)[0]:
+    if brief and made.ran and proof.replay_gives(brief, made.ran.bits)[0]:
         (work / "emulated.py").write_text(brief, encoding="utf-8")
         made.files.append("emulated.py")
     return True
-
-
-def _summands(cause: Cause) -> list[int]:
-    told = cause.comparison
-    return [] if told is None else [side.case.summands for side in (told.left, told.right)]
 
 
 def _report(
@@ -231,9 +228,9 @@ def _report(
 ) -> str:
     """Returns the text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
-    parts = [f"# {scripts.title(sides, aligned).rstrip('.')}", ""]
+    parts = [f"# {operation_title(sides, aligned).rstrip('.')}", ""]
     if made.ran is not None:
-        if scripts.OPERANDS not in made.script and len(made.script) < 12_000:
+        if OPERANDS not in made.script and len(made.script) < 12_000:
             parts += [f"```python\n{made.script.rstrip()}\n```", ""]
         else:
             parts += ["The script is `reproduce.py`, beside this report.", ""]
@@ -241,29 +238,29 @@ def _report(
     else:
         parts += [
             f"There is no script that shows it: {made.why}. The operands are in "
-            f"`{scripts.OPERANDS}`, named x0, x1, ... as the operation reads them.",
+            f"`{OPERANDS}`, named x0, x1, ... as the operation reads them.",
             "",
         ]
-    operation = [f"- operation: `{scripts.shown(aligned.op)}`"]
-    operation += [f"- in the model: `{scripts.shown(aligned.path)}`"] if aligned.path else []
+    operation = [f"- operation: `{name_as_text(aligned.op)}`"]
+    operation += [f"- in the model: `{name_as_text(aligned.path)}`"] if aligned.path else []
     for word, one in zip(("left", "right"), sides, strict=True):
         reads = ", ".join(
             f"{dtype} {array.shape}" for dtype, array in zip(one.dtypes, one.reads, strict=False)
         )
-        operation.append(f"- {word}: reads {reads}; on `{scripts.shown(one.side.target)}`")
+        operation.append(f"- {word}: reads {reads}; on `{name_as_text(one.side.target)}`")
     told = "no number" if pair.max_ulp is None else f"{pair.max_ulp} ulp"
     differ = f"{pair.differing} of {pair.compared} outputs that read the same values differ"
     operation.append(f"- {differ}, up to {told}")
     parts += ["## The operation", "", *operation, ""]
-    parts += ["## Why", "", *_why(cause, drawn), ""]
+    parts += ["## Why", "", *_why_it_differs(cause, drawn), ""]
     parts += ["## Versions and machine", ""]
-    used = dict.fromkeys(scripts.versions(one) for one in sides)
+    used = dict.fromkeys(library_and_version(one) for one in sides)
     parts += [f"- {', '.join(used)}, NumPy {np.__version__}, Python {platform.python_version()}"]
     parts += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _why(cause: Cause, drawn: bool) -> list[str]:
+def _why_it_differs(cause: Cause, drawn: bool) -> list[str]:
     kind = cause.kind or "not classified yet"
     found = [f"Class: {kind}. {cause.why[:1].upper()}{cause.why[1:]}."]
     found.append(
@@ -271,15 +268,15 @@ def _why(cause: Cause, drawn: bool) -> list[str]:
         f"{'yes, on both sides' if cause.alone else 'no'}."
     )
     if cause.comparison is not None and cause.replayed:
-        evidence = example(cause.comparison)
-        found += ["", content.told(cause.comparison, evidence, drawn)]
+        evidence = differing_example(cause.comparison)
+        found += ["", content.cause_in_full(cause.comparison, evidence, drawn)]
     if cause.rounding.beyond:
         proof = "" if cause.comparison is None else content.beyond(cause.comparison)
         found += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
     return found
 
 
-def _machine(
+def _content_of_machine_json(
     made: WrittenFolder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause
 ) -> dict[str, Any]:
     """Returns the content of ``machine.json``, as ``probe verify`` reads it."""
@@ -288,10 +285,10 @@ def _machine(
     return {
         "format": FORMAT,
         "targets": [one.side.target for one in sides],
-        "library_versions": [scripts.versions(one).rpartition(" ")[2] for one in sides],
+        "library_versions": [library_and_version(one).rpartition(" ")[2] for one in sides],
         "operation": {
-            "op": scripts.shown(aligned.op),
-            "path": scripts.shown(aligned.path),
+            "op": name_as_text(aligned.op),
+            "path": name_as_text(aligned.path),
         },
         "compared": pair.compared,
         "differing": pair.differing,
@@ -301,3 +298,308 @@ def _machine(
         "machine": {name: facts[name] for name in names}
         | {"python": platform.python_version(), "numpy": np.__version__},
     }
+
+
+WRITTEN = 4096
+"""Elements of all operands together up to which they stand in the script."""
+
+OPERANDS = "operands.npz"
+
+NAME = re.compile(r"[^\w .,:;/()\[\]<>=+#-]")
+
+
+@dataclass(frozen=True)
+class ScriptValues:
+    """How arrays become a library's own values and back, in a script's words.
+
+    ``wide``: of float32 and the like; ``narrow``: of bfloat16, whose bits the script has as uint16.
+    """
+
+    imports: tuple[str, ...] = ()
+    wide: str = "{}"
+    narrow: str = "{}"
+    back: str = "np.asarray({})"
+    back_narrow: str = "np.asarray({})"
+    distribution: str = ""
+
+
+PLAIN = ScriptValues()
+
+LIBRARIES = {
+    "torch": ScriptValues(
+        ("import torch",),
+        "torch.tensor({})",  # a copy that begins at a multiple of 64, where NumPy's may not
+        "torch.tensor({}).view(torch.bfloat16)",
+        "{}.detach().cpu().numpy()",
+        "{}.detach().cpu().contiguous().view(torch.uint16).numpy()",
+        "torch",
+    ),
+    "tensorflow": ScriptValues(
+        ("import tensorflow as tf",),
+        "tf.constant({})",
+        "tf.bitcast({}, tf.bfloat16)",
+        "np.asarray({})",
+        "tf.bitcast({}, tf.uint16).numpy()",
+        "tensorflow",
+    ),
+    "jax": ScriptValues(
+        ("import jax", "import jax.numpy as jnp"),
+        "jnp.asarray({})",
+        "jax.lax.bitcast_convert_type(jnp.asarray({}), jnp.bfloat16)",
+        "np.asarray({})",
+        "np.asarray({}).view(np.uint16)",
+        "jax",
+    ),
+}
+
+LIBRARIES["keras"] = LIBRARIES["tensorflow"]
+"""How a library takes and gives arrays, by the name of the target."""
+
+
+def name_as_text(name: str) -> str:
+    """Returns a name of a model as text: letters, digits and plain signs, no longer than 120."""
+    return NAME.sub("_", name)[:120]
+
+
+def script_of_operation(
+    work: Path,
+    sides: tuple[Alone, Alone],
+    aligned: Aligned,
+    events: list[Operation],
+    before: tuple[Sequence[str], Sequence[str]],
+    ways: ScriptValues,
+) -> str:
+    """Returns the text of the script; its file of operands is written beside it."""
+    names, arrays = named_operands(sides)
+    places = [_compared_part(one) for one in sides]
+    written = _assignments(arrays) if all(isinstance(one, str) for one in places) else None
+    stored = written is None
+    if stored:
+        index = {
+            f"{word}_index": one
+            for word, one in zip(("left", "right"), places, strict=True)
+            if isinstance(one, np.ndarray)
+        }
+        store_operands(work / OPERANDS, sides, **index)
+        written = [f'{name} = operands["{name}"]' for name in arrays]
+    assert written is not None
+    for word, one in zip(("left", "right"), places, strict=True):
+        part = f"np.s_[{one}]" if isinstance(one, str) else f'operands["{word}_index"]'
+        written.append(f"{word.upper()} = {part}")
+    functions, calls = _functions_and_calls(sides, events, before, names, ways)
+    imports = {*ways.imports, *(line for event in events for line in event.imports)}
+    dtype = sides[0].value.dtype
+    size = 8 * sides[0].gives[sides[0].output].dtype.itemsize
+    text = "\n".join(written)
+    distribution = ways.distribution or _distribution(sides[0])
+    variables = [_variables(one) for one in sides]
+    apart = variables[0] != variables[1]
+    standard = ["import os", "import platform", "import sys"]
+    standard += ["import io", "import subprocess"] * apart
+    standard += ["from importlib.metadata import version"] * bool(distribution)
+    where = f" ({name_as_text(aligned.path)} of the model)" if aligned.path else ""
+    what = f"One operation{where} with the operands that it read in two runs of a model."
+    compared = sides[0].pair.compared
+    same = f"{compared} outputs are compared, which read the same values on both sides."
+    rendered = (
+        program.templates()
+        .get_template("recorded.py.j2")
+        .render(
+            title=operation_title(sides, aligned),
+            about=program.docstring_lines(what, same),
+            standard=code.imports(standard),
+            variables=variables,
+            apart=apart,
+            imports=code.imports(["import numpy as np", *sorted(imports)]),
+            stored=OPERANDS if stored else "",
+            readers=[READER] if " = numbers(" in text else [],
+            operands=written,
+            functions=functions,
+            floating=dtype in floats.FORMATS,
+            narrow=dtype == "bfloat16",
+            width=size // 8,
+            size=size,
+            left=calls[0],
+            right=calls[1],
+            distributions=[distribution] if distribution else [],
+        )
+    )
+    ast.parse(rendered)
+    return code.spaced(rendered)
+
+
+READER = '''def numbers(text, dtype, *shape):
+    """An array from exact hexadecimal numbers."""
+    values = [float.fromhex(one) for one in text.split()]
+    return np.array(values, np.float64).astype(dtype).reshape(shape)'''
+
+
+def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
+    """Returns lines that make the arrays; None where they are too many."""
+    if sum(array.size for array in arrays.values()) > WRITTEN:
+        return None
+    found = []
+    for name, array in arrays.items():
+        if array.dtype.kind == "c":
+            return None
+        if array.dtype.kind == "f":
+            text = " ".join(map(code.hexadecimal, map(float, array.reshape(-1).tolist())))
+            shape = "".join(f", {size}" for size in array.shape)
+            line = f'{name} = numbers("{text}", "{array.dtype.name}"{shape})'
+        else:
+            values = array.reshape(-1).tolist()
+            line = f"{name} = np.array({values}, np.{array.dtype.name}).reshape({array.shape})"
+        found += _broken_at_words(line)
+    return found
+
+
+def _broken_at_words(line: str) -> list[str]:
+    """Returns a line that holds a long text, broken into several."""
+    if len(line) <= code.WIDTH or '"' not in line:
+        return code.wrapped_statement(line)
+    head, text, tail = line.split('"', 2)
+    words, rows, row = text.split(" "), [], ""
+    for word in words:
+        if len(row) + len(word) > 88:
+            rows.append(row)
+            row = ""
+        row += f"{word} "
+    rows.append(row.rstrip())
+    arguments = tail.strip(",) ").split(", ")
+    return [
+        head,
+        *(f'    "{one}"' for one in rows[:-1]),
+        f'    "{rows[-1]}",',
+        *(f"    {one}," for one in arguments),
+        ")",
+    ]
+
+
+def _functions_and_calls(
+    sides: tuple[Alone, Alone],
+    events: list[Operation],
+    before: tuple[Sequence[str], Sequence[str]],
+    names: tuple[list[str], list[str]],
+    ways: ScriptValues,
+) -> tuple[list[ScriptFunction], list[str]]:
+    """Returns the functions of both sides, and the expressions of their outputs."""
+    functions: list[ScriptFunction] = []
+    calls: list[str] = []
+    for which, one in enumerate(sides):
+        event, numbers = events[which], [f"x{n}" for n in range(len(one.reads))]
+        assert event.lines is not None
+        lines = [*thread_lines(one), *before[which]]
+        for name, dtype in zip(numbers, one.dtypes, strict=False):
+            taken = ways.narrow if dtype == "bfloat16" else ways.wide
+            lines.append(f"{name} = {taken.format(name)}")
+        lines = [line for line in lines if line.partition(" = ")[0] != line.partition(" = ")[2]]
+        lines += event.lines(numbers, "y")
+        if len(one.operation.gives) > 1:
+            lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
+        back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
+        lines.append(f"return {back.format('y')}")
+        body = tuple(code.block(lines))
+        about = f"{name_as_text(one.operation.op)}, as it was recorded."
+        made = ScriptFunction("", ", ".join(numbers), about, body)
+        known = [one for one in functions if replace(one, name="") == made]
+        if not known:
+            known = [replace(made, name="compute_right" if functions else "compute")]
+            functions += known
+        calls.append(f"{known[0].name}({', '.join(names[which])})")
+    return functions, calls
+
+
+def _compared_part(one: Alone) -> str | np.ndarray:
+    """Returns the outputs that are compared: slices as they are written, or flat indices."""
+    shape, index = one.value.shape, one.index
+    if one.pair.selection.whole:
+        return "..."
+    # a block is written as slices; what is no block goes into the file of operands
+    places = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
+    part = tuple(slice(int(at.min()), int(at.max()) + 1) for at in places)
+    every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[part].reshape(-1)
+    if np.array_equal(every, index):
+        return program.slices_as_written(part, shape)
+    return index
+
+
+def named_operands(
+    sides: tuple[Alone, Alone],
+) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
+    """Names of what either side reads, and the arrays; what both read alike has one name."""
+    arrays: dict[str, np.ndarray] = {}
+    names: tuple[list[str], list[str]] = ([], [])
+    known: dict[bytes, str] = {}
+    for which, one in enumerate(sides):
+        for number, array in enumerate(one.reads):
+            plain = np.ascontiguousarray(array)
+            key = repr((plain.shape, plain.dtype.str)).encode() + plain.tobytes()
+            if key not in known:
+                known[key] = f"x{number}" if which == 0 else f"x{number}_right"
+                arrays[known[key]] = plain.reshape(array.shape)
+            names[which].append(known[key])
+    return names, arrays
+
+
+def store_operands(path: Path, sides: tuple[Alone, Alone], **more: np.ndarray) -> None:
+    """Writes all operands, each once, as arrays without pickle."""
+    names, arrays = named_operands(sides)
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise InputError("operands", names[0], "they are Python objects", "give numbers")
+    np.savez_compressed(path, **arrays, **more)  # type: ignore[arg-type]
+
+
+def _variables(one: Alone) -> dict[str, str]:
+    """Environment variables of a side's target; {} where it is none that is known."""
+    try:
+        found = library_variables(Target.parse(one.side.target))
+    except (ProbeError, KeyError, ValueError):
+        return {}
+    plain = re.compile(r"[\w.,:=+/ -]*")
+    return {k: v for k, v in found.items() if plain.fullmatch(k) and plain.fullmatch(v)}
+
+
+def library_of_side(one: Alone) -> str:
+    """Returns the name of the library, as targets have it."""
+    return re.split(r"[=@,]", one.side.target)[0]
+
+
+def thread_lines(one: Alone) -> list[str]:
+    """Returns lines that give PyTorch the threads that its target says."""
+    found = re.search(r",threads=(\d+)", one.side.target)
+    if found is None or library_of_side(one) != "torch":
+        return []
+    return [f"torch.set_num_threads({found.group(1)})"]
+
+
+def _distribution(one: Alone) -> str:
+    name = library_of_side(one)
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+    return name if re.fullmatch(r"[\w.-]+", name) else ""
+
+
+def library_and_version(one: Alone) -> str:
+    """Returns the library with its version."""
+    name = library_of_side(one)
+    try:
+        return f"{name_as_text(name)} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return name_as_text(name)
+
+
+def operation_title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
+    """Returns one line: which library gives different bits, on what."""
+    op = name_as_text(aligned.op)
+    read = [" and ".join(shapes_read(one)) for one in sides]
+    first = f"{library_and_version(sides[0])}: {op} gives different bits"
+    if read[0] != read[1]:
+        return f"{first} on {read[0]} than on {read[1]}."
+    return f"{first} in two runs."
+
+
+def shapes_read(one: Alone) -> list[str]:
+    """Returns shapes of the first of what is read, as text."""
+    return ["x".join(map(str, array.shape)) or "one number" for array in one.reads[:3]]

@@ -44,11 +44,11 @@ def form_of(target: Target, name: str | None = None) -> str:
     return name
 
 
-def report(made: Reproduction, form: str) -> str:
+def report_text(made: Reproduction, form: str) -> str:
     """Returns the text of ``report.md``: no longer than ``LIMIT``, and no heading without a
     text."""
     chosen = FORMS[form]
-    filled = _filled(made, form)
+    filled = _texts_of_form(made, form)
     parts = [f"# {filled['title']}", "", f"<!-- For {chosen.tracker} -->", ""]
     for heading, name in chosen.sections:
         text = name[1:-1] if name.startswith("[") else filled[name]
@@ -56,19 +56,26 @@ def report(made: Reproduction, form: str) -> str:
     whole = "\n".join(parts).rstrip() + "\n"
     if len(whole) <= LIMIT:
         return whole
+    # GitHub refuses a longer text altogether
     last = "\n\n(shortened here: longer than a form takes; the rest is in the attached files)\n"
     return whole[: LIMIT - len(last)] + last
 
 
-def _filled(made: Reproduction, form: str) -> dict[str, str]:
+def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
     """Returns every text that a form may ask for; empty where there is nothing to say."""
     machine = made.facts
-    script, output = _script(made), _output(made)
+    script = "The attached `reproduce.py` (it holds its operands)."
+    printed = made.ran.printed
+    if made.short is not None:
+        script, printed = f"```python\n{made.short.text.rstrip()}\n```", made.short.printed
+    elif len(made.script) <= PASTED:
+        script = f"```python\n{made.script.rstrip()}\n```"
+    output = f"```\n{printed.rstrip()}\n```" if len(printed) <= PASTED else ""
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
     brief = made.short is not None and made.short.text.count("\n") <= REPEATED
-    described, gpu = _described(made, form), str(machine.get("gpu") or "")
+    described, gpu = _sections(made, form), str(machine.get("gpu") or "")
     return {
-        "title": _title(made).rstrip("."),
+        "title": _report_title(made).rstrip("."),
         "summary": question(made),
         "description": f"{both}\n\n{described}" if brief else described,
         "script": script,
@@ -76,11 +83,11 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
         "script_and_output": both,
         "description_with_script": f"{both}\n\n{described}",
         "actual_and_cause": "\n\n".join(
-            t for t in (_finding(made), content.cause(made), content.kernels(made)) if t
+            t for t in (_finding_in_words(made), content.cause(made), content.kernels(made)) if t
         ),
-        "expected": f"{question(made)} {_expected(made)}".rstrip(),
-        "version": _version(made),
-        "version_below": f"the one in {made.names[0]} {_version(made)}",
+        "expected": f"{question(made)} {_expectation(made)}".rstrip(),
+        "version": _release_in_words(made),
+        "version_below": f"the one in {made.names[0]} {_release_in_words(made)}",
         "versions": _versions(made),
         "os": str(machine.get("os")),
         "platform": str(machine.get("os") or "").partition(" ")[0] or "Other / Unknown",
@@ -95,46 +102,29 @@ def _filled(made: Reproduction, form: str) -> dict[str, str]:
     }
 
 
-def _described(made: Reproduction, form: str) -> str:
+def _sections(made: Reproduction, form: str) -> str:
     """Returns the sections beside the script, in this order."""
+    attached = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
     sections = [
         ("Question", question(made)),
-        ("The finding it came from", f"{made.model} {_finding(made)}".lstrip()),
+        ("The finding it came from", f"{made.model} {_finding_in_words(made)}".lstrip()),
         ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
         ("Beyond rounding", content.beyond(made.explanation)),
         ("Why", content.cause(made)),
         ("Kernels", content.kernels(made)),
-        ("Elsewhere", _elsewhere(made)),
-        ("What the documentation says", _promise(made, form)),
-        ("Attached", _attached(made)),
+        ("Elsewhere", _table_of_others(made)),
+        ("What the documentation says", _promise_of_project(made, form)),
+        ("Attached", "\n".join(attached)),
     ]
     told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
     return "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
 
 
-def _named(made: Reproduction) -> tuple[list[str], tuple[str, str]]:
-    return list(made.names), made.versions
-
-
-def _script(made: Reproduction) -> str:
-    """Returns the shortest script; else the exact one, or where that is."""
-    if made.short is not None:
-        return f"```python\n{made.short.text.rstrip()}\n```"
-    if len(made.script) <= PASTED:
-        return f"```python\n{made.script.rstrip()}\n```"
-    return "The attached `reproduce.py` (it holds its operands)."
-
-
-def _output(made: Reproduction) -> str:
-    told = made.ran.printed if made.short is None else made.short.printed
-    return f"```\n{told.rstrip()}\n```" if len(told) <= PASTED else ""
-
-
-def _title(made: Reproduction) -> str:
+def _report_title(made: Reproduction) -> str:
     """Returns the headline: the script's, or what reads beyond its window."""
-    sides, targets = program.said(made.finding, made.targets), made.targets
+    sides, targets = program.sides_in_words(made.finding, made.targets), made.targets
     if set(made.explanation.causes) != {"reach"} or targets[0] != targets[1]:
-        return program.title(made.finding, targets, *_named(made))
+        return program.finding_title(made.finding, targets, list(made.names), made.versions)
     at = sides[int(made.explanation.right.reached.any())]
     what = f"{made.finding.case.op} lets NaN and infinities reach outputs that do not read them"
     return f"{made.names[0]} {made.versions[0]}: {what}, at {at}"
@@ -146,13 +136,13 @@ def question(made: Reproduction) -> str:
     if set(made.explanation.causes) == {"reach"}:
         return f"Should an output of {op} depend on inputs for which it has no weight?"
     if made.targets[0] != made.targets[1]:
-        left, right = program.said(finding, made.targets)
+        left, right = program.sides_in_words(finding, made.targets)
         if _releases(made):
             one, two = (f"{made.names[0]} {version}" for version in made.versions)
             return f"The bits of {op} changed between {one} and {two}. Is that intended?"
         return f"Should {op} give the same bits with {left} as with {right}?"
     if finding.padding is not None:
-        left, right = program.said(finding, made.targets)
+        left, right = program.sides_in_words(finding, made.targets)
         return f"Are {left} and {right} meant to be the same {op}?"
     part = ("the first rows", "the first rows") if op in ROWS else ("a prefix", "the prefix")
     asked = {
@@ -172,7 +162,7 @@ def _releases(made: Reproduction) -> bool:
     return made.names[0] == made.names[1] and made.versions[0] != made.versions[1]
 
 
-def _expected(made: Reproduction) -> str:
+def _expectation(made: Reproduction) -> str:
     if "window" in made.explanation.causes:
         return "Both sides were taken to be the same operator."
     if _releases(made):
@@ -180,7 +170,7 @@ def _expected(made: Reproduction) -> str:
     return "The outputs compared read the same inputs with the same weights on both sides."
 
 
-def _finding(made: Reproduction) -> str:
+def _finding_in_words(made: Reproduction) -> str:
     """Returns what was found, and how the case above came of it."""
     finding, shrunk, found = made.finding, made.shrunk, made.explanation
     here, far = f"{len(found.differing)} of {found.compared}", _far(found.max_ulp)
@@ -188,15 +178,15 @@ def _finding(made: Reproduction) -> str:
     if shrunk is None or before is None:
         head = f"{finding.label}: {here} compared outputs differ, {far}"
         head = head if before is None else _effect(before)
-        return f"{head}. {_expected(made)} {_example(made)}".rstrip()
-    text = f"{_effect(before)}. {_expected(made)} "
+        return f"{head}. {_expectation(made)} {_example_in_words(made)}".rstrip()
+    text = f"{_effect(before)}. {_expectation(made)} "
     text += f"Reduced in {shrunk.calls} tries"
     text += (
         ", until any further step would make the difference disappear, to"
         if shrunk.ended == "minimal"
         else " to"
     )
-    text += f" {finding.label} ({here}, {far}). {_example(made)}"
+    text += f" {finding.label} ({here}, {far}). {_example_in_words(made)}"
     kept = made.kept or {}
     if kept.get("cause") is False:
         text += f" The cause of the smaller case is different: {', '.join(found.causes)}."
@@ -218,10 +208,10 @@ def _effect(before: Effect) -> str:
         for name, count in before.causes.items()
     )
     text += f"; cause: {causes}"
-    return text + _ran(before.kernels or {})
+    return text + _kernels_that_ran(before.kernels or {})
 
 
-def _ran(kernels: Kernels) -> str:
+def _kernels_that_ran(kernels: Kernels) -> str:
     """Returns the kernels that the library names: of both sides, or of each."""
     told = {
         side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
@@ -237,25 +227,20 @@ def _far(ulp: int | None) -> str:
     return "not by a number of ulps" if ulp is None else f"by up to {ulp:,} ulp"
 
 
-def _example(made: Reproduction) -> str:
+def _example_in_words(made: Reproduction) -> str:
     """Returns one output on both sides."""
     evidence = made.evidence
     if evidence is None:
         return ""
     values = [
-        f"out{list(side.output)} = {floats.text(side.library, side.dtype)}"
+        f"out{list(side.output)} = {floats.bits_text(side.library, side.dtype)}"
         for side in (evidence.left, evidence.right)
     ]
-    sides = program.said(made.finding, made.targets)
+    sides = program.sides_in_words(made.finding, made.targets)
     return f"There {values[0]} at {sides[0]} and {values[1]} at {sides[1]}."
 
 
-def _attached(made: Reproduction) -> str:
-    lines = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
-    return "\n".join(lines)
-
-
-def _elsewhere(made: Reproduction) -> str:
+def _table_of_others(made: Reproduction) -> str:
     if not made.elsewhere:
         return ""
     rows = [
@@ -265,13 +250,13 @@ def _elsewhere(made: Reproduction) -> str:
     return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
 
 
-def _version(made: Reproduction) -> str:
+def _release_in_words(made: Reproduction) -> str:
     """Returns the release, or both where they are two of one library."""
     one, two = made.versions
     return f"{one} (left), {two} (right)" if _releases(made) else one
 
 
-def _promise(made: Reproduction, form: str) -> str:
+def _promise_of_project(made: Reproduction, form: str) -> str:
     """Returns what is promised of rounding; of conventions nothing is said."""
     promises = PROMISES if made.targets[0] == made.targets[1] else PROMISES_APART
     if form not in promises or "window" in made.explanation.causes:

@@ -20,7 +20,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.explaining.evidence import Evidence, value_of
+from probe.explaining.evidence import Evidence, value_of_bits
 from probe.reproduction import code, proof
 from probe.reproduction.code import ScriptLibrary, of_case
 from probe.target import Target
@@ -64,7 +64,7 @@ class _NumPySide:
     place: str
 
 
-def shortest(
+def shortest_script(
     finding: Finding,
     targets: tuple[Target, Target],
     versions: tuple[str, str],
@@ -75,12 +75,12 @@ def shortest(
     if evidence is None:
         return None
     try:
-        found = _written(finding, targets, versions, evidence)
+        found = _scripts_to_try(finding, targets, versions, evidence)
     except InputError:
         return None
-    values = [value_of(side.library, side.dtype) for side in (evidence.left, evidence.right)]
+    values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
     for text, runs in found:
-        if text.count("\n") <= LINES and (short := _proved(text, runs, targets, values)):
+        if text.count("\n") <= LINES and (short := _proved_by_run(text, runs, targets, values)):
             return short
     return None
 
@@ -88,7 +88,7 @@ def shortest(
 Runs = list[tuple[str, Mapping[str, str]]]
 
 
-def _written(
+def _scripts_to_try(
     finding: Finding,
     targets: tuple[Target, Target],
     versions: tuple[str, str],
@@ -106,25 +106,22 @@ def _written(
     switches = [proof.switch_variables(target) for target in targets]
     if targets[0] != targets[1]:
         texts = [
-            [_native(finding, target, [one], [case], [place])]
+            [_native_script(finding, target, [one], [case], [place])]
             for target, one, case, place in zip(targets, libraries, cases, places, strict=True)
         ]
         if texts[0] != texts[1] or not texts[0][0]:
             return []
-        return [(texts[0][0], [(_shell(some), some) for some in switches])]
+        prefixes = ["".join(f"{key}={value} " for key, value in one.items()) for one in switches]
+        return [(texts[0][0], list(zip(prefixes, switches, strict=True)))]
     head = [
         f"import os; os.environ.update({', '.join(f'{k}={v!r}' for k, v in switches[0].items())})\n"
     ] * bool(switches[0])
-    made = [_native(finding, targets[0], libraries, cases, places)]
+    made = [_native_script(finding, targets[0], libraries, cases, places)]
     made.append(_general(finding, libraries, cases, places))
     return [("".join(head).replace("'", '"') + text, [("", {})]) for text in made if text]
 
 
-def _shell(variables: Mapping[str, str]) -> str:
-    return "".join(f"{name}={value} " for name, value in variables.items())
-
-
-def _native(
+def _native_script(
     finding: Finding,
     target: Target,
     libraries: Sequence[ScriptLibrary],
@@ -147,9 +144,9 @@ def _native(
     lines: list[str] = []
     numpy = False
     for name, array in whole.items():
-        written, uses = _array(name, array, finding.case.dtype, maker)
+        written, uses = _lines_of_array(name, array, finding.case.dtype, maker)
         lines, numpy = [*lines, *written], numpy or uses
-    calls = [_call(side, whole, target.name == "torch") for side in sides]
+    calls = [_output_expression(side, whole, target.name == "torch") for side in sides]
     used = "\n".join(calls)
     imports = [i for i in libraries[0].imports if not i.endswith(" as F") or "F." in used]
     head = ["import numpy as np"] * numpy + imports + setup
@@ -172,9 +169,13 @@ def _side(
     }
     for line in source.enter + source.load:
         name, _, text = line.partition(" = ")
-        taken = _unwrapped(text, maker)
+        inner = re.fullmatch(rf"{re.escape(maker)}\((.*)\)", text)
+        text = inner[1] if inner else text
+        text = re.sub(r", dtype=torch\.bfloat16$|, tf\.bfloat16$", "", text)
+        taken = text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
         if name not in arrays or taken is None:
             return None
+        # a line of our own backend, matched above: a name or an expression of NumPy
         arrays[name] = np.asarray(eval(taken, {"np": np}, dict(arrays)))
     call = ""
     for line in source.run:
@@ -182,49 +183,32 @@ def _side(
         if name != "y":
             return None
         call = re.sub(r"\by\b", lambda _, now=call: now, text)  # type: ignore[misc]
-    index = _index(source.leave, place)
+    index: Index | None = None  # of ``place`` (batch, *positions, filter) in the library's layout
+    if source.leave.startswith("np.moveaxis("):
+        index = (place[0], place[-1], *place[1:-1])
+    elif ".reshape(1, -1, " in source.leave:
+        index = place[1:]
+    elif re.fullmatch(r"y(\.\w+\(\))*", source.leave):
+        index = place
     if index is None or not call:
         return None
+    if call.startswith("F."):  # without arguments that are PyTorch's defaults
+        call = re.sub(r", (stride=1|padding=0|dilation=1|groups=1)(?=[,)])", "", call)
     tail = re.match(r"(?:np\.moveaxis\()?y((?:\.\w+\(\))*\.numpy\(\))", source.leave)
     number = f"[{', '.join(map(str, index))}]{tail[1] if tail else ''}"
-    return _NumPySide(arrays, _plain(call), number)
+    return _NumPySide(arrays, call, number)
 
 
-def _unwrapped(text: str, maker: str) -> str | None:
-    """NumPy's part of ``maker(NUMPY, ...)``; None where it is more than a name's expression."""
-    inner = re.fullmatch(rf"{re.escape(maker)}\((.*)\)", text)
-    text = inner[1] if inner else text
-    text = re.sub(r", dtype=torch\.bfloat16$|, tf\.bfloat16$", "", text)
-    return text if re.fullmatch(r"[xwb](\[0\])?(\.T\.copy\(\))?|np\..*", text) else None
-
-
-def _index(leave: str, place: Index) -> Index | None:
-    """Returns where the output at ``place`` (batch, *positions, filter) is in the library's own
-    layout."""
-    if leave.startswith("np.moveaxis("):
-        return (place[0], place[-1], *place[1:-1])
-    if ".reshape(1, -1, " in leave:
-        return place[1:]
-    return place if re.fullmatch(r"y(\.\w+\(\))*", leave) else None
-
-
-def _plain(call: str) -> str:
-    """Without arguments that are PyTorch's defaults."""
-    if not call.startswith("F."):
-        return call
-    return re.sub(r", (stride=1|padding=0|dilation=1|groups=1)(?=[,)])", "", call)
-
-
-def _call(side: _NumPySide, whole: Mapping[str, np.ndarray], views: bool) -> str:
+def _output_expression(side: _NumPySide, whole: Mapping[str, np.ndarray], views: bool) -> str:
     """Returns the side's number as an expression of the whole arrays."""
     call = side.call
     for name, array in side.arrays.items():
-        cut = _cut(name, array, whole[name], views)
+        cut = _slice_of_whole(name, array, whole[name], views)
         call = re.sub(rf"(?<=[(, ]){name}(?=[,)])", lambda _, c=cut: c, call)  # type: ignore[misc]
     return call + side.place
 
 
-def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
+def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
     """Returns the slice of the whole array that a side takes. InputError: it is none."""
     if array.shape == whole.shape:
         return name
@@ -239,57 +223,50 @@ def _cut(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
     return f"{name}[{', '.join(words)}]{copied}"
 
 
-def _array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[str], bool]:
+def _lines_of_array(name: str, array: np.ndarray, dtype: str, maker: str) -> tuple[list[str], bool]:
     """Returns the lines that make one array, and whether they use NumPy."""
     kind = {"torch.tensor": "dtype=torch.", "tf.constant": "tf.", "np.array": "np."}[maker]
     needs = maker == "np.array" or dtype != "float32"
     ending = f", {kind}{dtype}" if needs else ""
     if array.size <= LITERAL:
-        return [f"{name} = {maker}({_nested(array, dtype)}{ending})"], maker == "np.array"
+        return [f"{name} = {maker}({_nested_literal(array, dtype)}{ending})"], maker == "np.array"
     flat = array.reshape(-1)
-    common = 0.0 if np.count_nonzero(flat) <= SPARSE else _most_frequent(flat)
+    common = 0.0
+    if np.count_nonzero(flat) > SPARSE and not np.isnan(flat).all():
+        values, counts = np.unique(flat[~np.isnan(flat)], return_counts=True)
+        common = float(values[np.argmax(counts)])  # the array is filled with it
     places = np.flatnonzero(flat != common)
     wide = dtype if dtype in ("float64", "float16") else "float32"
     made = {0.0: "np.zeros({}, {})", 1.0: "np.ones({}, {})"}
-    filled = made.get(common, f"np.full({{}}, {_number(common, dtype)}, {{}})")
+    filled = made.get(common, f"np.full({{}}, {_shortest_decimal(common, dtype)}, {{}})")
     lines = [f"{name} = {filled.format(array.shape, f'np.{wide}')}"]
     if len(places):
-        lines.append(f"{name}.flat[{_places(places)}] = {_values(flat[places], dtype, name)}")
+        first, last = int(places[0]), int(places[-1])
+        where = f"[{', '.join(map(str, places.tolist()))}]"
+        if len(places) > 1 and last - first + 1 == len(places):
+            where = f"{first}:{last + 1}"
+        lines.append(f"{name}.flat[{where}] = {_numbers_at_places(flat[places], dtype, name)}")
     if maker != "np.array":
         lines.append(f"{name} = {maker}({name}{ending if wide != dtype else ''})")
     return lines, True
 
 
-def _most_frequent(flat: np.ndarray) -> float:
-    """Returns the number that most elements are, NaN left out."""
-    values, counts = np.unique(flat[~np.isnan(flat)], return_counts=True)
-    return float(values[np.argmax(counts)]) if len(values) else 0.0
-
-
-def _places(places: np.ndarray) -> str:
-    """Returns flat indices as they stand between brackets: a slice where they are neighbours."""
-    first, last = int(places[0]), int(places[-1])
-    if len(places) > 1 and last - first + 1 == len(places):
-        return f"{first}:{last + 1}"
-    return f"[{', '.join(map(str, places.tolist()))}]"
-
-
-def _values(values: np.ndarray, dtype: str, name: str) -> str:
+def _numbers_at_places(values: np.ndarray, dtype: str, name: str) -> str:
     """Returns what stands at those: one number where all are alike. InputError: too many."""
     alike = len(np.unique(values)) == 1
     if len(values) > SPARSE and not alike:
         raise InputError("case", name, "too many numbers", "take the long script")
     shown = values[:1] if alike else values
-    return ", ".join(_number(v, dtype) for v in shown.tolist())
+    return ", ".join(_shortest_decimal(v, dtype) for v in shown.tolist())
 
 
-def _nested(array: np.ndarray, dtype: str) -> str:
+def _nested_literal(array: np.ndarray, dtype: str) -> str:
     if array.ndim == 0:
-        return _number(float(array), dtype)
-    return f"[{', '.join(_nested(part, dtype) for part in array)}]"
+        return _shortest_decimal(float(array), dtype)
+    return f"[{', '.join(_nested_literal(part, dtype) for part in array)}]"
 
 
-def _number(value: float, dtype: str) -> str:
+def _shortest_decimal(value: float, dtype: str) -> str:
     """Returns the shortest decimal of a number of ``dtype``: ``1.``, ``0.3``, ``1.0000007``."""
     if not math.isfinite(value):
         return f'float("{value}")'
@@ -326,9 +303,9 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _array(name, whole, code.numpy_dtype(dtype), "np.array")[0]
+        lines += _lines_of_array(name, whole, code.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
-            cut = _cut(name, part, whole, False)
+            cut = _slice_of_whole(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
     one = libraries[0]
     names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
@@ -342,7 +319,7 @@ def _general(
     return "\n".join([*head, f"def f({', '.join(names)}):", *body, *_printing(printed)]) + "\n"
 
 
-def _proved(
+def _proved_by_run(
     text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
 ) -> Short | None:
     """Returns the script with what it printed, where that is the two numbers."""
@@ -351,7 +328,7 @@ def _proved(
         script = Path(folder) / "short.py"
         script.write_text(text, encoding="utf-8")
         for (before, variables), target in zip(runs, targets, strict=False):
-            ran = proof.run(script, (target, target), variables)
+            ran = proof.run_script(script, (target, target), variables)
             if ran.status:
                 return None
             found.append((before, ran.printed.strip()))

@@ -57,7 +57,7 @@ class Environment:
         return {"target": self.target, **facts, "bytes": self.size()}
 
 
-def home() -> Path:
+def cache_folder() -> Path:
     """The folder of all of them: ``$PROBE_CACHE``, else in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     if own := os.environ.get("PROBE_CACHE"):
         return Path(own)
@@ -66,7 +66,7 @@ def home() -> Path:
 
 def folder_of(library: str, version: str, arm64: bool = False) -> Path:
     """Returns where the environment of a release is, or would be."""
-    return home() / "environments" / f"{library}-{version}{ARM64 if arm64 else ''}"
+    return cache_folder() / "environments" / f"{library}-{version}{ARM64 if arm64 else ''}"
 
 
 def python_of(folder: Path) -> Path:
@@ -74,12 +74,12 @@ def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def find(library: str, version: str, arm64: bool = False) -> Environment | None:
+def find_environment(library: str, version: str, arm64: bool = False) -> Environment | None:
     """Returns the complete environment of a release, or None. Reads one small file."""
-    return read(folder_of(library, version, arm64))
+    return read_environment(folder_of(library, version, arm64))
 
 
-def read(folder: Path) -> Environment | None:
+def read_environment(folder: Path) -> Environment | None:
     """The environment in a folder; None where it is half made, damaged or of another format."""
     try:
         mark = json.loads((folder / MARK).read_text())
@@ -90,11 +90,14 @@ def read(folder: Path) -> Environment | None:
     return found if known and os.path.lexists(found.python) else None
 
 
-def installed() -> list[Environment]:
+def installed_environments() -> list[Environment]:
     """Returns all complete environments, by library and version."""
-    found = [read(mark.parent) for mark in (home() / "environments").glob(f"*/{MARK}")]
+    found = [
+        read_environment(mark.parent)
+        for mark in (cache_folder() / "environments").glob(f"*/{MARK}")
+    ]
     there = [one for one in found if one is not None]
-    return sorted(there, key=lambda one: (one.library, number(one.version), one.arm64))
+    return sorted(there, key=lambda one: (one.library, release_numbers(one.version), one.arm64))
 
 
 def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[str, Any]) -> None:
@@ -105,7 +108,7 @@ def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[
     partial.replace(folder / MARK)
 
 
-def remove(folder: Path) -> None:
+def remove_environment(folder: Path) -> None:
     """Takes an environment away, its mark first, so that it never looks complete when it isn't."""
     (folder / MARK).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -122,15 +125,15 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def same(one: str, other: str) -> bool:
+def same_release(one: str, other: str) -> bool:
     """Returns whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
-    parts = [number(text) for text in (one, other)]
+    parts = [release_numbers(text) for text in (one, other)]
     width = max(map(len, parts))
     padded = [part + (0,) * (width - len(part)) for part in parts]
     return padded[0] == padded[1]
 
 
-def number(version: str) -> tuple[int, ...]:
+def release_numbers(version: str) -> tuple[int, ...]:
     """Returns the numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
     release = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()

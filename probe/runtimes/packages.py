@@ -21,7 +21,7 @@ from pathlib import Path
 
 from probe.errors import InputError
 from probe.runtimes import environments
-from probe.runtimes.environments import number
+from probe.runtimes.environments import release_numbers
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Recipe:
     pip_beside: tuple[str, ...]
 
 
-def recipe(library: str, version: str, arm64: bool = False) -> Recipe:
+def release_recipe(library: str, version: str, arm64: bool = False) -> Recipe:
     """Returns the recipe of a release.
     ``arm64``: wheels of that processor. InputError: not known."""
     rows = RELEASES.get(library, ())
@@ -126,7 +126,7 @@ def recipe(library: str, version: str, arm64: bool = False) -> Recipe:
     if not rows:
         todo = f"there are recipes for {', '.join(RELEASES)}"
         raise InputError("target", place, f"no recipe installs releases of {library}", todo)
-    found = [row for row in rows if number(row.since) <= number(version)]
+    found = [row for row in rows if release_numbers(row.since) <= release_numbers(version)]
     if not found:
         why = f"releases before {rows[0].since} can't be installed"
         raise InputError("target", place, why, "take a later one")
@@ -141,7 +141,11 @@ def _distributions(library: str, version: str, arm64: bool) -> list[str]:
     fits = [
         name
         for name, since in known
-        if (version == since if since.count(".") == 2 else number(since) <= number(version))
+        if (
+            version == since
+            if since.count(".") == 2
+            else release_numbers(since) <= release_numbers(version)
+        )
     ]
     return [name for name in fits if not (arm64 and name == "tensorflow-cpu")]
 
@@ -169,7 +173,7 @@ class Failed(Exception):
 
 
 @cache
-def interpreter(version: str) -> Path | None:
+def find_python(version: str) -> Path | None:
     """Returns an interpreter of Python ``version`` (``3.6``) that starts, or None."""
     for candidate in _candidates(version):
         if answers(candidate, version):
@@ -213,7 +217,7 @@ def printed(*command: str, failing: bool = False) -> str | None:
     return done.stdout if failing or done.returncode == 0 else None
 
 
-def missing(version: str) -> str:
+def python_missing(version: str) -> str:
     """What to say where :func:`interpreter` gives None: what is needed and how people get it."""
     by_uv = tuple(int(part) for part in version.split(".")) >= UV_OLDEST
     ways = ([f"uv python install {version}"] if by_uv else []) + [f"pyenv install {version}"]
@@ -230,12 +234,12 @@ def uv() -> str | None:
 def create(folder: Path, python: Path) -> None:
     """Makes an empty environment of an interpreter. Raises Failed."""
     if tool := uv():
-        run([tool, "venv", "--quiet", "--python", str(python), str(folder)], "uv venv")
+        run_installer([tool, "venv", "--quiet", "--python", str(python), str(folder)], "uv venv")
         return
-    run([str(python), "-E", "-s", "-m", "venv", str(folder)], "python -m venv")
+    run_installer([str(python), "-E", "-s", "-m", "venv", str(folder)], "python -m venv")
 
 
-def install(folder: Path, recipe: Recipe) -> str:
+def install_release(folder: Path, recipe: Recipe) -> str:
     """Installs a recipe's first choice that can be had; which one it was. Raises Failed."""
     for choice in recipe.choices[:-1]:
         try:
@@ -260,12 +264,12 @@ def _install(folder: Path, requirements: Sequence[str], recipe: Recipe) -> None:
         start = [tool, "pip", "install", "--quiet", "--python", python]
         if recipe.library == "torch":
             with suppress(Failed):  # its smaller builds for processors have a server of their own
-                return run([*start, "--torch-backend", "cpu", *requirements], what)
-        return run([*start, *requirements], what)
+                return run_installer([*start, "--torch-backend", "cpu", *requirements], what)
+        return run_installer([*start, *requirements], what)
     pip = [python, "-E", "-s", "-m", "pip", "install", "--quiet"]
     if own := OLD_PIP.get(recipe.python):
-        run([*pip, "--upgrade", *own], f"installing {own[0]}")
-    return run([*pip, *requirements, *recipe.pip_beside], what)
+        run_installer([*pip, "--upgrade", *own], f"installing {own[0]}")
+    return run_installer([*pip, *requirements, *recipe.pip_beside], what)
 
 
 def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> None:
@@ -273,7 +277,7 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     what = f"installing {requirements[0]} for arm64"
     if tool := uv():
         where = ["--python-platform", "aarch64-manylinux_2_28", "--python-version", python]
-        run(
+        run_installer(
             [tool, "pip", "install", "--quiet", *where, "--only-binary", ":all:"]
             + ["--target", str(into), *requirements],
             what,
@@ -281,7 +285,7 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         return
     where = [word for name in WHEELS for word in ("--platform", name)]
     own = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
-    run([*own, "--python-version", python, "--target", str(into), *requirements], what)
+    run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
 
 
 find_spec = PathFinder.find_spec
@@ -291,12 +295,14 @@ find_spec = PathFinder.find_spec
 def _python_with_pip() -> str:
     """This interpreter, or if its environment has no pip, the one that it was made with."""
     if find_spec("pip") is None:
-        base = interpreter("{}.{}".format(*sys.version_info))
+        base = find_python("{}.{}".format(*sys.version_info))
         return str(base or sys.executable)
     return sys.executable
 
 
-def run(command: Sequence[str], what: str, environment: Mapping[str, str] | None = None) -> None:
+def run_installer(
+    command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
+) -> None:
     """Runs an installer to its end; Failed says in one line what it complained about."""
     given = dict(os.environ if environment is None else environment)
     kept = {name: text for name, text in given.items() if name not in PRIVATE}

@@ -29,7 +29,7 @@ SLOWER = 10.0
 
 
 @cache
-def program(name: str) -> str | None:
+def emulator_path(name: str) -> str | None:
     """The path of ``qemu-x86_64`` or ``qemu-aarch64``, or of its static build; None without it."""
     return shutil.which(name) or shutil.which(f"{name}-static")
 
@@ -37,45 +37,47 @@ def program(name: str) -> str | None:
 @cache
 def models() -> dict[str, str]:
     """x86 processors that this machine's qemu knows: its name of each by the name in lower case."""
-    said = _ask(program(X86), "-cpu", "help")
+    said = _emulator_prints(emulator_path(X86), "-cpu", "help")
     names = re.findall(r"^(?:x86\s+)?([A-Za-z][\w.-]*)", said.partition("CPUID")[0], re.MULTILINE)
     return {name.lower(): name for name in names if name not in ("Available", "Recognized")}
 
 
-def missing(device: str) -> str | None:
+def emulation_missing(device: str) -> str | None:
     """Returns why ``device`` can't be emulated here, or None."""
     needed = ARM64 if device == "arm64" else X86
     if platform.system() != "Linux":
         return f"{device} is emulated by {needed}, which runs on Linux; this is {platform.system()}"
     if device != "arm64" and platform.machine().lower() not in ("x86_64", "amd64"):
         return f"{device} needs an x86 interpreter; this machine is {platform.machine()}"
-    if program(needed) is None:
+    if emulator_path(needed) is None:
         return f"{device} is emulated by {needed}, which is not installed; {PACKAGE}"
     if device != "arm64" and device not in models():
-        return f"{needed} {version(needed)} has no processor {device}; see {needed} -cpu help"
+        return (
+            f"{needed} {emulator_version(needed)} has no processor {device}; see {needed} -cpu help"
+        )
     return None
 
 
 def x86(device: str) -> tuple[str, ...]:
-    """What goes before a command so that it runs on ``device``, which is not ``missing``."""
-    return (str(program(X86)), "-cpu", models()[device])
+    """What goes before a command so that it runs on ``device``, which can be emulated here."""
+    return (str(emulator_path(X86)), "-cpu", models()[device])
 
 
-def said(device: str) -> str:
+def emulator_text(device: str) -> str:
     """What emulates a device, for ``runs.emulated``: ``qemu-x86_64 7.2.22 -cpu Haswell``."""
     if device == "arm64":
-        return f"{ARM64} {version(ARM64)}"
-    return f"{X86} {version(X86)} -cpu {models()[device]}"
+        return f"{ARM64} {emulator_version(ARM64)}"
+    return f"{X86} {emulator_version(X86)} -cpu {models()[device]}"
 
 
 @cache
-def version(name: str) -> str:
+def emulator_version(name: str) -> str:
     """qemu's version, ``7.2.22``; empty where it doesn't say."""
-    found = re.search(r"version (\d[\w.]*)", _ask(program(name), "--version"))
+    found = re.search(r"version (\d[\w.]*)", _emulator_prints(emulator_path(name), "--version"))
     return found[1] if found else ""
 
 
-def _ask(emulator: str | None, *words: str) -> str:
+def _emulator_prints(emulator: str | None, *words: str) -> str:
     """Returns what an emulator prints; ``-cpu help`` of qemu 7.2 ends with status 1."""
     return (printed(emulator, *words, failing=True) or "") if emulator else ""
 
@@ -101,27 +103,27 @@ class Runtime:
         return SLOWER if self.emulated else 1.0
 
 
-def runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
+def find_runtime(library: str, version: str | None, device: str | None, own: str | None) -> Runtime:
     """Returns what runs ``library`` at ``version`` on an emulated ``device``.
 
     ``own``: the version in this interpreter, None where there is none; ``version`` None means that
     one. ``device``: a processor to emulate, or None. Starts nothing but qemu, for its version.
     Raises Missing.
     """
-    if device is not None and (why := missing(device)):
+    if device is not None and (why := emulation_missing(device)):
         raise Missing(why)
     if device == "arm64":
         return _arm64(library, version, own)
     native = Runtime((sys.executable,))
     if version not in (None, own):
-        found = environments.find(library, str(version))
+        found = environments.find_environment(library, str(version))
         if found is None:
             raise Missing(absent(f"{library}=={version}", own))
-        native = of(found)
+        native = environment_runtime(found)
     if device is None:
         return native
     command = (*x86(device), *native.command)
-    return Runtime(command, said(device), native.facts)
+    return Runtime(command, emulator_text(device), native.facts)
 
 
 def absent(target: str, own: str | None = None) -> str:
@@ -132,17 +134,21 @@ def absent(target: str, own: str | None = None) -> str:
 
 def _arm64(library: str, version: str | None, own: str | None) -> Runtime:
     wanted = version or own
-    found = environments.find(library, wanted, arm64=True) if wanted else None
+    found = environments.find_environment(library, wanted, arm64=True) if wanted else None
     if found is None and version is None:
-        others = [one for one in environments.installed() if one.arm64 and one.library == library]
+        others = [
+            one
+            for one in environments.installed_environments()
+            if one.arm64 and one.library == library
+        ]
         found = others[-1] if others else None
     if found is None:
         name = library if version is None else f"{library}=={version}"
         raise Missing(absent(f"{name}@arm64"))
-    return of(found)
+    return environment_runtime(found)
 
 
-def of(found: Environment) -> Runtime:
+def environment_runtime(found: Environment) -> Runtime:
     """Returns what runs an environment, on the processor that it was made for."""
     return in_folder(found.folder, found.arm64, found.facts)
 
@@ -153,5 +159,5 @@ def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) ->
     if not arm64:
         return Runtime((python,), None, facts)
     root = str(sysroot.of_environment(folder))
-    command = (str(program(ARM64)), "-L", root, python)
-    return Runtime(command, said("arm64"), facts)
+    command = (str(emulator_path(ARM64)), "-L", root, python)
+    return Runtime(command, emulator_text("arm64"), facts)

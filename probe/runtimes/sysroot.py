@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from probe.runtimes import environments, packages
-from probe.runtimes.packages import Failed, run
+from probe.runtimes.packages import Failed, run_installer
 
 PACKAGES = ("python3", "libstdc++6")
 LINK = "sysroot"
@@ -21,7 +21,7 @@ LINK = "sysroot"
 
 def folder() -> Path:
     """Returns where the root folder of this machine's user is."""
-    return environments.home() / "sysroots" / "arm64"
+    return environments.cache_folder() / "sysroots" / "arm64"
 
 
 def python(root: Path) -> Path | None:
@@ -48,14 +48,14 @@ def provide(given: Path | None = None) -> Path:
     with environments.locked(root):
         if not (root / "complete").exists():
             try:
-                _make(root)
+                _make_root(root)
             except BaseException:
                 shutil.rmtree(root, ignore_errors=True)
                 raise
     return root
 
 
-def _make(root: Path) -> None:
+def _make_root(root: Path) -> None:
     for program in ("apt-get", "dpkg"):
         if shutil.which(program) is None:
             why = f"an arm64 root folder is made by {program}, which this system does not have"
@@ -63,9 +63,11 @@ def _make(root: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
     work = root / "apt"
     environment = dict(os.environ, APT_CONFIG=str(_configuration(work)), LC_ALL="C.UTF-8")
-    run(["apt-get", "-q", "update"], "apt-get update", environment)
+    run_installer(["apt-get", "-q", "update"], "apt-get update", environment)
     fetch = ["apt-get", "-q", "-y", "--download-only", "install", *PACKAGES]
-    run(fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment)
+    run_installer(
+        fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
+    )
     _unpack(sorted((work / "cache" / "archives").glob("*.deb")), root)
     shutil.rmtree(work, ignore_errors=True)
     if python(root) is None:
@@ -75,7 +77,7 @@ def _make(root: Path) -> None:
 
 def _unpack(archives: Iterable[Path], root: Path) -> None:
     for archive in archives:
-        run(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
+        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
 
 
 def _configuration(work: Path) -> Path:
@@ -99,7 +101,7 @@ def _configuration(work: Path) -> Path:
     return file
 
 
-def environment(root: Path, into: Path) -> str:
+def make_environment(root: Path, into: Path) -> str:
     """Makes ``into`` an environment of a root folder's Python; its version, such as ``3.11``.
 
     No program of it is run: a ``pyvenv.cfg`` beside ``bin/python`` is what makes an environment.
@@ -120,6 +122,6 @@ def site_packages(folder: Path, name: str) -> Path:
     return folder / "lib" / name / "site-packages"
 
 
-def fill(folder: Path, version: str, requirements: list[str]) -> None:
+def install_wheels(folder: Path, version: str, requirements: list[str]) -> None:
     """Puts arm64 wheels into an environment made by :func:`environment`. Raises Failed."""
     packages.install_for_arm64(site_packages(folder, f"python{version}"), version, requirements)

@@ -12,13 +12,21 @@ from probe.schema.format import (
     TABLES,
     VERSION,
     arrow_schema,
-    described,
-    keys,
-    names,
+    column_names,
+    described_schema,
+    key_columns,
     readme,
     run_id,
 )
 from probe.schema.measurements import NULL_INT, TYPES, Column
 
 __all__ = ["ABOUT", "HISTORY", "NULL_INT", "RUN_IDENTITY", "TABLES", "TYPES", "VERSION"]
-__all__ += ["Column", "arrow_schema", "described", "keys", "names", "readme", "run_id"]
+__all__ += [
+    "Column",
+    "arrow_schema",
+    "column_names",
+    "described_schema",
+    "key_columns",
+    "readme",
+    "run_id",
+]

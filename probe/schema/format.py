@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from probe.schema import measurements
 from probe.schema.measurements import TYPES, Column
 from probe.schema.tables import (
+    ACCURACIES,
     ACTIVATIONS,
     DECISIONS,
     FINDINGS,
@@ -35,7 +36,7 @@ from probe.schema.tables import (
 if TYPE_CHECKING:
     import pyarrow
 
-VERSION = 7
+VERSION = 8
 """Version of the format that is written. All older ones can be read: see :data:`HISTORY`."""
 
 HISTORY: dict[int, str] = {
@@ -47,6 +48,8 @@ HISTORY: dict[int, str] = {
     5: "The invariant mode: `invariances`.",
     6: "Answers held against the truth: `planted` causes of functions, `promises` of thresholds.",
     7: "Bugs told from rounding: `verdicts`.",
+    8: "How accurate each side is: `accuracies`. Whether rounding can be why, in columns of "
+    "`trials`, `walks` and `sources`; `causes.beyond`.",
 }
 """What each version added. A column that is newer than a file reads as null."""
 
@@ -67,6 +70,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "sources": SOURCES,
     "invariances": INVARIANCES,
     "verdicts": VERDICTS,
+    "accuracies": ACCURACIES,
 }
 """Every table with its columns, in the order in which files have them."""
 
@@ -95,6 +99,8 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "unchanged library and in the invariant mode.",
     "verdicts": "One row per planted mistake, library, model or pair of conditions: which of the "
     "differing outputs rounding can explain.",
+    "accuracies": "One row per differing output that was explained, of many evenly taken ones: how "
+    "far each side is from the exact result, and what rounding can do at the most.",
 }
 """What a row of each table is."""
 
@@ -128,12 +134,12 @@ def run_id(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def names(table: str) -> list[str]:
+def column_names(table: str) -> list[str]:
     """Returns the column names of a table, in order."""
     return [column.name for column in TABLES[table]]
 
 
-def keys(table: str) -> list[str]:
+def key_columns(table: str) -> list[str]:
     """Returns the names of the columns that identify a row of a table."""
     return [column.name for column in TABLES[table] if column.key]
 
@@ -147,7 +153,7 @@ def arrow_schema(table: str) -> pyarrow.Schema:
     return pa.schema(fields, {"probe.table": table, "probe.schema_version": str(VERSION)})
 
 
-def described(table: str) -> pyarrow.Schema:
+def described_schema(table: str) -> pyarrow.Schema:
     """Returns the schema of files: ``arrow_schema`` with ``description``, ``unit`` and ``null``.
 
     ``null`` is what a null means; it is absent if the column is never null. ``unit`` is absent if

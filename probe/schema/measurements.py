@@ -62,7 +62,7 @@ class Column:
         return types[TYPES[self.type]]
 
 
-def key(
+def key_column(
     name: str, type: str, meaning: str, unit: str = "", null: str | None = None, since: int = 1
 ) -> Column:
     """Returns a column that identifies a row."""
@@ -78,10 +78,10 @@ second = partial(since, 2)
 """Returns columns that the second version of the format added."""
 
 
-RUN = key("run_id", "text", "the run that measured it: `runs.run_id`")
-CASE = key("case_id", "text", "what was computed: `cases.case_id`")
-TARGET = key("target", "text", "where it was computed: canonical target text")
-VARY = key(
+RUN = key_column("run_id", "text", "the run that measured it: `runs.run_id`")
+CASE = key_column("case_id", "text", "what was computed: `cases.case_id`")
+TARGET = key_column("target", "text", "where it was computed: canonical target text")
+VARY = key_column(
     *("vary", "text"),
     "the axis that was varied: `length`, `batch`, `filters`, `channels`, `layout`",
 )
@@ -90,8 +90,8 @@ LAYOUTS = (
     "1000 + N `offset:N`"
 )
 """The integers that stand for words of :mod:`probe.layout` in ``at`` and ``against``."""
-AT = key("at", "int", f"the axis' value on the left side; {LAYOUTS}", "elements of `vary`")
-AGAINST = key("against", "int", "the axis' value on the right side", "elements of `vary`")
+AT = key_column("at", "int", f"the axis' value on the left side; {LAYOUTS}", "elements of `vary`")
+AGAINST = key_column("against", "int", "the axis' value on the right side", "elements of `vary`")
 PAIR = (RUN, CASE, TARGET, VARY, AT, AGAINST)
 PLACE = (RUN, CASE, TARGET, VARY, AT)
 FLAT = "flat index into the left output, shape (batch, *spatial, filters), row-major"
@@ -99,7 +99,7 @@ RANGES = "which outputs: start, stop, start, stop, ...; " + FLAT
 
 
 RUNS = (
-    key(
+    key_column(
         "run_id",
         "text",
         "hash of everything that may decide bits, see `probe.schema.run_id`",
@@ -135,7 +135,7 @@ RUNS = (
 )
 
 CASES = (
-    key("case_id", "text", "hash of the case's content"),
+    key_column("case_id", "text", "hash of the case's content"),
     Column("op", "text", "`conv1d`, `conv2d`, `conv3d`, `depthwise_conv2d`, ..."),
     Column("kernel", "text", "kernel size, `5` or `1x5`", "elements of each spatial axis"),
     Column("in_channels", "int", "input channels", "channels"),
@@ -187,7 +187,7 @@ COMPARISONS = (
 
 DIFFERENCES = (
     *PAIR,
-    key("index", "int", FLAT),
+    key_column("index", "int", FLAT),
     Column("batch", "int", "batch entry"),
     Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
     Column("position", "int", "index on the last spatial axis"),
@@ -202,7 +202,9 @@ DIFFERENCES = (
 
 OUTPUTS = (
     *PLACE,
-    key("index", "int", "flat index into the output, shape (batch, *spatial, filters), row-major"),
+    key_column(
+        "index", "int", "flat index into the output, shape (batch, *spatial, filters), row-major"
+    ),
     Column("batch", "int", "batch entry"),
     Column("row", "int", "flat index over the spatial axes except the last; 0 if it has one"),
     Column("position", "int", "index on the last spatial axis"),
@@ -214,8 +216,10 @@ WINDOWS = (
     RUN,
     CASE,
     TARGET,
-    key("group", "int", "channel group, whose filters read the same; for pooling, the channel"),
-    key("position", "int", "output position: flat index over (batch, *spatial)"),
+    key_column(
+        "group", "int", "channel group, whose filters read the same; for pooling, the channel"
+    ),
+    key_column("position", "int", "output position: flat index over (batch, *spatial)"),
     Column(
         "reads",
         "indices",
@@ -232,17 +236,17 @@ WINDOWS = (
 
 FAILURES = (
     RUN,
-    key("case_id", "text", "`cases.case_id`", null="failed before any case"),
+    key_column("case_id", "text", "`cases.case_id`", null="failed before any case"),
     TARGET,
-    key("vary", "text", "the axis that was varied", null="failed before any case"),
-    key("at", "int", "its value", "elements of `vary`", null="not at a single value"),
+    key_column("vary", "text", "the axis that was varied", null="failed before any case"),
+    key_column("at", "int", "its value", "elements of `vary`", null="not at a single value"),
     Column("kind", "text", "`unavailable`, `unsupported`, `error`, `crash`, `timeout`, ..."),
     Column("message", "text", "what went wrong, in one line", foreign=True),
     Column("stderr", "text", "the last lines that the process printed", null="none", foreign=True),
 )
 
 ORDERS = (
-    key("order_id", "text", "hash of the tree"),
+    key_column("order_id", "text", "hash of the tree"),
     Column("tree", "text", "the tree, such as `(((0+1)+(2+3))+4)`; leaves are product numbers"),
     Column("leaves", "int", "summands, including the bias where it is one of them", "summands"),
     Column("depth", "int", "most additions between a leaf and the root", "additions"),
@@ -253,7 +257,7 @@ ORDERS = (
 )
 
 ROUNDINGS = (
-    key("rounding_id", "text", "hash of all columns that follow"),
+    key_column("rounding_id", "text", "hash of all columns that follow"),
     Column("style", "text", "which products are fused into an addition: `none`, `all`, `some`"),
     Column("fused", "ranges", "leaves fused with their addition: start, stop, ..."),
     Column("products", "text", "format of the products", null="the case's dtype"),
@@ -263,8 +267,8 @@ ROUNDINGS = (
 
 REVEALS = (
     *PLACE,
-    key("order_id", "text", "`orders.order_id`", null="the outputs are not sums"),
-    key("rounding_id", "text", "`roundings.rounding_id`", null="not known"),
+    key_column("order_id", "text", "`orders.order_id`", null="the outputs are not sums"),
+    key_column("rounding_id", "text", "`roundings.rounding_id`", null="not known"),
     Column("outputs", "int", "outputs that have this order and rounding", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit", "outputs"),
     Column("ranges", "ranges", RANGES),
@@ -286,25 +290,35 @@ REVEALS = (
 
 CAUSES = (
     *PAIR,
-    key("cause", "text", "`window`, `order`, `rounding`, `alignment`, `order+rounding`, ..."),
+    key_column(
+        "cause", "text", "`window`, `order`, `rounding`, `alignment`, `order+rounding`, ..."
+    ),
     Column("outputs", "int", "differing outputs with this cause", "outputs"),
     Column("replayed", "int", "of these, reproduced bit for bit on both sides", "outputs"),
     Column("ranges", "ranges", RANGES),
+    Column(
+        "beyond",
+        "int",
+        "of these, those with a side that no order of additions can give",
+        "outputs",
+        null="not judged",
+        since=8,
+    ),
 )
 
 KERNELS = (
     *PLACE,
-    key("source", "text", "`onednn-verbose`, `symbols`, `backend-choice`, ..."),
+    key_column("source", "text", "`onednn-verbose`, `symbols`, `backend-choice`, ..."),
     Column("kernel", "text", "kernel that the library reports", null="unknown: see `missing`"),
     Column("missing", "text", "why the kernel is unknown", null="it is known", foreign=True),
 )
 
 MEASUREMENTS = (
     RUN,
-    key("subject", "text", "what was measured, in words"),
-    key("variant", "text", "which variant was measured: `probe`, `by hand`, ..."),
-    key("size", "int", "amount of work: comparisons, elements, lengths"),
-    key("repeat", "int", "number of the repetition; equal numbers were measured in turns"),
+    key_column("subject", "text", "what was measured, in words"),
+    key_column("variant", "text", "which variant was measured: `probe`, `by hand`, ..."),
+    key_column("size", "int", "amount of work: comparisons, elements, lengths"),
+    key_column("repeat", "int", "number of the repetition; equal numbers were measured in turns"),
     Column("value", "float", "the measured value", "see `unit`"),
     Column("unit", "text", "`s` (wall-clock time), `MiB` (peak memory), ..."),
 )

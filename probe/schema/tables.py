@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from probe.schema.measurements import PAIR, RUN, TARGET, Column, key, second, since
+from probe.schema.measurements import PAIR, RUN, TARGET, Column, key_column, second, since
 
-NETWORK = key("network_id", "text", "hash of the chain of layers with its weights")
-CONTENT = key("content", "int", "valid length: positions of data, at the start", "positions")
-PADDED = key("padded", "int", "length of the short run: data and padding", "positions")
+NETWORK = key_column("network_id", "text", "hash of the chain of layers with its weights")
+CONTENT = key_column("content", "int", "valid length: positions of data, at the start", "positions")
+PADDED = key_column("padded", "int", "length of the short run: data and padding", "positions")
 FIXED = Column("fixed", "int", "full length, with which the short run is compared", "positions")
 
 NETWORKS = second(
@@ -47,7 +47,7 @@ ACTIVATIONS = second(
     TARGET,
     CONTENT,
     PADDED,
-    key("layer", "int", "number of the layer, from 0"),
+    key_column("layer", "int", "number of the layer, from 0"),
     FIXED,
     Column("name", "text", "the layer's name"),
     Column("op", "text", "`conv2d`, `max_pool2d`, `activation`, ..."),
@@ -101,7 +101,7 @@ PROGRAMS = second(
     NETWORK,
     TARGET,
     CONTENT,
-    key("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
+    key_column("variant", "text", "which run: `least`, `safe`, or `layerwise`"),
     Column("padded", "int", "the run's padded length", "positions"),
     FIXED,
     Column("compared", "int", "outputs that depend on data", "outputs"),
@@ -119,8 +119,10 @@ DECISIONS = second(
     NETWORK,
     TARGET,
     CONTENT,
-    key("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
-    key("decision", "text", "the decision over the channels: `argmax`, `top-5`, `threshold`"),
+    key_column("variant", "text", "which run: `fixed`, `least`, `safe`, `layerwise`, ..."),
+    key_column(
+        "decision", "text", "the decision over the channels: `argmax`, `top-5`, `threshold`"
+    ),
     Column("padded", "int", "the run's padded length", "positions"),
     Column("taken", "int", "decisions: one per position, or per value", "decisions"),
     Column("crossed", "int", "decisions that differ from those of the full run", "decisions"),
@@ -131,7 +133,7 @@ DECISIONS = second(
 )
 
 REPORTS = second(
-    key("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
+    key_column("thread", "text", "where it was reported: `owner/repository#number`, or a name"),
     Column("number", "int", "its place in the experiment's list"),
     Column("title", "text", "what was reported, in our words"),
     Column(
@@ -143,8 +145,8 @@ REPORTS = second(
 
 FINDINGS = second(
     RUN,
-    key("thread", "text", "the report: `reports.thread`"),
-    key("question", "text", "which two runs are compared, in words"),
+    key_column("thread", "text", "the report: `reports.thread`"),
+    key_column("question", "text", "which two runs are compared, in words"),
     TARGET,
     Column("case_id", "text", "the left side's case: `cases.case_id`"),
     Column("against_case_id", "text", "the right side's case", null="same, at a different value"),
@@ -168,12 +170,12 @@ FINDINGS = second(
 
 REMEDIES = second(
     RUN,
-    key("case_id", "text", "`cases.case_id`", null="a whole network"),
-    key("network_id", "text", "`networks.network_id`", null="a single case"),
+    key_column("case_id", "text", "`cases.case_id`", null="a whole network"),
+    key_column("network_id", "text", "`networks.network_id`", null="a single case"),
     TARGET,
-    key("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
+    key_column("remedy", "text", "`default`, `pad`, `chunks=64`, `threads=1`, `stable`, ..."),
     CONTENT,
-    key("fixed", "int", "full length", "positions"),
+    key_column("fixed", "int", "full length", "positions"),
     Column("about", "text", "the remedy in a few words"),
     Column("place", "text", "the target on which the remedy runs"),
     Column("lengths", "int", "lengths whose orders were compared with that of `fixed`", "lengths"),
@@ -206,13 +208,28 @@ REMEDIES = second(
     ),
 )
 
+JUDGED_SINCE = 8
+VERDICT_COUNTS = since(
+    JUDGED_SINCE,
+    *(
+        Column(name, "int", meaning, "outputs", null="not judged, or stored before version 8")
+        for name, meaning in {
+            "explained": "of the differing ones, replayed on both sides",
+            "within": "of the others, both sides inside of all that rounding can give",
+            "beyond": "of the others, outside of it on a side: no rounding",
+            "open": "of the others, neither is known",
+        }.items()
+    ),
+)
+"""What is proved of differing outputs, in tables of runs: see ``probe.enclosure``."""
+
 REFUSED = "refused: see `reason`"
 NO_REFEREE = "no direct call of this library, or refused"
 EARLIER = "not confirmed, not a number, or stored before this column existed"
 
 REPRODUCTIONS = second(
     *PAIR,
-    key("source", "text", "the experiment from whose results the finding was drawn"),
+    key_column("source", "text", "the experiment from whose results the finding was drawn"),
     Column("number", "int", "its place in the draw, from 0"),
     Column("found", "int", "outputs that were compared in the original case", "outputs"),
     Column("processes", "int", "fresh processes that ran the script", "processes"),
@@ -252,36 +269,43 @@ REPRODUCTIONS = second(
     Column("seconds_proof", "float", "of this, in fresh processes", "s", null="not confirmed"),
 )
 
-TRIALS = since(
-    3,
-    RUN,
-    key("number", "int", "the trial's place in the draw"),
-    TARGET,
-    Column("case_id", "text", "the left side's case: `cases.case_id`"),
-    Column("against_target", "text", "where the right side ran", null="on the same target"),
-    Column("vary", "text", "the axis along which the two sides differ", null="none"),
-    Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
-    Column("against", "int", "its value on the right side", "elements of `vary`", null="no axis"),
-    Column("compared", "int", "outputs that were compared", "outputs", null=REFUSED),
-    Column("differing", "int", "of these, with different values", "outputs", null=REFUSED),
-    Column("max_ulp", "int", "largest absolute distance", "ulp", null="none is a number"),
-    Column("causes", "json", "these, by cause: `order`, `rounding`, ...", null=REFUSED),
-    Column("replayed", "int", "differing outputs replayed on both sides", "outputs", null=REFUSED),
-    Column("by_order", "int", "outputs added in different orders", "outputs", null=REFUSED),
-    Column("unknown", "int", "outputs whose summation is unknown", "outputs", null=REFUSED),
-    Column(
-        *("refereed", "int", "outputs of direct calls of the library, both sides", "outputs"),
-        null=NO_REFEREE,
+TRIALS = (
+    *since(
+        3,
+        RUN,
+        key_column("number", "int", "the trial's place in the draw"),
+        TARGET,
+        Column("case_id", "text", "the left side's case: `cases.case_id`"),
+        Column("against_target", "text", "where the right side ran", null="on the same target"),
+        Column("vary", "text", "the axis along which the two sides differ", null="none"),
+        Column("at", "int", "its value on the left side", "elements of `vary`", null="no axis"),
+        Column(
+            "against", "int", "its value on the right side", "elements of `vary`", null="no axis"
+        ),
+        Column("compared", "int", "outputs that were compared", "outputs", null=REFUSED),
+        Column("differing", "int", "of these, with different values", "outputs", null=REFUSED),
+        Column("max_ulp", "int", "largest absolute distance", "ulp", null="none is a number"),
+        Column("causes", "json", "these, by cause: `order`, `rounding`, ...", null=REFUSED),
+        Column(
+            "replayed", "int", "differing outputs replayed on both sides", "outputs", null=REFUSED
+        ),
+        Column("by_order", "int", "outputs added in different orders", "outputs", null=REFUSED),
+        Column("unknown", "int", "outputs whose summation is unknown", "outputs", null=REFUSED),
+        Column(
+            *("refereed", "int", "outputs of direct calls of the library, both sides", "outputs"),
+            null=NO_REFEREE,
+        ),
+        Column("other", "int", "of these, with bits unlike probe's", "outputs", null=NO_REFEREE),
+        Column(
+            *("missed", "int", "outputs that differ by the direct calls alone", "outputs"),
+            null=NO_REFEREE,
+        ),
+        Column("false", "int", "outputs that differ by probe alone", "outputs", null=NO_REFEREE),
+        Column("unrefereed", "text", "why there is no direct call", null="there is", foreign=True),
+        Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
+        Column("seconds", "float", "time for both sides, their reveals and the direct calls", "s"),
     ),
-    Column("other", "int", "of these, with bits unlike probe's", "outputs", null=NO_REFEREE),
-    Column(
-        *("missed", "int", "outputs that differ by the direct calls alone", "outputs"),
-        null=NO_REFEREE,
-    ),
-    Column("false", "int", "outputs that differ by probe alone", "outputs", null=NO_REFEREE),
-    Column("unrefereed", "text", "why there is no direct call", null="there is", foreign=True),
-    Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
-    Column("seconds", "float", "time for both sides, their reveals and the direct calls", "s"),
+    *VERDICT_COUNTS,
 )
 
 NOT_RUN = "not run: see `reason`"
@@ -291,7 +315,7 @@ NO_VERDICT = "conditions were asked for"
 PLANTED = since(
     6,
     RUN,
-    key("number", "int", "the pair's place in the draw"),
+    key_column("number", "int", "the pair's place in the draw"),
     TARGET,
     Column("title", "text", "what was done to one of two functions, in words", null=NOT_RUN),
     Column("planted", "text", "the causes that are right, or `nothing`", null=NOT_RUN),
@@ -312,7 +336,7 @@ PLANTED = since(
 PROMISES = since(
     6,
     RUN,
-    key("number", "int", "the case's place in the draw"),
+    key_column("number", "int", "the case's place in the draw"),
     TARGET,
     Column("case_id", "text", "the case: `cases.case_id`"),
     Column("vary", "text", "`length` or `batch`"),
@@ -334,85 +358,110 @@ PROMISES = since(
 
 NO_WALK = "refused: see `reason`"
 MODEL = (
-    key("model", "text", "name of the model, of those that the experiment lists"),
+    key_column("model", "text", "name of the model, of those that the experiment lists"),
     TARGET,
-    key("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`, `library`"),
-    key("at", "text", "its value on the left side"),
-    key("against", "text", "its value on the right side"),
+    key_column("vary", "text", "`batch`, `length`, `padding`, `threads`, `mode`, `library`"),
+    key_column("at", "text", "its value on the left side"),
+    key_column("against", "text", "its value on the right side"),
 )
 
-WALKS = since(
-    4,
-    RUN,
-    *MODEL,
-    Column("weights", "text", "where the weights come from: a package, or `seeded`"),
-    Column("verdict", "text", "of the outputs: `equal`, `differs`, `unknown`", null=NO_WALK),
-    Column("operations", "int", "operations of both runs", "operations", null=NO_WALK),
-    Column("examined", "int", "of these, compared", "operations", null=NO_WALK),
-    Column("sources", "int", "inputs agree, outputs differ", "operations", null=NO_WALK),
-    Column("carried", "int", "inputs and outputs differ", "operations", null=NO_WALK),
-    Column(
-        "own",
-        "int",
-        "of `carried`, those that also differ on equal inputs",
-        "operations",
-        null="not tested",
+WALKS = (
+    *since(
+        4,
+        RUN,
+        *MODEL,
+        Column("weights", "text", "where the weights come from: a package, or `seeded`"),
+        Column("verdict", "text", "of the outputs: `equal`, `differs`, `unknown`", null=NO_WALK),
+        Column("operations", "int", "operations of both runs", "operations", null=NO_WALK),
+        Column("examined", "int", "of these, compared", "operations", null=NO_WALK),
+        Column("sources", "int", "inputs agree, outputs differ", "operations", null=NO_WALK),
+        Column("carried", "int", "inputs and outputs differ", "operations", null=NO_WALK),
+        Column(
+            "own",
+            "int",
+            "of `carried`, those that also differ on equal inputs",
+            "operations",
+            null="not tested",
+        ),
+        Column("healed", "int", "inputs differ, outputs agree", "operations", null=NO_WALK),
+        Column("one_side", "int", "operations of one run only", "operations", null=NO_WALK),
+        Column("first", "text", "name of the first source", null="there is none"),
+        Column("first_op", "text", "its operation, as the library calls it", null="there is none"),
+        Column(
+            *("first_cause", "text", "its cause: `order`, `place`, `argument`, `alignment`, ..."),
+            null="no source, or its cause is unknown",
+        ),
+        Column(
+            "compared", "int", "numbers of the outputs that must agree", "numbers", null=NO_WALK
+        ),
+        Column("differing", "int", "of these, with different bits", "numbers", null=NO_WALK),
+        Column("max_ulp", "int", "largest distance of the outputs", "ulp", null="no number"),
+        Column(
+            "scaled", "float", "largest difference over the largest output", "eps", null=NO_WALK
+        ),
+        Column("rows", "int", "rows of the outputs that must agree", "rows", null=NO_WALK),
+        Column("crossed", "int", "of these, those with a different argmax", "rows", null=NO_WALK),
+        Column("plain_seconds", "float", "time of a run without recording", "s", null=NO_WALK),
+        Column(
+            "watched_seconds", "float", "time of a recorded run, with digests", "s", null=NO_WALK
+        ),
+        Column("plain_bytes", "int", "peak memory of a run without recording", "B", null="unknown"),
+        Column("watched_bytes", "int", "peak memory of a recorded run", "B", null="unknown"),
+        Column("seconds", "float", "time for everything: runs, comparison, causes", "s"),
+        Column("notes", "text", "further notes", null="none", foreign=True),
+        Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
     ),
-    Column("healed", "int", "inputs differ, outputs agree", "operations", null=NO_WALK),
-    Column("one_side", "int", "operations of one run only", "operations", null=NO_WALK),
-    Column("first", "text", "name of the first source", null="there is none"),
-    Column("first_op", "text", "its operation, as the library calls it", null="there is none"),
-    Column(
-        *("first_cause", "text", "its cause: `order`, `place`, `argument`, `alignment`, ..."),
-        null="no source, or its cause is unknown",
+    *VERDICT_COUNTS,
+    *since(
+        JUDGED_SINCE,
+        *(
+            Column(name, "int", meaning, "decisions", null="none is known, or before version 8")
+            for name, meaning in {
+                "decisions": "argmaxes, top fives and signs of the outputs",
+                "changed": "of these, that differ between the runs",
+                "proved": "of these, that no order of additions can change",
+            }.items()
+        ),
     ),
-    Column("compared", "int", "numbers of the outputs that must agree", "numbers", null=NO_WALK),
-    Column("differing", "int", "of these, with different bits", "numbers", null=NO_WALK),
-    Column("max_ulp", "int", "largest distance of the outputs", "ulp", null="no number"),
-    Column("scaled", "float", "largest difference over the largest output", "eps", null=NO_WALK),
-    Column("rows", "int", "rows of the outputs that must agree", "rows", null=NO_WALK),
-    Column("crossed", "int", "of these, those with a different argmax", "rows", null=NO_WALK),
-    Column("plain_seconds", "float", "time of a run without recording", "s", null=NO_WALK),
-    Column("watched_seconds", "float", "time of a recorded run, with digests", "s", null=NO_WALK),
-    Column("plain_bytes", "int", "peak memory of a run without recording", "B", null="unknown"),
-    Column("watched_bytes", "int", "peak memory of a recorded run", "B", null="unknown"),
-    Column("seconds", "float", "time for everything: runs, comparison, causes", "s"),
-    Column("notes", "text", "further notes", null="none", foreign=True),
-    Column("reason", "text", "why nothing was compared", null="it was", foreign=True),
 )
 
-SOURCES = since(
-    4,
-    RUN,
-    *MODEL,
-    key("number", "int", "place of the operation in the run"),
-    Column("name", "text", "the operation, by its place in the model"),
-    Column("verdict", "text", "`source`, or `carried`: it follows one and differs by itself too"),
-    Column("op", "text", "what the library calls it"),
-    Column(
-        "kind", "text", "`product`, `convolution`, `pool`, `reduction`, `norm`, `function`, ..."
+SOURCES = (
+    *since(
+        4,
+        RUN,
+        *MODEL,
+        key_column("number", "int", "place of the operation in the run"),
+        Column("name", "text", "the operation, by its place in the model"),
+        Column(
+            "verdict", "text", "`source`, or `carried`: it follows one and differs by itself too"
+        ),
+        Column("op", "text", "what the library calls it"),
+        Column(
+            "kind", "text", "`product`, `convolution`, `pool`, `reduction`, `norm`, `function`, ..."
+        ),
+        Column("compared", "int", "numbers that must agree", "numbers"),
+        Column("differing", "int", "of these, with different bits", "numbers"),
+        Column("max_ulp", "int", "largest distance", "ulp", null="no number"),
+        Column(
+            *("cause", "text", "why it differs: `order`, `place`, `argument`, `alignment`, ..."),
+            null="unknown, or not searched for",
+        ),
+        Column("examined", "int", "differing numbers searched for a cause", "numbers", null="none"),
+        Column("replayed", "int", "of these, replayed on both sides", "numbers", null="none"),
+        Column("alone", "int", "1: run alone, it gave its bits on both sides", null="not tried"),
+        Column("why", "text", "the cause in a sentence", null="not searched for", foreign=True),
     ),
-    Column("compared", "int", "numbers that must agree", "numbers"),
-    Column("differing", "int", "of these, with different bits", "numbers"),
-    Column("max_ulp", "int", "largest distance", "ulp", null="no number"),
-    Column(
-        *("cause", "text", "why it differs: `order`, `place`, `argument`, `alignment`, ..."),
-        null="unknown, or not searched for",
-    ),
-    Column("examined", "int", "differing numbers searched for a cause", "numbers", null="none"),
-    Column("replayed", "int", "of these, replayed on both sides", "numbers", null="none"),
-    Column("alone", "int", "1: run alone, it gave its bits on both sides", null="not tried"),
-    Column("why", "text", "the cause in a sentence", null="not searched for", foreign=True),
+    *VERDICT_COUNTS,
 )
 
 INVARIANCES = since(
     5,
     RUN,
-    key("subject", "text", "name of the layer or model, of those that the experiment lists"),
+    key_column("subject", "text", "name of the layer or model, of those that the experiment lists"),
     TARGET,
-    key("axis", "text", "what was varied: `size`, `batch`, `order`, `padding`, `threads`"),
-    key("like", "text", "`like` of the invariant mode: `largest` or `cheapest`"),
-    key("threads", "int", "threads of the library", "threads"),
+    key_column("axis", "text", "what was varied: `size`, `batch`, `order`, `padding`, `threads`"),
+    key_column("like", "text", "`like` of the invariant mode: `largest` or `cheapest`"),
+    key_column("threads", "int", "threads of the library", "threads"),
     Column("kind", "text", "`linear`, `conv2d`, `grouped`, ..., `model`"),
     Column("dtype", "text", "format of the numbers"),
     Column("sizes", "ranges", "sizes that were run: start, stop, ..."),
@@ -433,11 +482,13 @@ INVARIANCES = since(
 VERDICTS = since(
     7,
     RUN,
-    key("part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"),
-    key("name", "text", "what was compared: the planted mistake, the model, ..."),
+    key_column(
+        "part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"
+    ),
+    key_column("name", "text", "what was compared: the planted mistake, the model, ..."),
     TARGET,
-    key("dtype", "text", "format of operands and results; empty where there are several"),
-    key("summands", "int", "products of each sum; 0 where there are several"),
+    key_column("dtype", "text", "format of operands and results; empty where there are several"),
+    key_column("summands", "int", "products of each sum; 0 where there are several"),
     Column("pairs", "int", "pairs of runs", "pairs", null="not of runs"),
     Column("outputs", "int", "outputs that differ, or were made to", "outputs", null=NO_VERDICT),
     Column("explained", "int", "of these, replayed on both sides", "outputs", null=NO_VERDICT),
@@ -469,4 +520,42 @@ VERDICTS = since(
         "conditions", "text", "the smallest sets that bring the bits back", null="not asked for"
     ),
     Column("seconds", "float", "time for this row", "s"),
+)
+
+ACCURACIES = since(
+    JUDGED_SINCE,
+    *PAIR,
+    key_column("index", "int", "flat index into the left output, as in `differences`"),
+    Column("verdict", "text", "`explained`, `within`, `beyond` or `unknown`: can rounding give it"),
+    Column("exact", "float", "the exact sum of the same products, rounded", null="no number"),
+    Column("sizes", "float", "sum of |x w| of the products and the bias", "1"),
+    Column("condition", "float", "sum |x w| / |sum x w|", "1", null="the exact sum is zero"),
+    Column("bound", "float", "how far from `exact` rounding can lead at the most, in any order"),
+    *(
+        column
+        for side, word in (("at", "left"), ("against", "right"))
+        for column in (
+            Column(
+                f"depth_{side}",
+                "int",
+                f"most additions on the way of a product of the {word} sum",
+                "additions",
+                null="its order is not known",
+            ),
+            Column(
+                f"error_{side}",
+                "float",
+                f"distance of the {word} result from the exact one, in ulps of that",
+                "ulp",
+                null="no number",
+            ),
+            Column(
+                f"used_{side}",
+                "float",
+                f"the same in units of `bound`; above 1 the {word} result is no rounding",
+                "1",
+                null="no number",
+            ),
+        )
+    ),
 )

@@ -4,6 +4,6 @@ First the shapes, with operands that show nearly every difference; then the oper
 no single step keeps the failure: the case is minimal for the steps of ``shapes`` and ``smallest``.
 """
 
-from probe.shrink.smallest import BUDGET, Shrunk, shrink
+from probe.shrink.smallest import BUDGET, Shrunk, smallest_finding
 
-__all__ = ["BUDGET", "Shrunk", "shrink"]
+__all__ = ["BUDGET", "Shrunk", "smallest_finding"]

@@ -17,7 +17,7 @@ from probe.shrink.search import ShrinkStep, smaller
 Changes = Iterator[dict[str, Any]]
 
 
-def steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
+def shape_steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
     """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
     proposals: dict[str, Callable[[Finding], Changes]] = {
         "everything": _smallest_case,

@@ -28,7 +28,9 @@ TRIES = 8
 
 @dataclass
 class Shrunk:
-    """What ``shrink`` found. ``finding`` is the smallest that fails, ``start`` what it was given.
+    """What ``smallest_finding`` found.
+
+    ``finding`` is the smallest that fails, ``start`` what it was given.
 
     ``shown``: whether its operands show the difference; always, unless the shapes' predicate needs
     no operands and none were found. ``near``: the candidate nearest to it that does not fail, and
@@ -44,7 +46,7 @@ class Shrunk:
     ended: str
 
 
-def shrink(
+def smallest_finding(
     start: Finding,
     fails: Callable[[Finding], bool],
     *,
@@ -70,9 +72,14 @@ def shrink(
             return None
         if drawn is not None:
             search.best = start.drawn_as(drawn)
-        steps = shapes.steps(lambda one: one.drawn_as(drawn) if drawn else one)
+        steps = shapes.shape_steps(lambda one: one.drawn_as(drawn) if drawn else one)
         search.exhaust(steps)
-        found.near = _nearest(search.near(steps))
+        # the same shapes at another size say most: there the library takes another way
+        found.near = max(
+            search.near(steps),
+            key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size),
+            default=None,
+        )
         found.shown = _report_step(search, start, shows, drawn)
         if found.shown:
             search.exhaust(number_steps(search.best.case.weighted))
@@ -104,14 +111,6 @@ def _report_step(
             search.best = one
             return True
     return False
-
-
-def _nearest(passed: list[Passed[Finding]]) -> Passed[Finding] | None:
-    """Of what passed beside the smallest case: another value of the axis, else the largest."""
-    if not passed:
-        return None
-    # the same shapes at another size say most: there the library takes another way
-    return max(passed, key=lambda one: (one.step == "pair", one.value.x.size + one.value.w.size))
 
 
 Tensors = dict[str, np.ndarray]
@@ -149,7 +148,7 @@ def _more_zeros(finding: Finding, name: str) -> Iterator[Finding]:
     values = _operands_by_name(finding).get(name)
     if values is None:
         return
-    kept = np.flatnonzero(_widened(finding, values))
+    kept = np.flatnonzero(_as_float64(finding, values))
     parts = 2
     while len(kept):
         parts = min(parts, len(kept))
@@ -175,7 +174,7 @@ def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
     values = _operands_by_name(finding).get(name)
     if values is None:
         return
-    wide = _widened(finding, values)
+    wide = _as_float64(finding, values)
     dtype = finding.case.dtype
     now = sum(complexity(v, dtype) for v in wide.reshape(-1).tolist())
     if wide.size > 4096:  # speed alone: each number is written out in Python, eight times over
@@ -184,7 +183,7 @@ def _simpler(finding: Finding, name: str) -> Iterator[Finding]:
         for form in _forms(bits):
             plain = np.array([form(v) for v in wide.reshape(-1).tolist()]).reshape(wide.shape)
             rounded = floats.round_to(plain, dtype)
-            if sum(complexity(v, dtype) for v in _widened(finding, rounded).reshape(-1)) < now:
+            if sum(complexity(v, dtype) for v in _as_float64(finding, rounded).reshape(-1)) < now:
                 yield _with(finding, name, rounded)
 
 
@@ -194,7 +193,7 @@ def _simpler_number(finding: Finding, name: str) -> Iterator[Finding]:
     if values is None:
         return
     dtype = finding.case.dtype
-    wide = _widened(finding, values).reshape(-1)
+    wide = _as_float64(finding, values).reshape(-1)
     for place in np.flatnonzero(wide).tolist():
         value = float(wide[place])
         for plain in _plain_values(value, dtype):
@@ -240,18 +239,14 @@ def complexity(value: float, dtype: str) -> float:
     exact = Fraction(value)
     numerator, power = abs(exact.numerator), exact.denominator.bit_length() - 1
     tail = (numerator & -numerator).bit_length() - 1
-    digits = len(_decimal(value, dtype).partition("e")[0].replace(".", "").strip("0-")) or 1
+    form = np.float16 if dtype == "float16" else np.float32
+    shortest = repr(value)
+    if dtype != "float64":
+        shortest = np.format_float_scientific(form(value), unique=True)
+    digits = len(shortest.partition("e")[0].replace(".", "").strip("0-")) or 1
     far = abs(numerator.bit_length() - 1 - power)
     return min(numerator.bit_length() - tail, DIGIT * digits) + FAR * far
 
 
-def _decimal(value: float, dtype: str) -> str:
-    """Returns the shortest decimal that gives this number of ``dtype``."""
-    if dtype == "float64":
-        return repr(value)
-    form = np.float16 if dtype == "float16" else np.float32
-    return np.format_float_scientific(form(value), unique=True)
-
-
-def _widened(finding: Finding, values: np.ndarray) -> np.ndarray:
+def _as_float64(finding: Finding, values: np.ndarray) -> np.ndarray:
     return np.asarray(floats.widen(values, finding.case.dtype))

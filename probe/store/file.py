@@ -1,4 +1,4 @@
-"""Reads and writes one Parquet file: atomic, versioned, sealed; errors name the file.
+"""Writes one Parquet file, and verifies it: atomic, versioned, sealed; errors name the file.
 
 Between the last page and the footer of a file stand :data:`SEAL` and the SHA-256 of all the rest.
 Readers of Parquet ignore it, for a footer says where its pages are; the readers of this file use it
@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -73,12 +73,10 @@ class Writer:
         self.path, self.table = path, table
         self.held = 0
         self._pieces: list[pa.Table] = []
-        self._level = 9 if compacted else 1
-        said, described = layout.values(path), schema.described(table)
-        told = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
-        told |= origin or {}
-        kept = [field for field in described if field.name not in said]
-        self._schema = pa.schema(kept, told)
+        from_path, described = layout.columns_of_path(path), schema.described_schema(table)
+        metadata = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
+        fields = [field for field in described if field.name not in from_path]
+        self._schema = pa.schema(fields, metadata | dict(origin or {}))
         self._temporary = ""
         self._stream: BinaryIO | None = None
         with self._named():
@@ -86,24 +84,20 @@ class Writer:
             folder = scratch or path.parent
             handle, self._temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
             self._stream = os.fdopen(handle, "w+b")
-            self._parquet = self._started()
-
-    def _started(self) -> pq.ParquetWriter:
-        columns = {one.name: schema.TYPES[one.type] for one in schema.TABLES[self.table]}
-        return pq.ParquetWriter(
-            pa.PythonFile(self._stream, mode="w"),
-            self._schema,
-            compression="zstd",
-            compression_level=self._level,
-            use_dictionary=[name for name in self._schema.names if columns[name] == "string"],
-            write_statistics=True,
-            write_page_checksum=True,
-        )
+            self._parquet = pq.ParquetWriter(
+                pa.PythonFile(self._stream, mode="w"),
+                self._schema,
+                compression="zstd",
+                # a part is read once, when it is merged
+                compression_level=9 if compacted else 1,
+                use_dictionary=[field.name for field in fields if field.type == pa.string()],
+                write_statistics=True,
+                write_page_checksum=True,
+            )
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Yields what fails within it discards the file; a failure of the system names the
-        folder."""
+        """What fails within it discards the file; a failure of the system names the folder."""
         try:
             yield
         except BaseException as error:
@@ -153,7 +147,12 @@ class Writer:
             self._stream.close()
             os.chmod(self._temporary, 0o644)
             os.replace(self._temporary, self.path)
-            _sync_folder(self.path.parent)
+            if hasattr(os, "O_DIRECTORY"):  # the new name is on the disk when the folder is
+                folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
 
     def discard(self) -> None:
         """Leaves no trace."""
@@ -167,7 +166,7 @@ class Writer:
             os.unlink(self._temporary)
 
 
-def write(
+def write_file(
     path: Path,
     table: str,
     rows: pa.Table,
@@ -186,14 +185,14 @@ def _seal(stream: BinaryIO) -> None:
     tail = stream.read(_TAIL)
     place = end - _TAIL - int.from_bytes(tail[:4], "little")
     stream.seek(place)
-    footer = stream.read(end - _TAIL - place)
-    digest = _digest(stream, place, footer + tail)
+    rest = stream.read(end - place)
+    digest = _sha256(stream, place, rest)
     stream.seek(place)
-    stream.write(SEAL + digest + footer + tail)
+    stream.write(SEAL + digest + rest)
 
 
-def _digest(stream: BinaryIO, place: int, rest: bytes) -> bytes:
-    """SHA-256 of what stands before ``place``, and of ``rest``."""
+def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
+    """Returns the digest of what stands before ``place``, and of ``rest``."""
     found = hashlib.sha256()
     stream.seek(0)
     while place > 0 and (piece := stream.read(min(_AT_ONCE, place))):
@@ -203,40 +202,39 @@ def _digest(stream: BinaryIO, place: int, rest: bytes) -> bytes:
     return found.digest()
 
 
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sealed(stream: BinaryIO) -> tuple[int, bytes, bytes] | None:
-    """Returns where the seal stands, its digest, and what follows it."""
+def _sealed(stream: BinaryIO) -> bool:
+    """Returns whether a file carries a seal; ValueError where it does not fit."""
     end = stream.seek(0, os.SEEK_END)
     stream.seek(max(0, end - _TAIL))
     tail = stream.read(_TAIL)
     place = end - _TAIL - int.from_bytes(tail[:4], "little") - _SEALED
     if len(tail) < _TAIL or place < 4:
-        return None
+        return False
     stream.seek(place)
     rest = stream.read(end - place)
     if not rest.startswith(SEAL):
-        return None
-    return place, rest[len(SEAL) : _SEALED], rest[_SEALED:]
+        return False
+    if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
+        raise ValueError("its bytes have changed since it was written")
+    return True
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What fails within it is a StoreError that names the file; but not that it is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise damaged(path, error) from error
 
 
 def footer(path: Path) -> pa.Schema:
     """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer
     version."""
-    try:
+    with _reading(path):
         found = pq.read_schema(path)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise damaged(path, error) from error
     version = (found.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
     if not version.isdecimal():
         raise StoreError(f"file={path.name}: not written by probe; move it out of the store")
@@ -253,120 +251,36 @@ def is_compacted(path: Path) -> bool:
     return _COMPACTED in (footer(path).metadata or {})
 
 
-def verify(path: Path) -> None:
-    """Reads a file whole. StoreError where it isn't as it was written, not ours, or newer."""
-    if not checked(path):
-        try:
-            deque(_opened(path).iter_batches(), maxlen=0)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise damaged(path, error) from error
-    footer(path)
-
-
-def checked(path: Path) -> bool:
-    """Returns whether the bytes are those that were written; False: the file carries no seal.
-
-    Files of older versions, or that another tool has written anew, carry none. StoreError where
-    the bytes are not those.
-    """
-    return _verified(path, *state(path))
-
-
 def state(path: Path) -> tuple[int, int, int]:
-    """Returns what changes where a file is replaced by another one."""
+    """Returns what changes where a file is replaced by another one. FileNotFoundError."""
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def same(path: Path, before: tuple[int, int, int]) -> None:
-    """Raises FileNotFoundError where the file was replaced since."""
-    if state(path) != before:
-        raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
+def verify_file(path: Path) -> None:
+    """Reads a file whole, once. StoreError where it isn't as it was written, not ours, or newer."""
+    require_unchanged(path)
+    footer(path)
+
+
+def require_unchanged(path: Path) -> None:
+    """Raises StoreError where the bytes of a file are not those that were written."""
+    _verified(path, *state(path))
 
 
 @lru_cache(4096)
-def _verified(path: Path, *_: int) -> bool:
-    """Returns whether the file carries a seal, which fits; False without one. StoreError."""
-    try:
-        with path.open("rb") as stream:
-            if (found := _sealed(stream)) is None:
-                return False
-            place, digest, rest = found
-            if _digest(stream, place, rest) == digest:
-                return True
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise damaged(path, error) from error
-    raise damaged(path, ValueError("its bytes have changed since it was written"))
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, page_checksum_verification=True)
-
-
-def count(path: Path) -> int:
-    """Returns rows of a file."""
-    try:
-        return int(pq.read_metadata(path).num_rows)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise damaged(path, error) from error
-
-
-def batches(path: Path, table: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yields rows of one file, a row group or less at a time, with the columns of today's schema.
-
-    Columns younger than the file are null. Errors: StoreError where the file is damaged.
-    """
-    present = set(footer(path).names)
-    checked(path)
-    said = layout.values(path)
-    wanted = schema.names(table) if columns is None else list(columns)
-    stored = [name for name in wanted if name in present and name not in said]
-    stored = stored or sorted(present)[:1]  # without any column there are no rows to count
-    try:
-        with _opened(path) as opened:
-            for group in range(opened.num_row_groups):
-                # old files have row groups of a million rows
-                for batch in opened.iter_batches(ROW_GROUP, row_groups=[group], columns=stored):
-                    rows = pa.Table.from_batches([batch])
-                    yield _as_today(rows, len(batch), table, wanted, said)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise damaged(path, error) from error
-
-
-def read(path: Path, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Returns all rows of one file, as :func:`batches`."""
-    wanted = schema.names(table) if columns is None else list(columns)
-    today = schema.arrow_schema(table)
-    empty = pa.schema([today.field(name) for name in wanted]).empty_table()
-    return pa.concat_tables([empty, *batches(path, table, columns)])
-
-
-def _as_today(
-    rows: pa.Table, count: int, table: str, wanted: Sequence[str], said: dict[str, str]
-) -> pa.Table:
-    today = schema.arrow_schema(table)
-    fields = [today.field(name) for name in wanted]
-    arrays = []
-    for field in fields:
-        if field.name in said:
-            arrays.append(pa.repeat(pa.scalar(said[field.name], field.type), count))
-        elif field.name in rows.column_names:
-            arrays.append(rows.column(field.name).cast(field.type))
-        else:
-            arrays.append(pa.nulls(count, field.type))
-    return pa.table(arrays, schema=pa.schema(fields))
+def _verified(path: Path, *_: int) -> None:
+    with _reading(path), path.open("rb") as stream:
+        # files of older versions, or that another tool has written anew, carry no seal
+        if not _sealed(stream):
+            with pq.ParquetFile(path, page_checksum_verification=True) as opened:
+                deque(opened.iter_batches(), maxlen=0)
 
 
 def damaged(path: Path, error: Exception) -> StoreError:
     """Returns the one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
-    name = path.name if not layout.values(path) else "/".join(path.parts[-4:])
+    name = path.name if not layout.columns_of_path(path) else "/".join(path.parts[-4:])
     return StoreError(
         f"file={name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
         "out of the store and measure again"

@@ -24,33 +24,31 @@ from probe.errors import StoreError
 CONTENT = ("cases", "orders", "roundings", "networks")
 """Tables whose id is a hash of the row: the same on every machine, so kept once."""
 
+_FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
 _PARTITIONED = re.compile(r"part-\d+\.parquet")
 _LONGEST = 255  # bytes in the name of a folder
 
 
-def files(folder: Path, table: str) -> list[Path]:
+def table_files(folder: Path, table: str) -> list[Path]:
     """Files of a machine's table: partitioned ones, the compacted one, then the parts by number."""
-    return [*partitioned(folder, table), *flat(folder, table)]
+    return [*partitioned(folder, table), *unpartitioned(folder, table)]
 
 
-def flat(folder: Path, table: str) -> list[Path]:
+def unpartitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table in ``folder`` itself, the compacted one first."""
-    numbered = []
-    for path in folder.glob(f"{table}*.parquet"):
-        match = re.fullmatch(re.escape(table) + r"(?:\.(\d+))?\.parquet", path.name)
-        if match:
-            numbered.append((int(match[1] or -1), path))
-    return [path for _, path in sorted(numbered)]
+    found = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
+    parts = sorted((int(one[2] or -1), one[0]) for one in found if one and one[1] == table)
+    return [folder / name for _, name in parts]
 
 
 def partitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table among the partitions beside ``folder``."""
     root = folder.parent / table
     if table not in CONTENT:
-        root = root / _named("machine", folder.name)
-    if not root.is_dir():
-        return []
-    pattern = "target=*/part-*.parquet" if "target" in schema.names(table) else "part-*.parquet"
+        root = root / _hive("machine", folder.name)
+    pattern = (
+        "target=*/part-*.parquet" if "target" in schema.column_names(table) else "part-*.parquet"
+    )
     return sorted(path for path in root.glob(pattern) if _PARTITIONED.fullmatch(path.name))
 
 
@@ -61,28 +59,18 @@ def partition(folder: Path, table: str, target: str | None) -> Path:
     """
     place = folder.parent / table
     if table not in CONTENT:
-        place = place / _named("machine", folder.name)
-    if target is not None and "target" in schema.names(table):
-        place = place / _named("target", target)
+        place = place / _hive("machine", folder.name)
+    if target is not None and "target" in schema.column_names(table):
+        place = place / _hive("target", target)
     return place / "part-0.parquet"
 
 
-def values(path: Path) -> dict[str, str]:
+def columns_of_path(path: Path) -> dict[str, str]:
     """Returns columns that a file's path says, instead of the file: none for unpartitioned ones."""
     if not _PARTITIONED.fullmatch(path.name):
         return {}
     pairs = [folder.split("=", 1) for folder in path.parts[-3:-1] if "=" in folder]
     return {name: unquote(value) for name, value in pairs if name in ("machine", "target")}
-
-
-def whole(folder: Path, table: str) -> Path:
-    """Returns the path of the compacted file of a table in ``folder`` itself."""
-    return folder / f"{table}.parquet"
-
-
-def part(folder: Path, table: str, number: int) -> Path:
-    """Returns the path of part ``number`` of a table."""
-    return folder / f"{table}.{number}.parquet"
 
 
 def is_partitioned(root: Path) -> bool:
@@ -108,28 +96,16 @@ def machine_folders(path: Path) -> list[Path]:
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(place)
-        if any(_table_of(name) is not None for name in names):
+        if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
             found.add(here)
         elif any(_PARTITIONED.fullmatch(name) for name in names):
-            found |= set(_owner(here))
+            up = here.parent if here.name.startswith("target=") else here
+            if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
+                found.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
     return sorted({folder.resolve() for folder in found})
 
 
-def _owner(place: Path) -> list[Path]:
-    """Returns the machine's folder of a partition."""
-    up = place.parent if place.name.startswith("target=") else place
-    if not up.name.startswith("machine=") or up.parent.name not in schema.TABLES:
-        return []
-    return [up.parent.parent / unquote(up.name.removeprefix("machine="))]
-
-
-def _table_of(name: str) -> str | None:
-    table, _, number = name.removesuffix(".parquet").partition(".")
-    known = name.endswith(".parquet") and table in schema.TABLES
-    return table if known and (not number or number.isdigit()) else None
-
-
-def _named(column: str, value: str) -> str:
+def _hive(column: str, value: str) -> str:
     """A folder's name as Hive, Arrow, DuckDB and polars read it: all but letters escaped."""
     name = f"{column}={quote(value, safe='')}"
     if len(name) > _LONGEST:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from probe import schema
-from probe.errors import StoreError
-from probe.store import parquet
+from probe.store import layout
 
-_READ = ("run_id", "target", "experiment", "library", "library_version", "probe_version")
 README = "README.md"
 GUIDE = """\
 # One machine's results: one Parquet file per table
@@ -38,53 +36,40 @@ shows a file's metadata: experiment, machine, libraries, meaning and unit of eac
 class Origin:
     """The runs of one machine's folders, by which its files say where their rows come from.
 
-    ``fresh``: runs that are not written yet. Folders that can't be read say nothing.
+    ``fresh``: runs that are not written yet. Files that can't be read say nothing.
     """
 
     def __init__(
         self, folders: Sequence[Path], machine: str, fresh: pa.Table | None = None
     ) -> None:
         self.machine = machine
-        self._runs: dict[str, dict[str, str | None]] = {}
-        for folder in folders:
-            with suppress(StoreError):
-                self._know(parquet.table(folder, "runs", _READ))
+        self._runs: dict[str, dict[str, Any]] = {}
+        for path in (path for folder in folders for path in layout.table_files(folder, "runs")):
+            with suppress(OSError, pa.ArrowException, ValueError):
+                for row in pq.read_table(path, partitioning=None).to_pylist():
+                    self._runs[row["run_id"]] = row | layout.columns_of_path(path)
         if fresh is not None:
-            self._know(fresh.select(_READ))
+            self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 
-    def _know(self, runs: pa.Table) -> None:
-        self._runs |= {row["run_id"]: row for row in runs.to_pylist()}
-
-    def told(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
+    def metadata(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
         """Returns the metadata of a file with rows of these runs; None: of all.
         ``target``: of it alone."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[one] for one in chosen if one in self._runs]
         runs = [one for one in runs if target in (None, one["target"])]
         libraries = [
-            f"{one['library']} {one['library_version'] or ''}".strip()
+            f"{one['library']} {one.get('library_version') or ''}".strip()
             for one in runs
-            if one["library"]
+            if one.get("library")
         ]
         found: dict[str, list[str | None]] = {
             "probe.machine": [self.machine],
-            "probe.experiment": [one["experiment"] for one in runs],
+            "probe.experiment": [one.get("experiment") for one in runs],
             "probe.library": [*libraries],
-            "probe.version": [one["probe_version"] for one in runs],
+            "probe.version": [one.get("probe_version") for one in runs],
         }
         known = {name: sorted({one for one in each if one}) for name, each in found.items()}
         return {name: ", ".join(each) for name, each in known.items() if each}
-
-
-def used(stored: parquet.Stored, table: str) -> set[str] | None:
-    """Returns the runs that the rows of a table name; None where its rows name none."""
-    if "run_id" not in schema.names(table):
-        return None
-    found: set[str] = set()
-    for path in stored.files(table):
-        for rows in stored.batches(table, path, ["run_id"]):
-            found.update(pc.unique(rows.column("run_id")).to_pylist())
-    return found
 
 
 def guide(folder: Path) -> None:

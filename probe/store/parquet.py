@@ -1,29 +1,28 @@
-"""Reads the rows of a table that count, over all files of a machine.
+"""Reads the rows of a table that count, over all files of one or several machines, by DuckDB.
 
 Files are appended to, never changed in place, so a store may hold a row twice (measured again, or
-written twice around an interruption): those written later count. DuckDB says which ones do, of the
-columns that identify a row alone, so that a table need not fit into memory.
+written twice around an interruption): those written later count. :meth:`Stored.sql` is the one
+place that says which rows these are; whoever reads a store asks DuckDB for them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from probe import schema
 from probe.errors import StoreError
-from probe.store import file
-from probe.store.layout import files as files
+from probe.store import file, layout
+from probe.store.layout import table_files as files
 
 Answer = TypeVar("Answer")
-Numbered: TypeAlias = "tuple[pa.Schema, Iterable[pa.RecordBatch]]"
 
 _ATTEMPTS = 20
 PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
@@ -32,18 +31,21 @@ TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
 """Tables whose rows with equal values here were found together: the later set replaces the older
 as a whole, though the two may differ in their keys."""
 
+_TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
+_TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
+_ROWS = 2**40  # more than a file has: a row's place is its file's number and its own
 
-def table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+
+def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows of a table that count, over all files of one machine; no file: no rows.
 
     Errors: StoreError for a file that is damaged or of a newer format.
     """
-    wanted = schema.names(name) if columns is None else list(columns)
-    today = schema.arrow_schema(name)
-    empty = pa.schema([today.field(column) for column in wanted]).empty_table()
+    wanted = schema.column_names(name) if columns is None else columns
+    empty = schema.arrow_schema(name).empty_table().select(wanted)
     return steady(
-        lambda: pa.concat_tables([empty, *stream(Stored([folder]), name, columns)]), folder
-    )
+        lambda: pa.concat_tables([empty, *Stored([folder]).rows(name, columns)]), folder
+    ).replace_schema_metadata(empty.schema.metadata)
 
 
 def steady(read: Callable[[], Answer], folder: Path) -> Answer:
@@ -63,201 +65,289 @@ def steady(read: Callable[[], Answer], folder: Path) -> Answer:
 
 
 class Stored:
-    """The files of one machine's folders as they are now, the later folder's rows later.
+    """The files of machines' folders as they are now, the later folder's rows later.
 
-    ``left_out``: files that are not read. Where another process replaces a file, what reads it
-    raises FileNotFoundError: see :func:`steady`.
+    Folders of one name are one machine's. ``left_out``: files that are not read. Where another
+    process replaces a file, what reads it raises FileNotFoundError: see :func:`steady`.
     """
 
     def __init__(self, folders: Sequence[Path], left_out: frozenset[Path] = frozenset()) -> None:
         self.folders, self.left_out = list(folders), left_out
-        self._listed: dict[str, dict[Path, tuple[int, int, int]]] = {}
+        self._machines: dict[str, dict[Path, str]] = {}
+        self._states: dict[Path, tuple[int, int, int]] = {}
 
     def files(self, name: str) -> list[Path]:
         """Returns the files of a table, the later rows later."""
         if name == "differences":
             self.files("comparisons")  # first, since writers write it last
-        if name not in self._listed:
-            found = [path for folder in self.folders for path in files(folder, name)]
-            mine = [path for path in dict.fromkeys(found) if path not in self.left_out]
-            self._listed[name] = {path: file.state(path) for path in mine}
-        return list(self._listed[name])
+        if name not in self._machines:
+            shared = name in layout.CONTENT
+            self._machines[name] = {
+                path: "" if shared else folder.name
+                for folder in self.folders
+                for path in files(folder, name)
+                if path not in self.left_out
+            }
+            self._states |= {path: file.state(path) for path in self._machines[name]}
+        return list(self._machines[name])
+
+    @property
+    def listed(self) -> list[Path]:
+        """Returns the files of all tables that were asked for."""
+        return list(self._states)
+
+    def unchanged(self) -> None:
+        """Raises FileNotFoundError where a file was replaced since it was listed."""
+        for path, before in self._states.items():
+            if file.state(path) != before:
+                raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
     def settled(self, name: str) -> bool:
         """Returns whether no row of a table is outdated: every file is compacted, and of its own
         part."""
+        if name == "differences" and not self.settled("comparisons"):
+            return False
         found = self.files(name)
         # a partition and the files of a folder each have the last word on their rows alone
-        domains = {path.parts[-3:-1] if file.layout.values(path) else () for path in found}
-        apart = len(domains) == len(found)
-        return apart and all(file.is_compacted(path) for path in found)
+        parts = {
+            (self._machines[name][path], path.parts[-3:-1] if layout.columns_of_path(path) else ())
+            for path in found
+        }
+        return len(parts) == len(found) and all(map(file.is_compacted, found))
 
-    def count(self, name: str) -> int:
-        """Returns rows of all files of a table."""
-        total = sum(map(file.count, self.files(name)))
-        for path, before in self._listed[name].items():
-            file.same(path, before)
-        return total
+    def sql(self, name: str) -> str:
+        """Returns SQL for the rows of a table that count, with the columns of today's schema.
 
-    def batches(
-        self, name: str, path: Path, columns: Sequence[str] | None = None
+        Columns younger than a file are null. Beside them: ``_folder`` is the machine's folder,
+        ``_place`` ascends with time, and ``_file`` is the same for what was written together.
+        """
+        if self.settled(name):
+            return self.every(name)
+        last = f"({counting_sql('comparisons', self.every('comparisons'))})"
+        return counting_sql(name, self.every(name), last)
+
+    def every(self, name: str) -> str:
+        """Returns SQL as :meth:`sql`, for all rows of all files."""
+        several = [
+            _rows_of(name, path, self._machines[name][path], number)
+            for number, path in enumerate(self.files(name))
+        ]
+        return " UNION ALL ".join(several or [_rows_of(name, None)])
+
+    def rows(
+        self, name: str, columns: Sequence[str] | None = None, labelled: bool = False
     ) -> Iterator[pa.Table]:
-        """Yields the rows of one file, as :func:`probe.store.file.batches`."""
-        before = self._listed[name][path]
-        file.same(path, before)
-        yield from file.batches(path, name, columns)
-        file.same(path, before)
+        """Yields the rows that count, a row group or less at a time, in the order of the files.
+
+        ``labelled``: with the name of their folder as ``machine``. Errors: StoreError for a file
+        that is damaged or of a newer format, and as the class.
+        """
+        if not self.files(name):
+            return
+        form = schema.arrow_schema(name).remove_metadata()
+        fields = [form.field(one) for one in (form.names if columns is None else columns)]
+        if labelled and "machine" not in form.names:
+            fields.append(pa.field("machine", pa.string()))
+        texts = [
+            "_folder AS machine" if labelled and one.name == "machine" else f'"{one.name}"'
+            for one in fields
+        ]
+        order = "" if self.settled(name) else " ORDER BY _place"
+        query = f"SELECT {', '.join(texts)} FROM ({self.sql(name)}){order}"
+        for rows in self.query(query):
+            yield rows.cast(pa.schema(fields))
+
+    def query(self, sql: str) -> Iterator[pa.Table]:
+        """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
+        for path in self._states:
+            file.require_unchanged(path)  # DuckDB checks no page: damage would be read as data
+        with _connection().cursor() as cursor:
+            try:
+                for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
+                    yield pa.Table.from_batches([batch])
+            except (_duckdb().Error, pa.ArrowException, OSError) as error:
+                self.unchanged()  # gone: another process has just compacted it away
+                named = (path for path in self._states if str(path) in str(error))
+                raise file.damaged(next(named, next(iter(self._states))), error) from error
+        self.unchanged()
+
+    def number(self, what: str, rows: str) -> int:
+        """Returns an aggregate of integers, such as ``sum(kept)``, over SQL of this class."""
+        (found,) = self.query(f"SELECT CAST(coalesce({what}, 0) AS BIGINT) AS n FROM ({rows})")
+        return int(found["n"][0].as_py())
+
+    def unlisted(self) -> str:
+        """Returns why comparisons have lost their differences; empty where they have not.
+
+        A file that was deleted leaves no trace but this: comparisons say how many rows of
+        ``differences`` are kept of each, and writers write these first.
+        """
+        if not self.files("comparisons"):
+            return ""
+        kept = self.number("sum(kept)", self.sql("comparisons"))
+        there = self.number("count(*)", self.every("differences"))
+        if there >= kept:
+            return ""
+        return (
+            f"store={self.folders[0]}: its comparisons list {kept:,} differing outputs, and its "
+            f"differences have {there:,} rows; put the missing files of differences back, or move "
+            "those of comparisons away to measure again"
+        )
 
 
-def unlisted(stored: Stored, kept: int | None = None) -> str:
-    """Returns why a machine's comparisons have lost their differences; empty where they have not.
-
-    A file that was deleted leaves no trace but this: comparisons say how many rows of
-    ``differences`` are kept of each (``kept``: of all, if that is known), and writers write these
-    first.
-    """
-    if kept is None:
-        columns = stream(stored, "comparisons", ["kept"])
-        kept = sum(int(rows.column("kept").to_numpy().sum()) for rows in columns)
-    there = stored.count("differences")
-    if there >= kept:
-        return ""
+def _rows_of(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
+    """Returns the SELECT of one file's rows; no ``path``: of no row."""
+    from_path = {} if path is None else layout.columns_of_path(path)
+    there = set() if path is None else set(file.footer(path).names)
+    columns = []
+    for one in schema.TABLES[name]:
+        value = sql_text(from_path[one.name]) if one.name in from_path else f'"{one.name}"'
+        value = value if one.name in there | from_path.keys() else "NULL"
+        columns.append(f'CAST({value} AS {_TYPES[schema.TYPES[one.type]]}) AS "{one.name}"')
+    columns += [f"CAST({sql_text(machine)} AS VARCHAR) AS _folder", f"{number} AS _file"]
+    if path is None:
+        return f"SELECT {', '.join(columns)}, 0 AS _place WHERE false"
+    source = (
+        f"read_parquet({sql_text(str(path))}, file_row_number = true, hive_partitioning = false)"
+    )
     return (
-        f"store={stored.folders[0]}: its comparisons list {kept:,} differing outputs, and its "
-        f"differences have {there:,} rows; put the missing files of differences back, or move "
-        "those of comparisons away to measure again"
+        f"SELECT {', '.join(columns)}, {number * _ROWS} + file_row_number AS _place FROM {source}"
     )
 
 
-def stream(stored: Stored, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yields the rows that count, a row group or less at a time, in the order of the files.
-
-    Errors: as :func:`table`, and FileNotFoundError where another process compacts meanwhile.
-    """
-    keep = counting(stored, name)
-    start = 0
-    for path in stored.files(name):
-        for rows in stored.batches(name, path, columns):
-            part = None if keep is None else keep[start : start + len(rows)]
-            start += len(rows)
-            yield rows if part is None or part.all() else rows.filter(pa.array(part))
-
-
-def counting(stored: Stored, name: str) -> np.ndarray | None:
-    """Returns a bool array over the rows of all files: whether a row counts. None: all do."""
-    differences = name == "differences"
-    if stored.settled(name) and (not differences or stored.settled("comparisons")):
-        return None
-    keep = np.zeros(stored.count(name), bool)
-    if len(keep):
-        tables = {"found": _numbered(stored, name, PAIR if differences else schema.keys(name))}
-        if differences:
-            tables["stated"] = _numbered(stored, "comparisons", (*PAIR, "kept"))
-        last = f"({kept('comparisons', 'stated', '')})"
-        keep[_asked(kept(name, "found", last), tables)] = True
-    return keep
-
-
-def newest(name: str, rows: pa.Table, batches: np.ndarray) -> np.ndarray:
-    """Returns a bool array (rows,): False where a later row replaces one.
-
-    batches: int array (rows,), not decreasing: rows of one batch were appended together.
-    """
-    keep, chosen = np.ones(len(rows), bool), schema.keys(name)
-    apart = TOGETHER.get(name, ())
-    rows = _with_places(rows.select(chosen), batches, 0)
-    # the usual buffer has every row once, and importing DuckDB takes longer than seeing that
-    if _distinct(rows, chosen) == len(rows) and (
-        not apart or _distinct(rows, apart) == _distinct(rows, (*apart, "batch"))
-    ):
-        return keep
-    keep[:] = False
-    keep[_asked(kept(name, "found", ""), {"found": (rows.schema, rows.to_batches())})] = True
-    return keep
-
-
-def kept(name: str, rows: str, comparisons: str, machine: Sequence[str] = ()) -> str:
+def counting_sql(
+    name: str, rows: str, comparisons: str = "", apart: Sequence[str] = ("_folder",)
+) -> str:
     """Returns SQL for the rows of a table that count.
 
-    ``rows``: the relation with all of them, in which ``place`` ascends with time and ``batch`` is
-    the same for those that were written together; ``comparisons``: that of differences' owners.
-    ``machine``: a further column whose values share no row. SQL takes nulls in keys as equal here.
+    ``rows``: SQL of all of them, see :meth:`Stored.sql`; ``comparisons``: a relation of those that
+    count, for differences; ``apart``: columns whose values share no row. SQL takes nulls in keys
+    as equal here.
     """
     if name == "differences":  # the last ``kept`` ones of their comparison as it was measured last
-        pair = [*PAIR, *machine]
+        pair = [*PAIR, *apart]
         same = " AND ".join(f'd."{one}" IS NOT DISTINCT FROM c."{one}"' for one in pair)
         return f"""
-            SELECT d.* FROM (SELECT *, {_back(pair)} AS back FROM {rows}) d
-            JOIN {comparisons} c ON {same} WHERE d.back <= c.kept
+            SELECT d.* FROM (SELECT *, {_back(pair)} AS _back FROM ({rows})) d
+            JOIN {comparisons} c ON {same} WHERE d._back <= c.kept
         """
-    query = f"SELECT * FROM {rows} QUALIFY {_back([*schema.keys(name), *machine])} = 1"
+    query = f"SELECT * FROM ({rows}) QUALIFY {_back([*schema.key_columns(name), *apart])} = 1"
     if name in TOGETHER:
-        apart = quoted([*TOGETHER[name], *machine])
-        query += f" AND batch = max(batch) OVER (PARTITION BY {apart})"
+        together = sql_names([*TOGETHER[name], *apart])
+        query += f" AND _file = max(_file) OVER (PARTITION BY {together})"
     return query
 
 
 def _back(columns: Sequence[str]) -> str:
     """Returns SQL for a row's number among those with equal ``columns``, the last one's being 1."""
-    return f"row_number() OVER (PARTITION BY {quoted(columns)} ORDER BY place DESC)"
+    return f"row_number() OVER (PARTITION BY {sql_names(columns)} ORDER BY _place DESC)"
 
 
-def quoted(columns: Sequence[str]) -> str:
+def sql_names(columns: Sequence[str]) -> str:
     """Returns names of columns as SQL has them."""
     return ", ".join(f'"{one}"' for one in columns)
 
 
-def _asked(query: str, tables: Mapping[str, Numbered]) -> np.ndarray:
-    """Returns the places, an int64 array, that a query gives; DuckDB spills what memory lacks."""
-    failed: list[Exception] = []
+def sql_text(value: str) -> str:
+    """Returns a text as SQL has it."""
+    return "'" + value.replace("'", "''") + "'"
 
-    def watched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except Exception as error:
-            failed.append(error)  # DuckDB raises its own, with ours as a text
-            raise
 
+def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
+    """Returns the rows, not of differences, that no later one replaces.
+
+    batches: int array (rows,), not decreasing: rows of one batch were appended together.
+    """
+    chosen, together = schema.key_columns(name), TOGETHER.get(name, ())
+    places = pa.array(np.arange(len(rows)))
+    placed = rows.append_column("_place", places).append_column("_file", pa.array(batches))
+
+    def distinct(*columns: str) -> int:
+        return int(placed.select(columns).group_by(list(columns)).aggregate([]).num_rows)
+
+    # the usual buffer has every row once, and importing DuckDB takes longer than seeing that
+    if distinct(*chosen) == len(rows) and (
+        not together or distinct(*together) == distinct(*together, "_file")
+    ):
+        return rows
     with _connection().cursor() as cursor:
-        for name, (form, batches) in tables.items():
-            reader = pa.RecordBatchReader.from_batches(form, watched(batches))
-            cursor.register(name, reader)
-        try:
-            found = cursor.sql(f"SELECT place FROM ({query})").to_arrow_table().column("place")
-        except Exception as error:
-            raise (failed or [error])[0] from None
-        return np.asarray(found.to_numpy().astype(np.int64))
+        cursor.register("placed", placed)
+        query = (
+            f"SELECT _place FROM ({counting_sql(name, 'FROM placed', apart=())}) ORDER BY _place"
+        )
+        return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
+
+
+def _duckdb() -> Any:
+    import duckdb  # here: what only writes needs none
+
+    return duckdb
 
 
 @cache
 def _connection() -> Any:
     """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
-    import duckdb  # here, since most stores are compacted and need no query
-
     spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
-    return duckdb.connect(":memory:", config={"temp_directory": str(spilled)})
+    return _duckdb().connect(":memory:", config={"temp_directory": str(spilled)})
 
 
-def _numbered(stored: Stored, name: str, columns: Sequence[str]) -> Numbered:
-    """Returns all rows of a table with their ``place`` and their file's ``batch``."""
-    today = schema.arrow_schema(name)
-    form = pa.schema([*map(today.field, columns), ("place", pa.int64()), ("batch", pa.int64())])
-
-    def numbered() -> Iterator[pa.RecordBatch]:
-        start = 0
-        for number, path in enumerate(stored.files(name)):
-            for rows in stored.batches(name, path, columns):
-                whole = _with_places(rows, np.full(len(rows), number), start)
-                yield from whole.cast(form).to_batches()
-                start += len(rows)
-
-    return form, numbered()
+GROUP = ("run_id", "target", "vary", "against")
+SUMS = ("compared", "not_compared", "differing", "signed_zero")
 
 
-def _with_places(rows: pa.Table, batches: np.ndarray, start: int) -> pa.Table:
-    places = np.arange(start, start + len(rows))
-    return rows.append_column("place", pa.array(places)).append_column("batch", pa.array(batches))
+class Recalled:
+    """What a sweep need not measure again: stored comparisons of one run of one target, by case.
 
+    They are read anew from the files for every target: what is not on the disk is never taken for
+    done. ``group``: values of ``GROUP``. ``rows``: how many there are. ``controlled``: those alone
+    whose shape was run again. Errors: StoreError, also where comparisons have lost their
+    differences: else these would never be measured again.
+    """
 
-def _distinct(rows: pa.Table, columns: Sequence[str]) -> int:
-    return int(rows.select(columns).group_by(list(columns)).aggregate([]).num_rows)
+    def __init__(self, folder: Path, group: tuple[str, str, str, int], controlled: bool) -> None:
+        def read() -> list[pa.Table]:
+            stored = Stored([folder])
+            if why := stored.unlisted():
+                raise StoreError(why)
+            same = [f'"{k}" = {sql_text(str(v))}' for k, v in zip(GROUP, group, strict=True)]
+            same += ["control IS NOT NULL"] * controlled
+            # a comparison without a control (control=differing) agrees as well as one that repeated
+            agrees = "differing = 0 AND coalesce(control, 'equal') = 'equal'"
+            columns = sql_names(("case_id", "at", "control", "max_ulp", "first", *SUMS))
+            return list(
+                stored.query(
+                    f"SELECT {columns}, {agrees} AS agrees FROM ({stored.sql('comparisons')}) "
+                    f'WHERE {" AND ".join(same)} ORDER BY case_id, "at"'
+                )
+            )
+
+        pieces = steady(read, folder)
+        self._cases: dict[str, tuple[int, int]] = {}
+        self.rows = sum(map(len, pieces))
+        if not self.rows:
+            return
+        self._found = pa.concat_tables(pieces).combine_chunks()
+        self._sums = {name: self._found[name].fill_null(0).to_numpy() for name in SUMS}
+        self._at, self._agrees = (self._found[one].to_numpy() for one in ("at", "agrees"))
+        counts = self._found["case_id"].combine_chunks().value_counts()
+        ends = np.cumsum(counts.field("counts").to_numpy()).tolist()
+        places = zip([0, *ends], ends, strict=False)
+        self._cases = dict(zip(counts.field("values").to_pylist(), places, strict=True))
+
+    def case(self, case_id: str, values: Sequence[int]) -> tuple[set[int], list[Mapping[str, Any]]]:
+        """Returns which of the values of a case are stored, and rows of ``comparisons`` of these.
+
+        One row stands for all those ``rows`` that agree: there may be thousands, and a summary
+        counts them alone.
+        """
+        if case_id not in self._cases:
+            return set(), []
+        start, end = self._cases[case_id]
+        mine = np.isin(self._at[start:end], list(values))
+        agree = mine & self._agrees[start:end]
+        rest = self._found.slice(start, end - start).filter(pa.array(mine & ~agree))
+        told: list[Mapping[str, Any]] = rest.to_pylist()
+        if count := int(agree.sum()):
+            sums = {name: int(each[start:end][agree].sum()) for name, each in self._sums.items()}
+            told.append({"case_id": case_id, "control": "equal", "rows": count, **sums})
+        return set(self._at[start:end][mine].tolist()), told

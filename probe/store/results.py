@@ -1,20 +1,27 @@
-"""Reading stores: one machine's folder, an experiment of many machines, or all of ``results``."""
+"""Reads stores: one machine's folder, an experiment of many machines, or all of ``results``.
+
+SQL of users reads these files alone, and lazily: every table is a view of the rows that count, of
+which DuckDB reads the columns and row groups that a query needs. Its access to all other files is
+switched off and its configuration locked before a query is looked at, so that none reads or writes
+anything else.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from probe import schema
-from probe.errors import StoreError
+from probe.errors import InputError, StoreError
 from probe.store import file, layout, parquet
-from probe.store.layout import CONTENT as CONTENT
-from probe.store.layout import machine_folders as machine_folders
+from probe.store.layout import CONTENT
 
 if TYPE_CHECKING:
     import pandas
@@ -29,29 +36,6 @@ class Results:
     Integers that may be null are ``Int64``, so that ulps stay exact. ``left_out``: why files are
     not read, by path; see :func:`load`.
     """
-
-    runs: pandas.DataFrame
-    cases: pandas.DataFrame
-    comparisons: pandas.DataFrame
-    differences: pandas.DataFrame
-    outputs: pandas.DataFrame
-    windows: pandas.DataFrame
-    failures: pandas.DataFrame
-    orders: pandas.DataFrame
-    roundings: pandas.DataFrame
-    reveals: pandas.DataFrame
-    causes: pandas.DataFrame
-    kernels: pandas.DataFrame
-    measurements: pandas.DataFrame
-    networks: pandas.DataFrame
-    activations: pandas.DataFrame
-    padded_lengths: pandas.DataFrame
-    programs: pandas.DataFrame
-    decisions: pandas.DataFrame
-    reports: pandas.DataFrame
-    findings: pandas.DataFrame
-    remedies: pandas.DataFrame
-    reproductions: pandas.DataFrame
 
     def __init__(self, folders: list[Path], left_out: Mapping[Path, str] | None = None) -> None:
         self.folders, self.left_out = folders, dict(left_out or {})
@@ -80,39 +64,21 @@ class Results:
         """Returns one table as Arrow; errors as :func:`load`."""
         if name not in self._arrow:
             if name == "differences" and not self.left_out:
-                for one in self.machines:
-                    self._require_differences(one)
+                for machine in self.machines:
+                    where = self.stored(machine)
+                    if why := parquet.steady(where.unlisted, where.folders[0]):
+                        raise StoreError(why)
             none = schema.arrow_schema(name).remove_metadata().empty_table()
-            none = none if name in CONTENT else labelled(none, "")
-            self._arrow[name] = pa.concat_tables([none, *self._by_machine(name)])
+            labelled = name not in CONTENT
+            if labelled and "machine" not in none.column_names:
+                none = none.append_column("machine", pa.array([], pa.string()))
+            pieces = parquet.steady(
+                lambda: list(self.stored().rows(name, labelled=labelled)), self.folders[0]
+            )
+            self._arrow[name] = pa.concat_tables([none, *pieces])
         return self._arrow[name]
 
-    def _require_differences(self, machine: str) -> None:
-        where = self.stored(machine).folders[0]
-        if why := parquet.steady(lambda: parquet.unlisted(self.stored(machine)), where):
-            raise StoreError(why)
-
-    def _by_machine(self, name: str) -> Iterator[pa.Table]:
-        """Yields the rows of a table, a machine at a time."""
-        for machine in self.owners(name):
-            where = self.stored(machine).folders[0]
-            yield from parquet.steady(functools.partial(self._listed, name, machine), where)
-
-    def _listed(self, name: str, machine: str | None) -> list[pa.Table]:
-        return list(self.stream(name, machine))
-
-    def stream(
-        self, name: str, machine: str | None, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.Table]:
-        """Yields the rows of one of :meth:`owners`, a row group or less at a time."""
-        for rows in parquet.stream(self.stored(machine), name, columns):
-            yield rows if machine is None else labelled(rows, machine)
-
-    def owners(self, name: str) -> Sequence[str | None]:
-        """Whose rows of a table are apart: each machine's; None: all machines' together."""
-        return (None,) if name in CONTENT else self.machines
-
-    def stored(self, machine: str | None) -> parquet.Stored:
+    def stored(self, machine: str | None = None) -> parquet.Stored:
         """Returns files of one machine, whose folders may be shards of one run; None: of all."""
         names = self.machines if machine is None else [machine]
         mine = [folder for name in names for folder in self.folders if folder.name == name]
@@ -121,24 +87,102 @@ class Results:
     @property
     def tables(self) -> list[str]:
         """Returns the names of the tables that have a file."""
-        return [name for name in schema.TABLES if self.stored(None).files(name)]
+        return [name for name in schema.TABLES if self.stored().files(name)]
 
     def count(self, name: str) -> int:
         """Returns how many rows of a table count."""
-        total = 0
-        for machine in self.owners(name):
-            keep = parquet.counting(stored := self.stored(machine), name)
-            total += stored.count(name) if keep is None else int(keep.sum())
-        return total
+        stored = self.stored()
+        return stored.number("count(*)", stored.sql(name)) if stored.files(name) else 0
 
     def query(self, sql: str) -> pandas.DataFrame:
         """Returns the result of a SELECT over the tables, by DuckDB, which reads what it needs.
 
         Errors: InputError for the query.
         """
-        from probe.store.sql import answered
+        return self.answered(sql)[0].to_pandas()
 
-        return answered(self, sql)[0].to_pandas()
+    def answered(self, *queries: str) -> list[pa.Table]:
+        """Returns the results of SELECTs over the tables, each with all machines.
+
+        Errors: StoreError where a file is damaged, InputError for a query.
+        """
+        import duckdb
+
+        for query in queries:
+            _require_select(duckdb, query)
+        return parquet.steady(lambda: self._answered(duckdb, queries), self.folders[0])
+
+    def _answered(self, duckdb: Any, queries: Sequence[str]) -> list[pa.Table]:
+        answers, words, stored = [], " ".join(queries).lower(), self.stored()
+        with (
+            TemporaryDirectory(prefix="probe-sql-") as spilled,
+            duckdb.connect(":memory:", config=_SAFE | {"temp_directory": spilled}) as connection,
+        ):
+            for name in schema.TABLES:
+                if name in words:
+                    columns = [one for one in schema.column_names(name) if one != "machine"]
+                    shown = parquet.sql_names(columns) + ", _folder AS machine" * (
+                        name not in CONTENT
+                    )
+                    connection.execute(
+                        f"CREATE VIEW {name} AS SELECT {shown} FROM ({stored.sql(name)})"
+                    )
+            for path in stored.listed:
+                file.require_unchanged(
+                    path
+                )  # DuckDB checks no page: damage would be answered as data
+            allowed = ", ".join(parquet.sql_text(str(path)) for path in sorted(stored.listed))
+            for lock in (f"SET allowed_paths = [{allowed}]", *_LOCKS):
+                connection.execute(lock)
+            for query in queries:
+                try:
+                    answers.append(_exact(connection.sql(query).to_arrow_table()))
+                except (duckdb.Error, pa.ArrowException, OSError) as error:
+                    stored.unchanged()  # gone: another process has just compacted it away
+                    raise _wrong_query(query, error) from None
+        stored.unchanged()
+        return answers
+
+
+_SAFE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_LOCKS = (
+    "SET TimeZone = 'UTC'",
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def _exact(rows: pa.Table) -> pa.Table:
+    """Sums of integers are decimals of DuckDB's: as int64 where all fit."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_decimal(field.type) and field.type.scale == 0:
+            with suppress(pa.ArrowInvalid):
+                numbers = rows.column(place).cast(pa.int64())
+                rows = rows.set_column(place, field.name, numbers)
+    return rows
+
+
+def _require_select(duckdb: Any, sql: str) -> None:
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise _wrong_query(sql, error) from None
+    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+        why = "it is not a single query that only reads"
+        raise InputError("sql", _shortened(sql), why, "write one SELECT")
+
+
+def _wrong_query(sql: str, error: Exception) -> InputError:
+    unknown = "Table with name" in str(error)
+    todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change the query"
+    why = " ".join(str(error).split("LINE ")[0].split())[:300]
+    return InputError("sql", _shortened(sql), why, todo)
+
+
+def _shortened(sql: str) -> str:
+    words = " ".join(sql.split())
+    return words if len(words) <= 60 else f"{words[:57]}..."
 
 
 def load(*paths: str | Path, tolerant: bool = False) -> Results:
@@ -150,17 +194,17 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """
     folders: list[Path] = []
     for path in paths:
-        found = machine_folders(Path(path))
+        found = layout.machine_folders(Path(path))
         if not found:
             raise StoreError(
                 f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
             )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
-    files = (layout.files(folder, name) for folder in folders for name in schema.TABLES)
+    files = (layout.table_files(folder, name) for folder in folders for name in schema.TABLES)
     for path in dict.fromkeys(chain.from_iterable(files)):
         try:
-            file.verify(path) if tolerant else file.footer(path)
+            file.verify_file(path) if tolerant else file.footer(path)
         except FileNotFoundError:
             if tolerant and path.is_symlink():
                 left_out[path] = f"file={path.name}: the link leads to no file; correct it"
@@ -184,11 +228,3 @@ def to_pandas(rows: pa.Table, name: str) -> pandas.DataFrame:
         mapper = exact.get if field.name in nullable and field.type in exact else None
         series[field.name] = rows.column(field.name).to_pandas(types_mapper=mapper)
     return pd.DataFrame(series)
-
-
-def labelled(rows: pa.Table, machine: str) -> pa.Table:
-    """Returns rows with the name of their folder as ``machine``."""
-    label = pa.repeat(pa.scalar(machine), len(rows))
-    if "machine" in rows.column_names:
-        return rows.set_column(rows.column_names.index("machine"), "machine", label)
-    return rows.append_column("machine", label)

@@ -114,12 +114,12 @@ def two_product(first: Doubles, second: Doubles) -> tuple[Doubles, Doubles]:
     """Returns the rounded float64 product and its exact error (Dekker); no over- or underflow
     allowed."""
     product = first * second
-    (high, low), (other_high, other_low) = _split(first), _split(second)
+    (high, low), (other_high, other_low) = _split_in_halves(first), _split_in_halves(second)
     error = high * other_high - product
     return product, ((error + high * other_low) + low * other_high) + low * other_low
 
 
-def _split(values: Doubles) -> tuple[Doubles, Doubles]:
+def _split_in_halves(values: Doubles) -> tuple[Doubles, Doubles]:
     scaled = 134217729.0 * values  # 2**27 + 1: 26 bits stay above, 26 and a sign below
     high = scaled - (scaled - values)
     return high, values - high
@@ -143,6 +143,7 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
     Terms are added without error to a pair of float64; the few sums that need more digits are
     done with ``fractions``. The error is 0 exactly where the sum is exact.
     """
+    # a pair of float64 holds the sum as long as the error of the error is zero
     total, error = np.array(terms[0], dtype=np.float64), np.zeros(np.shape(terms[0]))
     lost = np.zeros(total.shape, dtype=bool)
     for term in terms[1:]:
@@ -153,11 +154,11 @@ def exact_total(terms: Sequence[Doubles]) -> tuple[Doubles, Doubles]:
     lost |= ~np.isfinite(total)
     for place in zip(*np.nonzero(lost), strict=True):
         values = [float(term[place]) for term in terms]
-        total[place], error[place] = _exact([], values)
+        total[place], error[place] = _sum_by_fractions([], values)
     return total, error
 
 
-def _exact(pairs: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
+def _sum_by_fractions(pairs: list[tuple[float, float]], terms: list[float]) -> tuple[float, float]:
     """Returns the sum of products and terms rounded once to float64, and the sign of what is
     left."""
     finite = all(map(math.isfinite, [*terms, *(factor for pair in pairs for factor in pair)]))
@@ -183,6 +184,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     total, rest = two_sum(high, above)
     result = total + to_odd(*two_sum(below, rest))
     size = np.abs(high)
+    # within these sizes no step above can under- or overflow; the few others are exact fractions
     safe = (size >= 2.0**-960) & (size <= 2.0**1010) & (np.abs(c) <= 2.0**1010)
     safe &= (np.abs(a) <= 2.0**990) & (np.abs(b) <= 2.0**990)
     if not safe.all():
@@ -190,7 +192,7 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
         result = np.where(zero, a * b + c, result)
         for place in zip(*np.nonzero(~(safe | zero)), strict=True):
             pair = float(a[place]), float(b[place])
-            result[place] = _exact([pair], [float(c[place])])[0]
+            result[place] = _sum_by_fractions([pair], [float(c[place])])[0]
     return result
 
 
@@ -211,14 +213,14 @@ def sum_of_products(
     for place in zip(*np.nonzero(~safe), strict=True):
         pairs = [(float(x[place]), float(w[place])) for x, w in factors]
         rest = [float(term[place]) for term in terms]
-        total[place] = _exact(pairs, rest)[0]
+        total[place] = _sum_by_fractions(pairs, rest)[0]
     return total
 
 
 Pick = slice | np.ndarray
 
 
-def kept(summation: Summation) -> Summation:
+def without_flushing(summation: Summation) -> Summation:
     """Returns the summation with nothing flushed."""
     names = ("inputs", "weights", "products", "whole", "sums")
     fields: dict[str, Any] = {f"flushed_{name}": frozenset() for name in names}

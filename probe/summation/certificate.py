@@ -8,8 +8,8 @@ fusion of a summation, and counts the outputs that answered all of it. What is a
 - ``Keeping``: that each node of this one is a node of the true tree, and in which format;
 - every product, whether it comes in whole (``fusion``);
 - the ``rounding.QUESTIONS``: how results are cut, what sums go through;
-- what subnormal numbers become: that nothing is flushed (``flush.flushing``), or every operand,
-  every product and every sum that is said to be (``flush``, ``flushed``).
+- what subnormal numbers become: that nothing is flushed (``flush.flushing_outputs``), or every
+  operand, every product and every sum that is said to be (``flush``, ``flushing_questions``).
 
 Proved against all trees, nodes that add several exactly, and formats of up to ``widest`` digits at
 any node, rounded to nearest, for sums of products that add in one order whatever the operands are.
@@ -36,7 +36,7 @@ from probe.progress import VOICE, Count
 from probe.summation import flush, fusion, rounding
 from probe.summation.fusion import FusionPiece, fusion_operands
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks
-from probe.summation.questions import Keeping, Uncertifiable, flushed, separation, widest
+from probe.summation.questions import Keeping, Uncertifiable, flushing_questions, separation, widest
 from probe.summation.replay import replay
 from probe.summation.reveal import RevealedTree
 from probe.summation.summation import EVERY, Rounding, Summation
@@ -134,20 +134,21 @@ def certify(
         return found
 
     if not asked.flushes:
-        holds &= ~flush.flushing(masks)[:, positions, filters].any(axis=0)
+        holds &= ~flush.flushing_outputs(masks)[:, positions, filters].any(axis=0)
     with VOICE.counted("questions", asked.count) as count:
         for each in asked.rows:
-            for part in _parts(len(each.rows), chunk, count):
+            for part in _counted_chunks(len(each.rows), chunk, count):
                 leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
                 holds &= fits(each.question(masks, leaves), each.expected[part])
         for weights, ideal in asked.weighted:
-            for part in _parts(len(weights), chunk, count):
+            for part in _counted_chunks(len(weights), chunk, count):
+                # once every output is refuted the rest of the questions tells nothing
                 if holds.any():
                     holds &= fits(masks.each(weights[part]), ideal[part])
     return Certified(holds)
 
 
-def _parts(rows: int, chunk: int, count: Count) -> Iterator[slice]:
+def _counted_chunks(rows: int, chunk: int, count: Count) -> Iterator[slice]:
     """Yields the rows, ``chunk`` at a time, and counts those that are done."""
     for at in range(0, rows, chunk):
         yield slice(at, at + chunk)
@@ -186,7 +187,13 @@ class _Questions:
         self.flushes = bool(set_ & FLUSHING)
         if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
             raise Uncertifiable("only some subnormal sums become zero, and not each was tested")
-        self.tree = _as_masks_number(summation.tree, summands)
+        # the questions number the bias as masks do: behind the weights
+        nodes = [
+            tuple(summands if child == BIAS else child for child in node)
+            for node in summation.tree.nodes
+        ]
+        leaves = [summands if leaf == BIAS else leaf for leaf in summation.tree.leaves]
+        self.tree = Tree(tuple(leaves), tuple(nodes))
         self.rows = [one for one in self._of_products() if len(one.rows)]
         self.weighted = list(self._of_sums())
         self.count = sum(len(one.rows) for one in self.rows)
@@ -196,7 +203,7 @@ class _Questions:
         """Yields what is asked with weights: cheap ones first."""
         asked = itertools.chain(
             self._keeping(),
-            flushed(self.tree, self.size, self.dtype) if self.flushes else (),
+            flushing_questions(self.tree, self.size, self.dtype) if self.flushes else (),
             separation(self.tree, self.size, self.dtype, self.left),
         )
         while rows := list(islice(asked, AT_ONCE)):
@@ -249,9 +256,13 @@ class _Questions:
         parts = [part for part in parts if part]
         whole = np.array([len(part) * (part[0][0] in fused) for part in parts], int)
         if parts:
-            yield self._row(fusion.fused, fusion.in_rows(parts, max(map(len, parts))), whole)
+            yield self._row(
+                fusion.count_fused, fusion.pairs_in_rows(parts, max(map(len, parts))), whole
+            )
         behind = pairs.behind_bias
-        alone = self._row(fusion.fused_behind_bias, behind, np.isin(behind[:, 0], list(fused)))
+        alone = self._row(
+            fusion.count_fused_behind_bias, behind, np.isin(behind[:, 0], list(fused))
+        )
         yield alone
         found = RevealedTree(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
         piece = FusionPiece(found, pairs, True, wide=self.summation.wider(self.dtype))
@@ -265,13 +276,20 @@ class _Questions:
             yield from self._of_subnormal(piece)
 
     def _of_subnormal(self, piece: FusionPiece) -> Iterator[_LeafRows]:
-        """Yields which subnormal operands and products become zero; of sums, see ``flushed``."""
+        """Yields which subnormal operands and products become zero."""
         leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
-        for question in (flush.inputs, flush.weights):
-            yield self._row(question, flush.in_rows(leaves))
-        yield self._row(flush.products, flush.in_rows(flush.of_pairs(Masks(self.model), piece)))
-        yield self._row(flush.behind_bias, flush.in_rows([row[None] for row in pairs.behind_bias]))
-        yield self._row(flush.of_bias, flush.in_rows(flush.beside_bias(Masks(self.model), piece)))
+        for question in (flush.count_inputs_kept, flush.count_weights_kept):
+            yield self._row(question, flush.sets_in_rows(leaves))
+        yield self._row(
+            flush.count_products_kept, flush.sets_in_rows(flush.of_pairs(Masks(self.model), piece))
+        )
+        yield self._row(
+            flush.count_kept_behind_bias,
+            flush.sets_in_rows([row[None] for row in pairs.behind_bias]),
+        )
+        yield self._row(
+            flush.count_biases_kept, flush.sets_in_rows(flush.beside_bias(Masks(self.model), piece))
+        )
 
     def _row(
         self,
@@ -294,9 +312,3 @@ class _Questions:
 
 
 _kept = lru_cache(maxsize=32)(_Questions)
-
-
-def _as_masks_number(tree: Tree, bias: int) -> Tree:
-    """Returns the tree with its bias, where it adds one, numbered as masks do."""
-    nodes = [tuple(bias if child == BIAS else child for child in node) for node in tree.nodes]
-    return Tree(tuple(bias if leaf == BIAS else leaf for leaf in tree.leaves), tuple(nodes))

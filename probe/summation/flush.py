@@ -38,7 +38,7 @@ Counted = list[tuple[np.ndarray, np.ndarray]]
 """Sets, and how many of each came out at every position."""
 
 
-def flushing(masks: Masks) -> np.ndarray:
+def flushing_outputs(masks: Masks) -> np.ndarray:
     """Returns where anything subnormal becomes zero, or counts wrong: int8 (questions, ...outputs).
 
     The outputs are (positions, filters). Two calls, or three where counts are not exact.
@@ -59,7 +59,7 @@ def signature(masks: Masks) -> np.ndarray:
     Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
     filters, with products around the smallest normal number.
     """
-    found = flushing(masks).astype(np.float64)
+    found = flushing_outputs(masks).astype(np.float64)
     if not found.any():
         return found
     if masks.alike is None:
@@ -85,14 +85,14 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     return masks.run(none, [0.0], x, template)[0].astype(np.float64)
 
 
-def put(
+def reveal_flushing(
     masks: Masks, pieces: Sequence[FusionPiece], traces: Callable[[FusionPiece], Traces]
 ) -> None:
     """Notes at every piece how its outputs flush: entries of ``answers`` and ``flushed``.
 
     The entries exist only where some output of a piece flushes.
     """
-    outputs = flushing(masks)
+    outputs = flushing_outputs(masks)
     asked = []
     for piece in pieces:
         here = outputs[:, piece.found.positions][:, :, piece.found.filters]
@@ -101,14 +101,22 @@ def put(
             asked.append(piece)
     if not asked:
         return
-    for name, question in (("inputs", inputs), ("weights", weights)):
+    for name, question in (("inputs", count_inputs_kept), ("weights", count_weights_kept)):
         sets = [of_leaves(masks, piece.found.tree) for piece in asked]
         _note(asked, name, _counted(masks, asked, sets, question))
-    _note(asked, "products", _counted(masks, asked, [of_pairs(masks, p) for p in asked], products))
+    _note(
+        asked,
+        "products",
+        _counted(masks, asked, [of_pairs(masks, p) for p in asked], count_products_kept),
+    )
     behind = [[row[None] for row in piece.pairs.behind_bias] for piece in asked]
-    _note(asked, "behind bias", _counted(masks, asked, behind, behind_bias))
-    _note(asked, "bias", _counted(masks, asked, [beside_bias(masks, p) for p in asked], of_bias))
-    _sums(masks, asked, [traces(piece) for piece in asked])
+    _note(asked, "behind bias", _counted(masks, asked, behind, count_kept_behind_bias))
+    _note(
+        asked,
+        "bias",
+        _counted(masks, asked, [beside_bias(masks, p) for p in asked], count_biases_kept),
+    )
+    _reveal_flushed_sums(masks, asked, [traces(piece) for piece in asked])
     _tininess(masks, asked)
 
 
@@ -150,11 +158,13 @@ def _answers_to_sets(
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
     shape = [one.shape for some in sets for one in some]
-    wanted = [piece.rows(in_rows(some, shape)) for piece, some in zip(pieces, sets, strict=True)]
+    wanted = [
+        piece.rows(sets_in_rows(some, shape)) for piece, some in zip(pieces, sets, strict=True)
+    ]
     return ask(masks, question, wanted)
 
 
-def in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
+def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
     """Sets as rows: members, and behind them their partners, -1 where there are none.
 
     ``shapes``: of all sets that are asked together; None: these.
@@ -191,46 +201,46 @@ def of_pairs(masks: Masks, piece: FusionPiece) -> Sets:
     return sets
 
 
-def inputs(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def count_inputs_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Returns how many of some subnormal inputs are not read as zeros."""
-    small, large = _operands(masks.operator.dtype)
+    small, large = _small_and_large(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], large), small)
-    return _whole(answer / (small * large), leaves)
+    return _as_counts(answer / (small * large), leaves)
 
 
-def weights(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def count_weights_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Returns how many of some subnormal weights are not read as zeros."""
-    small, large = _operands(masks.operator.dtype)
+    small, large = _small_and_large(masks.operator.dtype)
     answer = masks.run(leaves, np.full(leaves.shape[2], small), large)
-    return _whole(answer / (small * large), leaves)
+    return _as_counts(answer / (small * large), leaves)
 
 
-def _operands(dtype: str) -> tuple[float, float]:
+def _small_and_large(dtype: str) -> tuple[float, float]:
     """Returns a subnormal number, and one that makes it normal."""
     return 2.0 ** (floats.FORMATS[dtype].emin - 1), 2.0**10 if dtype == "float16" else 2.0**40
 
 
-def _whole(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+def _as_counts(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
     """Counts as int32, -1 where they are none of up to all leaves."""
     asked = (leaves >= 0).sum(axis=2)[:, None, :]
     fits = (counts >= 0) & (counts <= asked) & (counts == np.rint(counts))
     return np.where(fits, counts, -1).astype(np.int32)
 
 
-def products(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def count_products_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Returns how many of some subnormal products count, each added to a normal number (its
     partner)."""
     most = leaves.shape[2] // 2
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, np.repeat([least / 2, least], most), 2.0**-SPAN)
-    return _beside(answer, least * 2.0**-SPAN, leaves)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
-def behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``products`` for one pair whose partner is the bias, which no input multiplies."""
+def count_kept_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``count_products_kept`` for a pair whose partner is the bias, which no input scales."""
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, [least / 2, least * 2.0**-SPAN], 2.0**-SPAN)
-    return _beside(answer, least * 2.0**-SPAN, leaves)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
 def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
@@ -247,35 +257,42 @@ def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
     return [np.array([[number, child]])]
 
 
-def of_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``products`` for a subnormal bias."""
+def count_biases_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``count_products_kept`` for a subnormal bias."""
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, [least * 2.0**-SPAN / 2, least], 2.0**-SPAN)
-    return _beside(answer, least * 2.0**-SPAN, leaves)
+    return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
-def _beside(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
+def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
     """Returns how many halves of a partner stand beside all partners."""
     most = leaves.shape[2] // 2
     partners = (leaves[:, :, most:] >= 0).sum(axis=2)[:, None, :]
-    return _whole(2 * (answer / partner - partners), leaves[:, :, :most])
+    return _as_counts(2 * (answer / partner - partners), leaves[:, :, :most])
 
 
-def _sums(masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces]) -> None:
+def _reveal_flushed_sums(
+    masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces]
+) -> None:
     """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
     few = [trace.sample() for trace in traces]
     wanted = [piece.rows(some) for piece, some in zip(pieces, few, strict=True)]
-    sampled = ask(masks, _sum, wanted)
-    roots = [trace.ends[:1] if piece.found.tree.nodes else trace.ends[:0]
-             for piece, trace in zip(pieces, traces, strict=True)]  # fmt: skip
+    sampled = ask(masks, _sum_is_flushed, wanted)
+    roots, chains, bottoms = [], [], []
+    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
+    for piece, trace in zip(pieces, traces, strict=True):
+        # a tree of one leaf adds nothing
+        tree, added = piece.found.tree, bool(piece.found.tree.nodes)
+        roots.append(trace.ends[: int(added)])
+        firsts = (0, 1) if added else ()
+        chains.append([_chain_pattern(tree, first, trace.bias) for first in firsts])
+        # pairs that meet in nodes without inner children, as many as stay subnormal together
+        pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
+        bottoms.append([pairs[:most]] if added else [])
     wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
-    results = ask(masks, _root, wanted)
-    chains = [[_pattern(p.found.tree, first, t.bias) for first in (0, 1)] if p.found.tree.nodes
-              else [] for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
-    flushed = _answers_to_sets(masks, pieces, chains, _chained)
-    through = [[_bottom(masks, t)] if p.found.tree.nodes else []
-               for p, t in zip(pieces, traces, strict=True)]  # fmt: skip
-    kept = _answers_to_sets(masks, pieces, through, _through)
+    results = ask(masks, _root_is_flushed, wanted)
+    flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
+    kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
     apart = []
     for number, piece in enumerate(pieces):
         answers = np.concatenate([sampled[number], results[number]])
@@ -286,11 +303,11 @@ def _sums(masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces])
         apart.append(bool((~every & ~none).any()) or piece.alone)
     triples = [t.triples if one else t.triples[:0] for t, one in zip(traces, apart, strict=True)]
     wanted = [piece.rows(some) for piece, some in zip(pieces, triples, strict=True)]
-    for piece, answers in zip(pieces, ask(masks, _sum, wanted), strict=True):
+    for piece, answers in zip(pieces, ask(masks, _sum_is_flushed, wanted), strict=True):
         piece.answers["flush nodes"] = answers
 
 
-def _sum(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not."""
     least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
     return classify(
@@ -298,13 +315,13 @@ def _sum(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     ).astype(np.int32)
 
 
-def _root(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def _root_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Per (p, q) that meet at the root: 1 where their subnormal sum comes out as zero."""
     least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
     return classify(masks.run(leaves, [1.5 * least, -least]), zero=least / 2, one=0.0)
 
 
-def _pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
+def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
     """Leaves that give every second node of a chain a subnormal sum, if the sums below are zero.
 
     (nodes, 2): 1.5 and -1 times the smallest normal number. ``first`` 1: the root has no such sum,
@@ -329,7 +346,7 @@ def _pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
     return rows
 
 
-def _chained(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def _chain_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """1 where all subnormal sums of a pattern are zero, 0 elsewhere."""
     least, most = 2.0 ** floats.FORMATS[masks.operator.dtype].emin, leaves.shape[2] // 2
     answer = masks.run(leaves, np.repeat([1.5 * least, -least], most))
@@ -338,15 +355,7 @@ def _chained(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return result.astype(np.int32)
 
 
-def _bottom(masks: Masks, trace: Traces) -> np.ndarray:
-    """Returns the pairs that meet in nodes without inner children, as many as stay subnormal
-    together."""
-    most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
-    pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
-    return pairs[:most]
-
-
-def _through(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def _bottom_is_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """1 where the subnormal differences of all pairs come out together, 0 elsewhere."""
     form, most = floats.FORMATS[masks.operator.dtype], leaves.shape[2] // 2
     least, unit = 2.0**form.emin, 2.0 ** (form.emin - form.precision + 1)
@@ -368,6 +377,9 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
         np.array([] if whole else some, int).reshape(-1, 1)
         for some, whole in zip(leaf, exact, strict=True)
     ]
+    # 2^emin (1 - 2^-(p+1)) rounds up to 2^emin in p digits: it is flushed only by who looks before
+    # rounding. 2^emin (1 - 2^-p) has p digits, so it is flushed by who rounds as if exponents had
+    # no end; the subnormal grid has one digit less there, and rounds it up.
     for number in (0, 1):
         wanted = [piece.rows(some) for piece, some in zip(pieces, rows, strict=True)]
 
@@ -383,24 +395,27 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
             piece.answers[f"tininess {number}"] = answers
 
 
-def read(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
+def with_flushing(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
     """Returns the rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
+    # the smallest numbers of float32 are asked about
     if rounding.short_format == "float16":  # which has no numbers as small as those asked about
         return rounding
     tree = piece.found.tree
     leaves = frozenset(tree.leaves)
     whole = rounding.fused & leaves if tree.nodes else frozenset()
-    products = _gone(piece, ("products", "behind bias"), column)
-    products |= {BIAS} if _gone(piece, ("bias",), column) else frozenset()
+    products = _leaves_of_none(piece, ("products", "behind bias"), column)
+    products |= {BIAS} if _leaves_of_none(piece, ("bias",), column) else frozenset()
     sums = _flushed_sums(piece, trace, column)
     rounding = replace(
         rounding,
-        flushed_inputs=_all(_gone(piece, ("inputs",), column), leaves - {BIAS}),
-        flushed_weights=_all(_gone(piece, ("weights",), column), leaves - {BIAS}),
-        flushed_products=_all(products - whole, leaves - whole),
-        flushed_whole=_all(products & whole, whole),
+        flushed_inputs=_every_or_some(_leaves_of_none(piece, ("inputs",), column), leaves - {BIAS}),
+        flushed_weights=_every_or_some(
+            _leaves_of_none(piece, ("weights",), column), leaves - {BIAS}
+        ),
+        flushed_products=_every_or_some(products - whole, leaves - whole),
+        flushed_whole=_every_or_some(products & whole, whole),
         flushed_sums=sums,
     )
     if not rounding.flushed_products and not sums:
@@ -412,7 +427,7 @@ def read(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> 
     return replace(rounding, tininess=kind)
 
 
-def _gone(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[int]:
+def _leaves_of_none(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[int]:
     """Returns the leaves of sets of which none came out."""
     found: set[int] = set()
     for name in names:
@@ -422,7 +437,7 @@ def _gone(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[in
     return frozenset(found)
 
 
-def _all(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
+def _every_or_some(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
     return frozenset([EVERY]) if some and some == able else some
 
 
@@ -434,4 +449,4 @@ def _flushed_sums(piece: FusionPiece, trace: Traces, column: int) -> frozenset[i
     answers = piece.answers["flush nodes"][:, column]
     found = {node for node, one in zip(trace.triple_nodes, answers, strict=True) if one == 1}
     found |= {nodes - 1} if piece.answers["flush root"][0, column] == 1 else set()
-    return _all(frozenset(found), frozenset(range(nodes)))
+    return _every_or_some(frozenset(found), frozenset(range(nodes)))

@@ -69,6 +69,8 @@ class Growth:
         firsts = [np.full(len(one.leaves) - 1, one.leaves[0]) for one in self.open]
         others = [one.leaves[1:] for one in self.open]
         pairs = np.stack([np.concatenate(firsts), np.concatenate(others)], axis=1)
+        # in this order an answer is found by bisection, also where several growths share the
+        # questions
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
     def grow(self, survivors: np.ndarray) -> None:
@@ -94,11 +96,14 @@ class Growth:
             bad = int(np.argmin(valid))
             raise NoTree(asked.format(rest[bad], len(self.read) - sizes[bad]))
         below, current = 1, first
+        # from the leaf upwards: leaves that answer one size meet the path in one node
         for size in np.unique(sizes):
             hanging = rest[sizes == size]
             if branch.total and size == branch.total:  # further children of the node above
                 self._hang(hanging, branch.parent, branch.total, branch)
                 break
+            # a node holds what is below it and what hangs on it; other answers come from no tree:
+            # of a Winograd convolution, or of filters that took turns and do not add alike
             if size != below + len(hanging):
                 told = asked.format(hanging[0], len(self.read) - size)
                 expected = len(self.read) - below - len(hanging)
@@ -129,6 +134,7 @@ class Growth:
 
     def tree(self, bias: int | None = None) -> Tree:
         """Returns the finished tree; ``bias``: the leaf that is the bias, if one is."""
+        # the root is the node that no other one adds
         above = {~c: n for n, children in enumerate(self.children) for c in children if c < 0}
         root = next(n for n in range(len(self.children)) if n not in above)
         order, stack = [], [root]  # nodes were found from leaf to root and outwards

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe import floats, operands, ulp
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.backends.contract import Backend, Operator, Unsupported
 from probe.case import Case
 from probe.errors import InputError
@@ -111,13 +111,13 @@ class _Call(Operator):
         """There is none."""
 
     def output(self, y: Any) -> np.ndarray:
-        found = container(y, self.spec["dtype"])
+        found = one_number(y, self.spec["dtype"])
         if isinstance(found, str):
             raise Unsupported(found)
         return found.reshape(1, 1, 1)
 
 
-def container(y: Any, dtype: str) -> np.ndarray | str:
+def one_number(y: Any, dtype: str) -> np.ndarray | str:
     """Returns one result as a container array of one element; or why it is none of ``dtype``."""
     try:
         if y is None:  # which NumPy makes NaN
@@ -134,7 +134,9 @@ def container(y: Any, dtype: str) -> np.ndarray | str:
     return rounded
 
 
-def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None = None) -> Case:
+def case_of_function(
+    f: Function, n: int, dtype: str = "float32", products: bool | None = None
+) -> Case:
     """Returns the sum, or with two arrays the product, that ``f`` is asked as. InputError: it isn't
     one.
 
@@ -142,7 +144,7 @@ def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None =
     """
     dtype = choice("dtype", dtype, floats.FORMATS)
     two = _takes_two(f) if products is None else products
-    case = Case("dot" if two else "sum", in_channels=count("n", n), length=1, dtype=dtype)
+    case = Case("dot" if two else "sum", in_channels=whole_number("n", n), length=1, dtype=dtype)
     shown = ", ".join(["x", "w"][: 1 + two])
     for seed in range(4):
         x, w, _ = case.with_(seed=seed).operands()
@@ -153,12 +155,12 @@ def case_of(f: Function, n: int, dtype: str = "float32", products: bool | None =
         except Exception as error:
             why = f"f({shown}) with {n} {dtype} numbers raises {type(error).__name__}: {error}"
             todo = "give products=False for f(x)" if two else "give products=True for f(x, w)"
-            raise InputError("f", _name(f), why, todo) from error
-        found = container(y, dtype)
+            raise InputError("f", _function_name(f), why, todo) from error
+        found = one_number(y, dtype)
         if isinstance(found, str):
             todo = f"let it return one {dtype}"
             todo += "" if dtype == "float64" else ", or give dtype='float64'"
-            raise InputError("f", _name(f), f"of {n} {dtype} numbers {found}", todo)
+            raise InputError("f", _function_name(f), f"of {n} {dtype} numbers {found}", todo)
     return case
 
 
@@ -181,7 +183,7 @@ def _takes_two(f: Function) -> bool:
     return len(needed) == 2
 
 
-def _name(f: Function) -> str:
+def _function_name(f: Function) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
@@ -255,7 +257,7 @@ def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], 
         x, w = x.reshape(n, 1), w.reshape(n, 1)
         arrays = [floats.from_container(array[:, 0], case.dtype) for array in (x, w)]
         with np.errstate(all="ignore"):
-            found = container(f(*arrays[: 1 + case.weighted]), case.dtype)
+            found = one_number(f(*arrays[: 1 + case.weighted]), case.dtype)
             expected = formula(x, w)
         if isinstance(found, str) or not ulp.equal(found, expected, case.dtype):
             return False

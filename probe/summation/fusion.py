@@ -56,7 +56,7 @@ def fusion_operands(dtype: str) -> FusionOperands:
     )
 
 
-def fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def count_fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Returns how many of several products at once come in whole: int32, -1 for an answer that fits
     none.
 
@@ -65,17 +65,17 @@ def fused(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """
     operands, most = fusion_operands(masks.operator.dtype), leaves.shape[2] // 2
     answer = masks.run(leaves, np.repeat([operands.w, -1.0], most), operands.x)
-    return _count(answer, leaves[:, :, :most], operands)
+    return _count_whole(answer, leaves[:, :, :most], operands)
 
 
-def fused_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``fused`` for one pair whose partner is the bias, which no input multiplies."""
+def count_fused_behind_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+    """As ``count_fused`` for one pair whose partner is the bias, which no input multiplies."""
     operands = fusion_operands(masks.operator.dtype)
     answer = masks.run(leaves, [operands.w, -operands.x], operands.x)
-    return _count(answer, leaves[:, :, :1], operands)
+    return _count_whole(answer, leaves[:, :, :1], operands)
 
 
-def _count(answer: np.ndarray, leaves: np.ndarray, operands: FusionOperands) -> np.ndarray:
+def _count_whole(answer: np.ndarray, leaves: np.ndarray, operands: FusionOperands) -> np.ndarray:
     pairs = (leaves >= 0).sum(axis=2)[:, None, :]
     with np.errstate(invalid="ignore"):
         whole = (answer.astype(np.float64) - pairs * operands.rounded) / operands.extra
@@ -228,6 +228,7 @@ class FusionPiece:
         """
         pairs, counts = part
         rounds = len(self.found.filters) * math.log2(len(pairs))
+        # a count that fits none can not be halved
         if self.alone or (counts < 0).any() or len(pairs) <= rounds:
             return [[pair] for pair in pairs]
         return [pairs[: len(pairs) // 2]]
@@ -264,7 +265,7 @@ class FusionPiece:
         return frozenset(k for k, v in answers.items() if v == 1), -1 in answers.values()
 
 
-def in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
+def pairs_in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
     """Sets of pairs as rows of ``most`` leaves and, behind them, their partners; -1 fills up."""
     rows = np.full((len(sets), 2 * most), -1)
     for row, pairs in zip(rows, sets, strict=True):
@@ -292,4 +293,5 @@ def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
         if classify(answer, 0.0, 2.0**-bits)[0, position, filters[0]] != 1:
             break
         kept = bits
+    # fraction bits of the two formats that matrix units read float32 operands in
     return {7: "bfloat16", 10: "tf32"}.get(kept)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe.summation.masks import Masks, Proved, spread
-from probe.summation.proof import proved
+from probe.summation.masks import Masks, Proved, deal_questions
+from probe.summation.proof import outputs_proved
 from probe.summation.tree import BIAS, Tree
 
 # A wrong guess is not proved and costs calls: these numbers were chosen by calls, speed alone.
@@ -103,7 +103,7 @@ class Asker:
     def _ask(self, leaves: np.ndarray, question: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Answers at the position, one for every row of ``leaves``."""
         answers = np.empty(len(leaves))
-        for ask, parts in spread(self.masks, [self.filters], [leaves]):
+        for ask, parts in deal_questions(self.masks, [self.filters], [leaves]):
             table = question(ask)
             for part in parts:
                 answers[part.start : part.stop] = part.table(table)[:, self.position]
@@ -250,7 +250,12 @@ class LeafAnswers:
         self._ask(np.array([line[-1] for line in lines]))
         waiting = [part for line in lines for part in self._gaps(line)]
         while waiting:
-            self._ask(np.concatenate([_places_between(line) for line in waiting]))
+            # of each gap the middle, and two places more: at even distances they could all lie on
+            # a line by chance
+            inner = [len(line) - 2 for line in waiting]
+            picks = [np.unique([n // 2, n * 5 // 7, n // 5]) for n in inner]
+            asked = [line[1 + pick] for line, pick in zip(waiting, picks, strict=True)]
+            self._ask(np.concatenate(asked))
             waiting = [part for line in waiting for part in self._resolve(line)]
         return self.found
 
@@ -272,6 +277,8 @@ class LeafAnswers:
             for step in range(1, window // 4 + 1):
                 rises = row[step:] - row[:-step]
                 breaks = (rises[step:] != rises[:-step])[window // 2 - step :]
+                # a lane costs its ends; each place where its answers stop rising evenly, as counted
+                # in the second half of the window, costs some more
                 costs[step] = 4 * step + PIECE * breaks.mean() * count
             step = min(costs, key=lambda one: (costs[one], one))
             if costs[step] <= 2 * window:
@@ -298,12 +305,6 @@ class LeafAnswers:
             self.found[line] = even
             return []
         return self._gaps(line)
-
-
-def _places_between(line: np.ndarray) -> np.ndarray:
-    """Returns places of a gap that are asked: its middle, and one more, at no even distance."""
-    inner = len(line) - 2
-    return line[1 + np.unique([inner // 2, inner * 5 // 7, inner // 5])]
 
 
 LONG = 40  # speed alone: leaves for each filter, from which on guess and proof take fewer calls
@@ -338,9 +339,9 @@ def proved_trees(
         if tree is None:
             break
         place = np.ix_(left, filters)
-        fits = proved(masks, tree, place)
+        fits = outputs_proved(masks, tree, place)
         if not fits[place][0].all():
-            fits |= proved(masks, tree, place, scales=False)
+            fits |= outputs_proved(masks, tree, place, scales=False)
         masks.proved.append(Proved(tree, read, fits))
         before = len(left)
         settle(masks.proved[-1])
@@ -355,6 +356,7 @@ def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits
     garble, then in parts.
     """
+    # no more than half of what lanes cost that are asked for all
     most = len(read) * len(read).bit_length() // 2
     for digits in [True, False] if masks.size > masks.scale.limit else [False]:
         try:

@@ -123,6 +123,7 @@ class Masks:
 
     def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
         """Counts the units that survive, a few of them in a call, so that the count is exact."""
+        # more units than the dtype has whole numbers would be rounded: they are spread over calls
         parts = -(-self.size // self.scale.limit)
         total: np.ndarray | None = None
         for part in range(parts):
@@ -186,7 +187,7 @@ class MaskPart:
         return answers[self.calls, :, self.filters]
 
 
-def spread(
+def deal_questions(
     masks: Masks, teams: Sequence[np.ndarray], queues: Sequence[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, list[MaskPart]]]:
     """Deals every team's questions (rows of leaves) to its filters, as few calls as possible.
@@ -241,22 +242,36 @@ def ask(
     queues: list[np.ndarray] = []
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
-        stacked = np.concatenate([wanted[n].rows for n in members])
-        queue, where = stacked, np.zeros(len(stacked), int)
-        if len(stacked) > 1:
-            queue, where = np.unique(stacked, axis=0, return_inverse=True)
+        queue, where = _distinct_rows(np.concatenate([wanted[n].rows for n in members]))
         queues.append(queue)
         ends = np.cumsum([len(wanted[n].rows) for n in members])
-        places += zip(members, np.split(where.reshape(-1), ends[:-1]), strict=True)
+        places += zip(members, np.split(where, ends[:-1]), strict=True)
     teams = [wanted[members[0]].filters for members in alike.values()]
     tables = [np.empty((len(queue), masks.operator.positions), np.int32) for queue in queues]
-    for leaves, parts in spread(masks, teams, queues):
+    for leaves, parts in deal_questions(masks, teams, queues):
         answers = question(masks, leaves)
         for part in parts:
             tables[part.team][part.start : part.stop] = part.table(answers)
     table_of = {n: table for table, some in zip(tables, alike.values(), strict=True) for n in some}
     found = {n: table_of[n][np.ix_(where, wanted[n].positions)] for n, where in places}
     return [found[n] for n in range(len(wanted))]
+
+
+def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows, each once and in order, and where each of the given ones stands there."""
+    if len(rows) < 2:
+        return rows, np.zeros(len(rows), int)
+    # np.unique(axis=0) makes a type of so many fields first, which takes longer than a short sum's
+    # question; of wide rows it is the faster one
+    if rows.shape[1] > 8:
+        distinct, where = np.unique(rows, axis=0, return_inverse=True)
+        return distinct, where.reshape(-1)
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    first = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    where = np.empty(len(rows), int)
+    where[order] = np.cumsum(first) - 1
+    return ordered[first], where
 
 
 class SessionOperator:
@@ -317,6 +332,7 @@ class SessionOperator:
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> tuple[str, dict[str, np.ndarray]]:
         """Returns the arrays of a ``masks`` request that edits the weights, and the bias."""
+        # in the weights of a case the filters of one leaf are neighbours
         weights = np.repeat(template[: self.summands], self.filters)
         arrays = {
             "x": self._container(x),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from probe.summation.tree import BIAS, Tree, product
+from probe.summation.tree import BIAS, Tree, leaf_name
 
 DRAWN = 16
 """Leaves up to which a tree is drawn."""
@@ -31,16 +31,16 @@ class NotationSum:
     together: bool = False
 
 
-def short(tree: Tree, most: int = 300) -> str:
+def short_sum(tree: Tree, most: int = 300) -> str:
     """Returns the tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
     if not tree.nodes:
-        return product(tree.leaves[0])
+        return leaf_name(tree.leaves[0])
     total = _chains(tree)
-    text = _word(total, -1) if total.together else _sum_text(total, 0)
+    text = _item_text(total, -1) if total.together else _sum_text(total, 0)
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
-def named(tree: Tree) -> str:
+def order_name(tree: Tree) -> str:
     """Returns what programmers call this order, empty where there is no short name for it."""
     products = [leaf for leaf in tree.leaves if leaf != BIAS]
     biased = len(products) < len(tree.leaves)
@@ -78,58 +78,58 @@ def _chains(tree: Tree) -> NotationSum:
 
 
 def _join_chain(items: list[Item]) -> NotationSum:
-    size = sum(map(_size, items))
+    size = sum(map(_leaves_below, items))
     if len(items) > 2:
         return NotationSum(items, size, together=True)
     one, other = items
     for total, item in ((one, other), (other, one)):
-        if not isinstance(total, NotationSum) or total.together or total.size <= _size(item):
+        if (
+            not isinstance(total, NotationSum)
+            or total.together
+            or total.size <= _leaves_below(item)
+        ):
             continue
-        if _size(total.items[-1]) == _size(item):
+        if _leaves_below(total.items[-1]) == _leaves_below(item):
             total.items.append(item)
             total.size = size
             return total
     return NotationSum(items, size)
 
 
-def _size(item: Item) -> int:
+def _leaves_below(item: Item) -> int:
     return item.size if isinstance(item, NotationSum) else 1
 
 
 def _sum_text(total: NotationSum, depth: int) -> str:
     if depth > NESTED:
         return "..."
-    runs = _runs_of_form(_in_order(total.items))
+    items, leaves = total.items, [item for item in total.items[:3] if isinstance(item, int)]
+    # neither of the first two leaves is added first: they stand in the order of the others
+    if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
+        items = [items[1], items[0], *items[2:]]
+    runs = _runs_of_form(items)
     words: list[str] = []
     while runs:
-        alike = _alike(runs)
+        alike = _count_shifted_runs(runs)
         for number, run in enumerate(runs[:alike]):
             if alike < 4 or number < 2 or number == alike - 1:
-                words += _run(run, depth)
+                words += _run_words(run, depth)
             elif number == 2:
                 words.append("...")
         del runs[:alike]
     return "+".join(words)
 
 
-def _in_order(items: list[Item]) -> list[Item]:
-    """Returns the first two leaves, of which neither is added first, in the order of the others."""
-    leaves = [item for item in items[:3] if isinstance(item, int)]
-    if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
-        return [items[1], items[0], *items[2:]]
-    return items
-
-
-def _run(run: list[Item], depth: int) -> list[str]:
+def _run_words(run: list[Item], depth: int) -> list[str]:
     """Returns the words of items that follow from each other: the first two, dots, the last."""
     if len(run) < (6 if isinstance(run[0], int) else 4):
-        return [_word(item, depth) for item in run]
-    return [_word(run[0], depth), _word(run[1], depth), "...", _word(run[-1], depth)]
+        return [_item_text(item, depth) for item in run]
+    return [_item_text(run[0], depth), _item_text(run[1], depth), "...", _item_text(run[-1], depth)]
 
 
-def _word(item: Item, depth: int) -> str:
+def _item_text(item: Item, depth: int) -> str:
     if isinstance(item, int):
-        return product(item)
+        return leaf_name(item)
     left, right = "{}" if item.together else "()"
     return f"{left}{_sum_text(item, depth + 1)}{right}"
 
@@ -140,27 +140,27 @@ def _runs_of_form(items: Sequence[Item]) -> list[list[Item]]:
     for item in items:
         run = runs[-1] if runs else []
         if run and _form(run[-1]) == _form(item):
-            step = _first(item) - _first(run[-1])
-            if len(run) == 1 or step == _first(run[-1]) - _first(run[-2]):
+            step = _first_leaf(item) - _first_leaf(run[-1])
+            if len(run) == 1 or step == _first_leaf(run[-1]) - _first_leaf(run[-2]):
                 run.append(item)
                 continue
         runs.append([item])
     return runs
 
 
-def _alike(runs: Sequence[Sequence[Item]]) -> int:
+def _count_shifted_runs(runs: Sequence[Sequence[Item]]) -> int:
     """Returns how many runs from the first on are the same but for a constant shift."""
     count = 1
     while count < len(runs) and _run_kind(runs[count]) == _run_kind(runs[0]) and len(runs[0]) > 1:
-        shift = _first(runs[count][0]) - _first(runs[count - 1][0])
-        if count > 1 and shift != _first(runs[1][0]) - _first(runs[0][0]):
+        shift = _first_leaf(runs[count][0]) - _first_leaf(runs[count - 1][0])
+        if count > 1 and shift != _first_leaf(runs[1][0]) - _first_leaf(runs[0][0]):
             break
         count += 1
     return count
 
 
 def _run_kind(run: Sequence[Item]) -> tuple[object, ...]:
-    step = _first(run[1]) - _first(run[0]) if len(run) > 1 else 0
+    step = _first_leaf(run[1]) - _first_leaf(run[0]) if len(run) > 1 else 0
     return _form(run[0]), step, len(run)
 
 
@@ -170,12 +170,12 @@ def _form(item: Item, depth: int = 0) -> object:
         return "b" if item == BIAS else "leaf"
     if depth > NESTED:
         return id(item)
-    start = _first(item)
-    inner = tuple((_form(one, depth + 1), _first(one) - start) for one in item.items)
+    start = _first_leaf(item)
+    inner = tuple((_form(one, depth + 1), _first_leaf(one) - start) for one in item.items)
     return hash((item.together, inner))
 
 
-def _first(item: Item) -> int:
+def _first_leaf(item: Item) -> int:
     while isinstance(item, NotationSum):
         item = item.items[0]
     return item
@@ -193,7 +193,7 @@ def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
         p4 ─────┴─
     """
     written = tree.written
-    names = [product(leaf) + "*" * (leaf in fused) for leaf in written]
+    names = [leaf_name(leaf) + "*" * (leaf in fused) for leaf in written]
     width = max(map(len, names))
     if not tree.nodes:
         return [f"{names[0]} ─"]

@@ -23,12 +23,12 @@ from probe.launch import AnySession
 from probe.summation import zero
 from probe.summation.arithmetic import BLOCK
 from probe.summation.certificate import certify
-from probe.summation.flush import flushing
+from probe.summation.flush import flushing_outputs
 from probe.summation.masks import Masks, SessionOperator
 from probe.summation.replay import Picked, replay
 from probe.summation.reveal import SHORT, Answers, RefusedOutputs, reveal_trees
 from probe.summation.rounding import Revealed, reveal_roundings
-from probe.summation.summation import Row, Summation, ranges
+from probe.summation.summation import Row, Summation, ranges_of_mask
 from probe.summation.tree import BIAS, Tree
 
 CHUNK = 4096  # outputs replayed at once, and more where they have few leaves: speed alone
@@ -37,7 +37,7 @@ ROUNDS = 3  # times that outputs are revealed anew which answer otherwise than t
 PROBES = 32  # calls with one weight a filter, for outputs that did not replay
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Orders:
     """How one call adds: ``index`` (positions, filters) numbers each output's summation.
 
@@ -116,7 +116,7 @@ class Orders:
 
 def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
     counts = {"outputs": int(mine.sum()), "replayed": int((mine & replayed).sum())}
-    return counts | {"ranges": ranges(mine)}
+    return counts | {"ranges": ranges_of_mask(mine)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class ContainerOperands:
         self.weights = self.w.reshape(self.case.summands, self.case.filters)
         self.padded = None
         if not floats.is_finite(self.w, self.case.dtype).all():
-            self.padded = window.padded(self.case, self.x)
+            self.padded = window.leaves_at_padding(self.case, self.x)
 
     @property
     def finite(self) -> bool:
@@ -168,13 +168,13 @@ class ContainerOperands:
 
         Over their windows alone: an infinite weight that meets padding adds nothing.
         """
-        return _replayed([self], summation, positions, filters)[0]
+        return _replay_sets([self], summation, positions, filters)[0]
 
     def agrees(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
     ) -> np.ndarray:
         """Returns where the replay gives the library's bits: one bool a pair."""
-        return agree([self], summation, positions, filters)
+        return replays_agree([self], summation, positions, filters)
 
     def met(self, positions: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """Returns the weights that meet the input, 0 where that is padding: (leaves, outputs)."""
@@ -184,7 +184,7 @@ class ContainerOperands:
         return np.where(self.padded[:, positions], w.dtype.type(0), w)
 
 
-def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
+def _pick_columns(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
     """Returns these columns of every array, one array after the other."""
     some, which = np.unique(columns, return_inverse=True)
     starts = np.arange(len(arrays))[:, None] * len(some)
@@ -192,7 +192,7 @@ def _picked(arrays: Sequence[np.ndarray], columns: np.ndarray) -> Picked:
     return Picked(rows, (starts + which.reshape(-1)).reshape(-1))
 
 
-def agree(
+def replays_agree(
     sets: Sequence[ContainerOperands],
     summation: Summation,
     positions: np.ndarray,
@@ -200,12 +200,12 @@ def agree(
 ) -> np.ndarray:
     """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
     alike = np.ones(len(positions), bool)
-    for one, y in zip(sets, _replayed(sets, summation, positions, filters), strict=True):
-        alike &= ~ulp.apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
+    for one, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.bits_apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
     return alike
 
 
-def _replayed(
+def _replay_sets(
     sets: Sequence[ContainerOperands],
     summation: Summation,
     positions: np.ndarray,
@@ -224,8 +224,8 @@ def _replayed(
         members = np.flatnonzero(groups == group)
         for start in range(0, len(members), max(at_once, 1)):
             part = members[start : start + max(at_once, 1)]
-            x = _picked([one.columns[group] for one in sets], positions[part])
-            w: np.ndarray | Picked = _picked([one.weights for one in sets], filters[part])
+            x = _pick_columns([one.columns[group] for one in sets], positions[part])
+            w: np.ndarray | Picked = _pick_columns([one.weights for one in sets], filters[part])
             if any(one.padded is not None for one in sets):
                 w = np.concatenate(
                     [one.met(positions[part], filters[part]) for one in sets], axis=1
@@ -271,10 +271,19 @@ def reveal(
     work.judge()
     if budget:
         work.certify(budget)
-    result = work.result
-    result.calls, result.checks = work.masks.calls, work.checks
-    result.seconds = time.perf_counter() - started
-    return result
+    return Orders(
+        case,
+        work.summations,
+        work.index,
+        work.replayed,
+        work.not_a_sum,
+        evidence=work.evidence,
+        calls=work.masks.calls,
+        checks=work.checks,
+        seconds=time.perf_counter() - started,
+        certified=work.certified,
+        uncertified=work.uncertified,
+    )
 
 
 def check_sets(summands: int) -> list[str]:
@@ -313,13 +322,16 @@ class _OpenOutputs:
         self.open = np.ones(shape, bool) if wanted is None else wanted.copy()
         self.wanted = self.open.copy()
         self.apart = np.zeros(shape, bool)  # no tree fits where filters were taken to be alike
-        self.result = Orders(
-            self.case, [], np.full(shape, -1), np.zeros(shape, bool), np.zeros(shape, bool)
-        )
+        self.summations: list[Summation] = []
+        self.index = np.full(shape, -1)
+        self.replayed, self.not_a_sum = np.zeros(shape, bool), np.zeros(shape, bool)
+        self.evidence = self.uncertified = ""
+        self.certified: np.ndarray | None = None
         self.numbers: dict[Summation, int] = {}
         self.doubted: set[Tree] = set()  # they did not replay where outputs answered for them
         self.sizes = np.array([len(read) for read in self.leaves])
         self.answers = Answers(self.masks, self.classes, self.leaves)
+        # the shortest window agrees by luck most often
         kinds = check_sets(int(min(self.sizes[self.sizes > 1], default=1)))
         self.sets = [self._fresh(kind, seed) for seed, kind in enumerate(kinds)]
         # what becomes of subnormal numbers is asked, or tried: of float64 that is slow work
@@ -363,21 +375,22 @@ class _OpenOutputs:
             if len(found.index):
                 raise Nondeterministic(self._example("the same call again", found))
         dtype, first = self.case.dtype, self.sets[0]
+        # half of a float16 operand is soon subnormal, and rounded
         scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
         if self.operator.behind is not None and not self.operator.behind.linear:
             scales = {}
         for name, scale in scales.items():  # exact, but for numbers too small for the dtype
             self.checks += 1
-            b = None if first.b is None else _scaled(first.b, scale, dtype)
-            y = self.operator.apply(_scaled(first.x, scale, dtype), first.w, b)
-            found = ulp.differences(first.y, _scaled(y, 1 / scale, dtype), dtype)
+            b = None if first.b is None else _times(first.b, scale, dtype)
+            y = self.operator.apply(_times(first.x, scale, dtype), first.w, b)
+            found = ulp.differences(first.y, _times(y, 1 / scale, dtype), dtype)
             if len(found.index):
                 raise NotASum(self._example(name, found))
 
     def _example(self, what: str, found: ulp.Differences) -> str:
-        place = np.unravel_index(int(found.index[0]), self.result.shape)
+        place = np.unravel_index(int(found.index[0]), self.case.output_shape())
         name = f"out[{', '.join(str(int(i)) for i in place)}]"
-        sides = [floats.text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
+        sides = [floats.bits_text(int(b[0]), self.case.dtype) for b in (found.bits_a, found.bits_b)]
         return f"{name}={sides[0]}, and {what} gives {sides[1]}"
 
     def _count_summands(self) -> None:
@@ -395,8 +408,8 @@ class _OpenOutputs:
             self._refuse(wrong, told)
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
-        self.result.not_a_sum |= which
-        self.result.evidence = self.result.evidence or evidence
+        self.not_a_sum |= which
+        self.evidence = self.evidence or evidence
         self.open &= ~which
 
     def settle(self, summation: Summation, which: np.ndarray, asked: bool = False) -> None:
@@ -411,24 +424,26 @@ class _OpenOutputs:
         sets = [self.sets] if asked else [self.sets[:1], self.sets[1:] + self.tiny]
         for some in [*sets, None]:  # None: further ones, which are run only if they are needed
             if len(positions) and (chosen := self._more if some is None else some):
-                agreed = agree(chosen, summation, positions, filters)
+                agreed = replays_agree(chosen, summation, positions, filters)
                 positions, filters = positions[agreed], filters[agreed]
         if len(positions) and not asked and not self.tiny:
-            flushes = np.any(flushing(self.masks)[:, positions, filters], axis=0)
+            flushes = np.any(flushing_outputs(self.masks)[:, positions, filters], axis=0)
             alike = flushes == summation.rounding.flushes
             positions, filters = positions[alike], filters[alike]
         if len(positions) and self.masks.signed and not asked:
-            alike = zero.names(self.masks)[positions, filters] == (summation.rounding.zero or "")
+            alike = zero.starts_of_outputs(self.masks)[positions, filters] == (
+                summation.rounding.zero or ""
+            )
             positions, filters = positions[alike], filters[alike]
         for like in (self.answers.like, *[self.answers.edges_like] * (not asked)):
             fits_answers = like(summation.tree, positions, filters)
             positions, filters = positions[fits_answers], filters[fits_answers]
         if len(positions):
             if summation not in self.numbers:
-                self.numbers[summation] = len(self.result.summations)
-                self.result.summations.append(summation)
-            self.result.index[positions, filters] = self.numbers[summation]
-            self.result.replayed[positions, filters] = True
+                self.numbers[summation] = len(self.summations)
+                self.summations.append(summation)
+            self.index[positions, filters] = self.numbers[summation]
+            self.replayed[positions, filters] = True
             self.open[positions, filters] = False
 
     def reveal_next(self) -> None:
@@ -443,14 +458,14 @@ class _OpenOutputs:
             return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
             if apart:
-                self._refuse(_grid(piece, wanted), piece.evidence)
+                self._refuse(_outputs_of_piece(piece, wanted), piece.evidence)
             else:  # filters that were taken to be alike may have answered for different trees
-                self.apart |= _grid(piece, wanted)
+                self.apart |= _outputs_of_piece(piece, wanted)
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
-            self.result.replayed |= wanted
+            self.replayed |= wanted
         for each in reveal_roundings(self.masks, found, alone=apart):
-            mine = _grid(each, wanted) & self.open
+            mine = _outputs_of_piece(each, wanted) & self.open
             self.settle(each.summation, mine, asked=True)
             if self.case.summands > SHORT:
                 self.settle(each.summation, self.open & ~wanted)
@@ -466,17 +481,17 @@ class _OpenOutputs:
 
         A sum that rounds in a way that no question shows gives many of its outputs on a few sets.
         """
-        doubted = [n for n, one in enumerate(self.result.summations) if one.tree in self.doubted]
-        left = np.isin(self.result.index, doubted)
+        doubted = [n for n, one in enumerate(self.summations) if one.tree in self.doubted]
+        left = np.isin(self.index, doubted)
         size = int(np.prod(self.case.input_shape()))
         for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
             each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
-            for number in np.unique(self.result.index[left]):
-                positions, filters = np.nonzero(left & (self.result.index == number))
-                summation = self.result.summations[number]
+            for number in np.unique(self.index[left]):
+                positions, filters = np.nonzero(left & (self.index == number))
+                summation = self.summations[number]
                 wrong = ~each.agrees(summation, positions, filters)
                 places = positions[wrong], filters[wrong]
-                self.result.index[places], self.result.replayed[places] = -1, False
+                self.index[places], self.replayed[places] = -1, False
                 left[places] = False
             if not left.any():
                 return
@@ -487,7 +502,7 @@ class _OpenOutputs:
         for _ in range(ROUNDS):
             if not refuted.any():
                 return
-            self.result.index[refuted], self.result.replayed[refuted] = -1, False
+            self.index[refuted], self.replayed[refuted] = -1, False
             self.open |= refuted
             self.apart |= refuted
             while self.open.any():
@@ -495,30 +510,26 @@ class _OpenOutputs:
             self.judge()
             refuted = self._certify(budget, refuted)
         if refuted.any():
-            self.result.uncertified = (
-                "an output gives results that do not fit the tree found for it"
-            )
+            self.uncertified = "an output gives results that do not fit the tree found for it"
 
     def _certify(self, budget: int, which: np.ndarray) -> np.ndarray:
         """Notes which of these outputs are certified; those that were asked and are not."""
-        result, sums = self.result, self.result.index >= 0
-        if result.certified is None:  # what reads nothing adds nothing
-            result.certified = result.replayed & ~sums
+        sums = self.index >= 0
+        if self.certified is None:  # what reads nothing adds nothing
+            self.certified = self.replayed & ~sums
         refuted, left = np.zeros_like(which), budget
-        for number, kind in itertools.product(
-            range(len(result.summations)), range(len(self.leaves))
-        ):
-            mine = which & (result.index == number) & (self.classes == kind)[:, None]
+        for number, kind in itertools.product(range(len(self.summations)), range(len(self.leaves))):
+            mine = which & (self.index == number) & (self.classes == kind)[:, None]
             if not mine.any():
                 continue
             read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
             places = np.nonzero(mine)
             calls = self.masks.calls
-            told = certify(self.masks, result.summations[number].restricted(read), places, left)
+            told = certify(self.masks, self.summations[number].restricted(read), places, left)
             left = max(0, left - (self.masks.calls - calls))
-            result.certified[places] = told.holds
+            self.certified[places] = told.holds
             if told.why:
-                result.uncertified = result.uncertified or told.why
+                self.uncertified = self.uncertified or told.why
             else:
                 refuted[places] = ~told.holds
         return refuted
@@ -534,8 +545,9 @@ class _OpenOutputs:
         Where all weights but one are zero, an output must be that one product, whatever else the
         window holds. Winograd's and FFT's are not: they mix the inputs before they multiply.
         """
-        doubtful = self.wanted & ~self.result.replayed & ~self.result.not_a_sum
-        self.result.index[doubtful] = -1
+        # a tree may fit the answers of what is no sum: it counts for nothing unless it replays
+        doubtful = self.wanted & ~self.replayed & ~self.not_a_sum
+        self.index[doubtful] = -1
         for number in range(PROBES):
             if not doubtful.any():
                 return
@@ -546,8 +558,8 @@ class _OpenOutputs:
                 )
                 doubtful &= ~wrong
         unproved = int(doubtful.sum())
-        if unproved and not self.result.evidence:
-            self.result.evidence = (
+        if unproved and not self.evidence:
+            self.evidence = (
                 f"{unproved:,} output{'s' * (unproved > 1)}: a tree fits the answers, and its "
                 "replay gives different bits"
             )
@@ -556,6 +568,7 @@ class _OpenOutputs:
         """Outputs that are not the one product whose weight isn't zero: (positions, filters)."""
         dense, case = self.sets[number % len(self.sets)], self.case
         filters = np.arange(case.filters)
+        # steps of a large prime: calls and filters test leaves all over the window
         leaf = (number + filters) * 7919 % case.summands
         weights = np.zeros_like(dense.weights)
         weights[leaf, filters] = dense.weights[leaf, filters]
@@ -576,7 +589,7 @@ class _OpenOutputs:
             near[y == floats.nearest(y, form)] = floats.eps(form)
         fits = np.zeros(y.shape, bool)
         with np.errstate(all="ignore"):
-            for one, other in itertools.product(_shortened(x), _shortened(w)):
+            for one, other in itertools.product(_in_short_formats(x), _in_short_formats(w)):
                 eps = floats.eps(case.dtype) if one is x and other is w else near
                 exact = one * other
                 fits |= np.abs(y - exact) <= 2 * eps * np.abs(exact)
@@ -591,7 +604,7 @@ class _OpenOutputs:
         return floats.round_to(scaled, self.case.dtype)
 
 
-def _shortened(values: np.ndarray) -> list[np.ndarray]:
+def _in_short_formats(values: np.ndarray) -> list[np.ndarray]:
     """Returns float64 values as they are, and as short formats have them, rounded or cut."""
     found = [values]
     found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
@@ -602,12 +615,12 @@ def _shortened(values: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _grid(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
+def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:
     """Returns the piece's outputs as a mask, within ``wanted``."""
     mask = np.zeros_like(wanted)
     mask[np.ix_(piece.positions, piece.filters)] = True
     return mask & wanted
 
 
-def _scaled(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
+def _times(array: np.ndarray, scale: float, dtype: str) -> np.ndarray:
     return floats.round_to(floats.widen(array, dtype) * scale, dtype)

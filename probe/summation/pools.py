@@ -35,7 +35,7 @@ Ask = Callable[[np.ndarray], np.ndarray]
 """Returns the library's outputs, container, for an input of the case's shape, container."""
 
 
-def _row(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
+def _nested_chain(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     """Returns nested pairs: a chain."""
     total: int | tuple = places[0]  # type: ignore[type-arg]
     for place in places[1:]:
@@ -43,7 +43,7 @@ def _row(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     return total
 
 
-def _halves(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
+def _nested_pairwise(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     pairs: list = list(places)  # type: ignore[type-arg]
     while len(pairs) > 1:
         pairs = [
@@ -53,7 +53,7 @@ def _halves(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     return pairs[0]
 
 
-def _nines(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
+def _nested_by_nine(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     """Returns XNNPACK's order: nine by nine, what is not there being left out."""
 
     def some(*parts: Any) -> Any:
@@ -68,7 +68,7 @@ def _nines(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     return total
 
 
-def _tree(nested: object) -> Tree:
+def _tree_of_nested(nested: object) -> Tree:
     nodes: list[tuple[int, ...]] = []
 
     def add(part: object) -> int:
@@ -88,9 +88,15 @@ def orders(kernel: tuple[int, ...]) -> tuple[Tree, ...]:
     grid = np.arange(int(np.prod(kernel))).reshape(kernel)
     rows, columns = grid.reshape(-1).tolist(), grid.T.reshape(-1).tolist()
     lines = [grid.reshape(-1, kernel[-1]).tolist(), grid.T.reshape(-1, kernel[0]).tolist()]
-    nested = [_row(rows), _row(columns), _nines(columns), _nines(rows), _row(rows[::-1])]
-    nested += [_row([_row(line) for line in each]) for each in lines]  # type: ignore[misc]
-    return tuple(dict.fromkeys(map(_tree, [*nested, _halves(rows)])))
+    nested = [
+        _nested_chain(rows),
+        _nested_chain(columns),
+        _nested_by_nine(columns),
+        _nested_by_nine(rows),
+        _nested_chain(rows[::-1]),
+    ]
+    nested += [_nested_chain([_nested_chain(line) for line in each]) for each in lines]  # type: ignore[misc]
+    return tuple(dict.fromkeys(map(_tree_of_nested, [*nested, _nested_pairwise(rows)])))
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class Average:
         last = self.last.replace("the count", "the window's size") if self.whole else self.last
         last += ", divided by the share of it that counts" * self.whole
         rounded = ", rounded to the dtype" * self.rounded
-        return f"sums in {self.kept}{rounded}, {last}" + _zeros(self.flushed)
+        return f"sums in {self.kept}{rounded}, {last}" + _flushed_words(self.flushed)
 
     def outputs(
         self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
@@ -176,19 +182,11 @@ class Average:
         return {name: way for name, way in found.items() if way != self}
 
 
-def _later(best: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.where(best > value, best, value)
-
-
-def _earlier(best: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.where(value > best, value, best)
-
-
 CHOOSE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "NaN gives NaN": np.maximum,
     "NaN is passed over": np.fmax,
-    "NaN is never larger": _earlier,
-    "NaN gives way to the next number": _later,
+    "NaN is never larger": lambda best, value: np.where(value > best, value, best),
+    "NaN gives way to the next number": lambda best, value: np.where(best > value, best, value),
 }
 STARTS = ("its first number", "minus infinity", "the smallest finite number")
 
@@ -210,7 +208,7 @@ class PoolMaximum:
     def words(self) -> str:
         """Returns it in words."""
         padded = ", padding included" * self.padded
-        return f"a maximum from {self.start}: {self.choose}{padded}" + _zeros(self.flushed)
+        return f"a maximum from {self.start}: {self.choose}{padded}" + _flushed_words(self.flushed)
 
     def outputs(
         self, met: np.ndarray, there: np.ndarray, counts: np.ndarray, dtype: str
@@ -220,7 +218,10 @@ class PoolMaximum:
         ``met``: float64 (places, outputs), 0 in padding; ``there``: the places that are not, bool.
         ``counts`` (outputs,): what an average divides by.
         """
-        first = {"minus infinity": -np.inf, "the smallest finite number": -floats.largest(dtype)}
+        first = {
+            "minus infinity": -np.inf,
+            "the smallest finite number": -floats.largest_finite(dtype),
+        }
         best = np.full(met.shape[1], first.get(self.start, 0.0))
         empty = np.full(met.shape[1], self.start not in first)
         shown, seen = best.copy(), met
@@ -251,14 +252,14 @@ class PoolMaximum:
         return {name: way for name, way in found.items() if way != self}
 
 
-def _zeros(what: str) -> str:
+def _flushed_words(what: str) -> str:
     return f"; subnormal {what} become zero" * bool(what)
 
 
 Way = Average | PoolMaximum
 
 
-def _ways(case: Case) -> Iterator[Way]:
+def _ways_of_pool(case: Case) -> Iterator[Way]:
     """Yields the ways of a pool, the most frequent first; what is flushed is left open."""
     if case.pool == "max":
         padded = (True, False) if case.pad_with == "zeros" else (False,)
@@ -314,7 +315,7 @@ class PoolAnswers:
     def agrees(self, way: Way, places: np.ndarray, zeros: str = "equal") -> np.ndarray:
         """Returns where a way gives the library's bits: a bool a place."""
         y = self.y[tuple(places.T)]
-        return ~ulp.apart(self.outputs(way, places), y, self.case.dtype, zeros)
+        return ~ulp.bits_apart(self.outputs(way, places), y, self.case.dtype, zeros)
 
 
 @dataclass
@@ -418,7 +419,7 @@ def reveal_ways(
     found = Pooled([], np.full(own.y.shape, -1), own)
     left = np.argwhere(np.ones(own.y.shape, bool) if wanted is None else wanted)
     fits: list[tuple[Way, np.ndarray]] = []
-    for way in _ways(case):
+    for way in _ways_of_pool(case):
         mine = _fitting(way, sets, left)
         if mine.any():
             fits.append((way, mine))
@@ -428,7 +429,7 @@ def reveal_ways(
     # another way explains, too.
     while fits:
         way, mine = max(fits, key=lambda one: int(one[1].sum()))
-        _take(found, way, left[mine], zeros)
+        _take_outputs(found, way, left[mine], zeros)
         fits = [(other, still & ~mine) for other, still in fits if (still & ~mine).any()]
     return found
 
@@ -447,7 +448,7 @@ def _fitting(way: Way, sets: list[tuple[str, PoolAnswers]], places: np.ndarray) 
     return fits
 
 
-def _take(found: Pooled, way: Way, places: np.ndarray, zeros: str) -> None:
+def _take_outputs(found: Pooled, way: Way, places: np.ndarray, zeros: str) -> None:
     """Gives a way to those of the outputs whose bits it gives on the run's own operands."""
     for one in _flushing(way):
         if not len(places):

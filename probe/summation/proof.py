@@ -86,7 +86,7 @@ def _log2(paths: int) -> int:
     return (paths - 1).bit_length()
 
 
-def proved(
+def outputs_proved(
     masks: Masks, tree: Tree, wanted: tuple[np.ndarray, ...], scales: bool = True
 ) -> np.ndarray:
     """Returns which outputs add their products in the order of ``tree``: bool (positions, filters).
@@ -107,13 +107,13 @@ def proved(
     for (levels, wide), alike in itertools.groupby(calls, lambda call: (call.levels, call.wide)):
         while some := list(itertools.islice(alike, min(chunk, BATCH))):
             triples = [call.triples for call in some]
-            fits &= _answered(masks, form, levels, 1 << wide, triples)
+            fits &= _answer_as_expected(masks, form, levels, 1 << wide, triples)
             if not fits.any():
                 return fits
     return fits
 
 
-def _answered(
+def _answer_as_expected(
     masks: Masks, form: Format, levels: int, paths: int, calls: list[list[list[Triple]]]
 ) -> np.ndarray:
     """Returns which outputs answer all of these calls as they should: bool (positions, filters)."""
@@ -258,11 +258,13 @@ def _paths(tree: Tree, bias: int, scales: bool) -> list[_Path]:
         ]
         path.open = deque(sorted(path.subtrees))
     for path in paths:
-        path.jobs = deque(_jobs(path, paths, scales))
+        path.jobs = deque(_path_triples(path, paths, scales))
     return paths
 
 
-def _jobs(path: _Path, paths: Sequence[_Path], scales: bool) -> Iterator[tuple[int, int, Triple]]:
+def _path_triples(
+    path: _Path, paths: Sequence[_Path], scales: bool
+) -> Iterator[tuple[int, int, Triple]]:
     """Yields the triples of a path's nodes but the last, and of the sums that are added to it."""
     stands = path.stands
     for place in range(1, len(stands)):

@@ -2,7 +2,7 @@
 
 ``separation`` asks whether every node of the true tree is a node of the claimed one, ``Keeping``
 whether each node of the claimed one is one of the true tree and in which format it is kept,
-``flushed`` whether every subnormal sum becomes zero.
+``flushing_questions`` whether every subnormal sum becomes zero.
 
 What ``separation`` asks no other order of additions survives.
 
@@ -127,11 +127,18 @@ def separation(
 def _laid_out(
     rounds: list[list[list[np.ndarray]]], layout: _Layout, size: int
 ) -> Iterator[tuple[np.ndarray, float]]:
-    for jobs in (call for paths in rounds for call in _calls(paths, layout)):
-        row = np.zeros(size)
-        for leaves, factor, scale in (part for job in jobs for part in job.parts):
-            row[leaves] = math.ldexp(factor, layout.unit + scale * layout.drop)
-        yield row, math.ldexp(sum(job.units for job in jobs), layout.unit)
+    for paths in rounds:
+        # the jobs of paths beside each other share calls; those of branches come when the nodes
+        # of the paths are known
+        by_step = itertools.zip_longest(*(_path_jobs(path, layout) for path in paths))
+        steps = ([job for job in jobs if job] for jobs in by_step)
+        branches = [job for path in paths for job in _branch_jobs(path)]
+        every = itertools.chain(steps, [branches])
+        for jobs in (call for step in every for call in _calls_of_jobs(step, layout)):
+            row = np.zeros(size)
+            for leaves, factor, scale in (part for job in jobs for part in job.parts):
+                row[leaves] = math.ldexp(factor, layout.unit + scale * layout.drop)
+            yield row, math.ldexp(sum(job.units for job in jobs), layout.unit)
 
 
 def _cost(rounds: list[list[list[np.ndarray]]], layout: _Layout) -> int:
@@ -179,14 +186,7 @@ def _rounds(tree: Tree) -> Iterator[list[list[np.ndarray]]]:
         tops = branches
 
 
-def _calls(paths: list[list[np.ndarray]], layout: _Layout) -> Iterator[list[_Job]]:
-    """Yields calls of one round: the paths' jobs side by side, as many units as can be counted."""
-    for jobs in itertools.zip_longest(*(_path_jobs(path, layout) for path in paths)):
-        yield from _together([job for job in jobs if job], layout)
-    yield from _together([job for path in paths for job in _branch_jobs(path)], layout)
-
-
-def _together(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:
+def _calls_of_jobs(jobs: Sequence[_Job], layout: _Layout) -> Iterator[list[_Job]]:
     """Jobs of different paths in one call, or several where the units would not be counted."""
     call: list[_Job] = []
     for job in jobs:
@@ -334,7 +334,7 @@ class Keeping:
         One leaf of each side: 1, and half an ulp with as little more as the dtype can say.
         """
         row, eps = np.zeros(self.size), floats.eps(self.dtype)
-        first, second = (_leaf(self.tree, child) for child in self.tree.nodes[-1])
+        first, second = (_leaf_below(self.tree, child) for child in self.tree.nodes[-1])
         row[first], row[second] = 1.0, eps / 2 * (1 + eps)
         return row
 
@@ -401,7 +401,7 @@ class Keeping:
 PLUS, MINUS = 1.5, -1.0
 
 
-def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
+def flushing_questions(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, float]]:
     """Yields weights of calls with an input of ones, and what comes out where every node flushes.
 
     Leaves hold 1.5 or -1 times the smallest normal number m, or nothing. A node is *asked* by a
@@ -421,7 +421,7 @@ def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, flo
     fruitless = 0
     while waiting and fruitless < 2:
         wanted = 0.0 if first else PLUS
-        row, asked = _pattern(tree, size, wanted, waiting)
+        row, asked = _flushing_pattern(tree, size, wanted, waiting)
         fruitless = 0 if waiting & asked else fruitless + 1
         if waiting & asked:
             waiting -= asked
@@ -429,21 +429,21 @@ def flushed(tree: Tree, size: int, dtype: str) -> Iterator[tuple[np.ndarray, flo
         first = not first
     for node in sorted(waiting - {root}):  # its parent carries by a leaf of the other child
         row = np.zeros(size)
-        p, q = (_leaf(tree, child) for child in tree.nodes[node])
+        p, q = (_leaf_below(tree, child) for child in tree.nodes[node])
         parent = tree.nodes[tree.parents[~node]]
         (other,) = (child for child in parent if child != ~node)
-        row[[p, q, _leaf(tree, other)]] = PLUS, MINUS, PLUS
+        row[[p, q, _leaf_below(tree, other)]] = PLUS, MINUS, PLUS
         yield row * least, PLUS * least
 
 
-def _leaf(tree: Tree, child: int) -> int:
+def _leaf_below(tree: Tree, child: int) -> int:
     """Returns a leaf below a child, or the child itself."""
     while child < 0:
         child = max(tree.nodes[~child])
     return child
 
 
-def _pattern(
+def _flushing_pattern(
     tree: Tree, size: int, wanted: float, waiting: set[int]
 ) -> tuple[np.ndarray, set[int]]:
     """Weights, in units of m, and the nodes that they ask; ``wanted``: what the root gives."""

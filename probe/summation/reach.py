@@ -287,7 +287,7 @@ class _ReachQuestions:
             kept_b = [self.chosen(2, one) for one in biased]
         calls = [n for n, pair in enumerate(zip(kept, kept_b, strict=True)) if any(map(len, pair))]
         answers: dict[int, np.ndarray] = {}
-        for part in _parts(calls, [len(one) for one in kept]):
+        for part in _parts_by_edits(calls, [len(one) for one in kept]):
             found = self._request(which, [kept[n] for n in part], [kept_b[n] for n in part])
             answers |= zip(part, found, strict=True)
         self.result.calls += len(calls)
@@ -307,11 +307,12 @@ class _ReachQuestions:
     ) -> list[np.ndarray]:
         case = self.case
         flat = np.concatenate(some)
+        # so small that sums of finite products can not overflow into an infinity of their own
         small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         arrays = {
             "x": floats.round_to(np.ones(case.input_shape()), case.dtype),
             "w": floats.round_to(np.full(case.weight_shape, small), case.dtype),
-            "offsets": _offsets(some),
+            "offsets": _edit_offsets(some),
             "flat": flat.astype(np.int64),
             "values": floats.round_to(np.full(len(flat), np.inf), case.dtype),
         }
@@ -319,7 +320,7 @@ class _ReachQuestions:
             arrays["b"] = floats.round_to(np.zeros(case.filters), case.dtype)
             if which == "w":
                 flat = np.concatenate(some_b)
-                arrays |= {"b_offsets": _offsets(some_b), "b_flat": flat.astype(np.int64)}
+                arrays |= {"b_offsets": _edit_offsets(some_b), "b_flat": flat.astype(np.int64)}
                 arrays["b_values"] = floats.round_to(np.full(len(flat), np.inf), case.dtype)
         mode = "inputs" if which == "x" else "weights"
         header = {"do": "masks", "spec": case.spec(), "mode": mode}
@@ -328,11 +329,11 @@ class _ReachQuestions:
         return list(np.isnan(floats.widen(np.concatenate(found), case.dtype)).reshape(shape))
 
 
-def _offsets(sets: Sequence[np.ndarray]) -> np.ndarray:
+def _edit_offsets(sets: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
 
 
-def _parts(calls: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+def _parts_by_edits(calls: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
     """Calls in parts of up to ``EDITS`` edits, one call at least."""
     part: list[int] = []
     total = 0
@@ -356,14 +357,15 @@ class _Names:
     def __init__(self, asked: _ReachQuestions) -> None:
         self.asked = asked
         case, out = asked.case, asked.out
-        reached = _some(asked.result.inputs.reshape(out))
+        reached = _groups_with_some(asked.result.inputs.reshape(out))
         rows = np.stack(np.nonzero(reached), axis=1)
         most = ROWS // sum(axis.size for axis in asked.axes)
         self.rows = rows[: min(max(1, most), NAMED)]
         at = tuple(self.rows.T)
         self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
         for axis, members, wanted, nan in asked.hits():
-            clean = _some(wanted)[at] & ~_some(nan)[at]
+            # an output that was asked and is a number shows that nothing of the set reaches it
+            clean = _groups_with_some(wanted)[at] & ~_groups_with_some(nan)[at]
             self.left[axis][clean] &= ~members
         self.group = self.rows[:, -1]
         position = self.rows[:, :-1]
@@ -401,7 +403,7 @@ class _Names:
                 sets.append(self.asked.elements(members, channel))
                 about.append((members, channel))
         for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
-            shown = _some(nan.reshape(self.asked.out))[tuple(self.rows.T)]
+            shown = _groups_with_some(nan.reshape(self.asked.out))[tuple(self.rows.T)]
             for row in np.flatnonzero(shown).tolist():
                 inputs[row].append(self._elements(row, members, channel))
         return [
@@ -423,7 +425,7 @@ class _Names:
         return ReachedOutputs(int(self.position[row]), int(self.group[row]), inputs, exact)
 
 
-def _some(outputs: np.ndarray) -> np.ndarray:
+def _groups_with_some(outputs: np.ndarray) -> np.ndarray:
     """Returns which groups have some filter of these: without the last axis."""
     return np.asarray(outputs.any(axis=-1))
 

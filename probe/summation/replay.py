@@ -51,7 +51,7 @@ class PartialSum:
         """``s4 = s3 + p4 = 97.20009 (0x42c26672)``."""
         letters = {"#": "s", "b": "b"}
         named = [letters.get(term[0], f"p{term[0]}") + term[1:] for term in self.terms]
-        return f"s{self.node} = {' + '.join(named)} = {floats.text(self.bits, self.format)}"
+        return f"s{self.node} = {' + '.join(named)} = {floats.bits_text(self.bits, self.format)}"
 
 
 class Picked(NamedTuple):
@@ -162,7 +162,7 @@ def _plan(
             start = len(order)
             order += [node for node, _ in members]
             sides = zip(*(children for _, children in members), strict=True)
-            operands = tuple(_parts(side, exact, row_of) for side in sides)
+            operands = tuple(_rows_of_operands(side, exact, row_of) for side in sides)
             picks = [
                 [i for i, (node, _) in enumerate(members) if node in some or EVERY in some]
                 for some in sets
@@ -180,7 +180,7 @@ def _child_kind(child: int, exact: frozenset[int]) -> str:
     return "bias" if child == BIAS else "exact" if child in exact else "rounded"
 
 
-def _parts(
+def _rows_of_operands(
     side: tuple[int, ...], exact: frozenset[int], row_of: dict[int, int]
 ) -> tuple[_OperandRows, ...]:
     """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
@@ -270,13 +270,18 @@ class _Evaluation:
         self.product_format = self.rounding.product_format or self.accumulator_format
         self._check(bias)
         count = self.x.shape[1]
-        self.bias = None if bias is None else np.broadcast_to(_container(bias, dtype), (count,))
+        if isinstance(bias, int | float):
+            bias = floats.round_to(np.asarray(bias, dtype=np.float64), dtype)
+        self.bias = None
+        if bias is not None:
+            self.bias = np.broadcast_to(floats.to_container(bias, dtype), (count,))
         rounding = self.rounding
         sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
         self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
         self.size = max(1, min(count, max(64, arithmetic.BLOCK // width)))
         self.memory = [np.empty(width * self.size) for _ in range(6)]
+        # else sums whose float64 value is a midpoint are repaired, which costs a look at every sum
         self.innocuous = self._innocuous()
         tiny = dtype != "float16"  # of float16 operands even the smallest product is large
         self.sum_rounder = Rounder(self.step, width * self.size, tiny)
@@ -316,7 +321,7 @@ class _Evaluation:
     def outputs(self, record: Record | None = None) -> np.ndarray:
         """Returns all outputs, container."""
         count = self.x.shape[1]
-        out = np.empty(count, dtype=floats.container(self.dtype))
+        out = np.empty(count, dtype=floats.container_dtype(self.dtype))
         with np.errstate(all="ignore"):
             for start in range(0, count, self.size):
                 block = slice(start, min(start + self.size, count))
@@ -328,7 +333,7 @@ class _Evaluation:
         size = block.stop - block.start
         before = self._rows(0, 1, size)
         if not self.plan:
-            only = _parts(self.summation.tree.leaves[:1], frozenset(), {})
+            only = _rows_of_operands(self.summation.tree.leaves[:1], frozenset(), {})
             value = self._operand(only, 1, before, block, 1)[0]
             return self._short(value) if -1 in self.rounding.shortened else value
         for number, (nodes, groups) in enumerate(self.plan):
@@ -396,6 +401,7 @@ class _Evaluation:
         factors = []
         for (part,) in group.operands[plain:]:
             x, w = self._factors(part, block, self._rows(3, part.count, block.stop - block.start))
+            # copies: the next product is read into the same rows
             w = np.broadcast_to(w, x.shape).copy()
             factors.append(self.flush.factors(x.copy(), w, part.sources))
         if len(terms) == len(factors) == 1:
@@ -460,9 +466,3 @@ class _Evaluation:
         x = self.x.read(part.sources, block, out)
         space = self._rows(4, part.count, block.stop - block.start)
         return x, self.w.read(part.sources, block, space)
-
-
-def _container(bias: np.ndarray | float, dtype: str) -> np.ndarray:
-    if isinstance(bias, int | float):
-        return floats.round_to(np.asarray(bias, dtype=np.float64), dtype)
-    return floats.to_container(bias, dtype)

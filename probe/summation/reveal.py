@@ -19,7 +19,7 @@ import numpy as np
 from probe import operands
 from probe.summation.fprev import Growth, NoTree
 from probe.summation.guess import GUESSES, proved_trees
-from probe.summation.masks import ANSWERS_AT_ONCE, Masks, spread
+from probe.summation.masks import ANSWERS_AT_ONCE, Masks, deal_questions
 from probe.summation.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4
@@ -172,7 +172,7 @@ def _round(masks: Masks, teams: list[_Team]) -> None:
     wanted = [[_pairs(group, masks.size) for group in team.groups] for team in teams]
     keys = [np.unique(np.concatenate(some or [np.zeros(0, int)])) for some in wanted]
     queues = [np.stack(np.divmod(each, masks.size), axis=1) for each in keys]
-    for leaves, parts in spread(masks, [team.filters for team in teams], queues):
+    for leaves, parts in deal_questions(masks, [team.filters for team in teams], queues):
         survivors = masks.survivors(leaves)
         for part in parts:
             team, table = teams[part.team], part.table(survivors)
@@ -211,6 +211,8 @@ def _distribute(group: _Alike, table: np.ndarray, rows: np.ndarray) -> Iterator[
 
 def column_labels(table: np.ndarray) -> np.ndarray:
     """Numbers equal columns alike, by a 64-bit hash of their bits."""
+    # to sort the columns themselves costs rows times as much; that two of a million different ones
+    # get one number has a chance of 3 in 10^8
     bits = np.ascontiguousarray(table, np.float64).view(np.uint64)
     factors = np.random.default_rng(0x5EED).integers(1, 2**63, len(bits), np.uint64) * 2 + 1
     mixed = (bits ^ (bits >> np.uint64(29))) * factors[:, None]
@@ -268,6 +270,7 @@ class Answers:
         row = np.array([self._number(leaf) for leaf in tree.written])
         reads = [row[np.isin(row, self.leaves[n])].tolist() for n in np.unique(classes[edge])]
         pairs = sorted({pair for read in reads for pair in itertools.pairwise(read)})
+        # evenly from all of the tree: a block that is added differently may stand anywhere
         pairs = pairs[:: -(-len(pairs) // EDGES) or 1]
         chunk = max(1, ANSWERS_AT_ONCE // (self.operator.positions * self.operator.filters))
         for first in range(0, len(pairs), chunk):
@@ -286,18 +289,21 @@ class Answers:
         """Returns which outputs gave the answers of this tree; leaves not read tell nothing."""
         fits = np.ones(len(positions), bool)
         numbers = np.array([self._number(leaf) for leaf in tree.leaves])
+        place = {number: at for at, number in enumerate(numbers.tolist())}
         classes = self.classes[positions]
-        read = {number: np.isin(numbers, self.leaves[number]) for number in np.unique(classes)}
+        kinds = [
+            (np.isin(numbers, self.leaves[kind]), np.flatnonzero(classes == kind))
+            for kind in np.unique(classes)
+        ]
         for (i, j), survivors in zip(pairs, answers, strict=True):
-            if not np.isin((i, j), numbers).all():
+            if i not in place or j not in place:
                 continue
-            sizes = tree.lca_sizes(tree.leaves[int(np.flatnonzero(numbers == i)[0])])
-            under = sizes <= sizes[numbers == j]
-            for number, here in read.items():
-                if here[(numbers == i) | (numbers == j)].all():
-                    mine = np.flatnonzero(classes == number)
+            sizes = tree.lca_sizes(tree.leaves[place[i]])
+            above = sizes > sizes[place[j]]
+            for here, mine in kinds:
+                if here[place[i]] and here[place[j]]:
                     left = survivors[positions[mine], filters[mine]]
-                    fits[mine] &= left == (here & ~under).sum()
+                    fits[mine] &= left == (here & above).sum()
         return fits
 
     def _number(self, leaf: int) -> int:

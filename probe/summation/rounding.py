@@ -75,6 +75,7 @@ def reveal_roundings(
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
         else:
+            # these are read as answers about every node, and only a few were asked
             del piece.answers["triples"]
     for each in QUESTIONS:
         if each.asked(masks.operator.dtype, seen, alone):
@@ -82,7 +83,7 @@ def reveal_roundings(
     for piece in pieces if masks.signed else ():
         here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
         piece.answers["zero"] = here.astype(np.int32)
-    flush.put(masks, pieces, lambda piece: traces[piece.found.tree])
+    flush.reveal_flushing(masks, pieces, lambda piece: traces[piece.found.tree])
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
 
 
@@ -94,16 +95,16 @@ def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list
     parts = [part for piece in found for part in _by_filter(masks, piece, pairs[piece.tree])]
     made = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
     batches = [piece.pairs.batches for piece in made]
-    for piece, counts in zip(made, _fused(masks, made, batches), strict=True):
+    for piece, counts in zip(made, _count_fused_pairs(masks, made, batches), strict=True):
         piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
     while any(piece.mixed(part) for piece in made for part in piece.parts):
         smaller = [
             [some for part in piece.parts if piece.mixed(part) for some in piece.smaller(part)]
             for piece in made
         ]
-        for piece, counts in zip(made, _fused(masks, made, smaller), strict=True):
+        for piece, counts in zip(made, _count_fused_pairs(masks, made, smaller), strict=True):
             piece.divide(iter(counts))
-    behind = ask(masks, fusion.fused_behind_bias, [p.rows(p.pairs.behind_bias) for p in made])
+    behind = ask(masks, fusion.count_fused_behind_bias, [p.rows(p.pairs.behind_bias) for p in made])
     for piece, answers in zip(made, behind, strict=True):
         piece.answers["behind"] = answers
     return made
@@ -121,10 +122,10 @@ def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[Rev
     if masks.signed:
         tables.append(zero.signs(masks).astype(np.float64))
     if batches:
-        rows = fusion.in_rows(batches, max(map(len, batches)))
+        rows = fusion.pairs_in_rows(batches, max(map(len, batches)))
         leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
         leaves[:, found.filters] = rows[:, None]
-        tables.append(fusion.fused(masks, leaves))
+        tables.append(fusion.count_fused(masks, leaves))
     answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
     labels = column_labels(answers.reshape(-1, len(found.filters)))
     return [
@@ -133,11 +134,15 @@ def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[Rev
     ]
 
 
-def _fused(masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]) -> list[np.ndarray]:
+def _count_fused_pairs(
+    masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]
+) -> list[np.ndarray]:
     """Returns how many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
-    rows = [piece.rows(fusion.in_rows(some, most)) for piece, some in zip(made, sets, strict=True)]
-    return ask(masks, fusion.fused, rows)
+    rows = [
+        piece.rows(fusion.pairs_in_rows(some, most)) for piece, some in zip(made, sets, strict=True)
+    ]
+    return ask(masks, fusion.count_fused, rows)
 
 
 def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -176,14 +181,14 @@ def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> R
     )
     if piece.wide:
         rounding = replace(
-            _kept_wider(rounding, piece, dtype), rounded=_rounded(piece, trace, column)
+            _kept_wider(rounding, piece, dtype), rounded=_rounded_nodes(piece, trace, column)
         )
     for each in QUESTIONS:
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
     if masks.signed:
-        rounding = replace(rounding, zero=zero.name(piece.answers["zero"][:, column]))
-    return flush.read(rounding, piece, trace, column)
+        rounding = replace(rounding, zero=zero.start_of_answers(piece.answers["zero"][:, column]))
+    return flush.with_flushing(rounding, piece, trace, column)
 
 
 def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
@@ -193,7 +198,7 @@ def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
     )
 
 
-def _rounded(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
+def _rounded_nodes(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
     """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
     answers = piece.answers.get("triples")
     if answers is None or not len(answers):
@@ -219,7 +224,7 @@ class RoundingQuestion:
     read: Callable[[Rounding, FusionPiece, Traces, int, str], Rounding]
 
 
-def truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
+def result_truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Is the result truncated, not rounded to nearest?
 
     ``leaves`` (calls, filters, 2) names two whose sums meet at the root: three quarters of an ulp,
@@ -253,7 +258,7 @@ def _read_truncated(
     node = next((node for node, answer in answers if answer == 1), None)
     if node is None:
         return rounding
-    rounded = _rounded(piece, trace, column)
+    rounded = _rounded_nodes(piece, trace, column)
     if node != root:  # the sum is truncated, and the bias is added to what is left
         rounded |= {node} if piece.wide else set(range(root))
     return replace(
@@ -294,11 +299,11 @@ def _read_twice(
     return replace(rounding, intermediate_format=floats.FORMATS[dtype].wider[0])
 
 
-def _wider(dtype: str) -> bool:
+def _has_wider_format(dtype: str) -> bool:
     return bool(floats.FORMATS[dtype].wider)
 
 
-def _short(dtype: str) -> bool:
+def _has_16_bits(dtype: str) -> bool:
     return floats.format_of(dtype).bits == 16
 
 
@@ -367,6 +372,7 @@ def _read_operands(
 ) -> Rounding:
     """One operand of the two is shortened: what was asked of both at once said otherwise."""
     w, x = divmod(int(piece.answers["operands"][0, column]), 3)
+    # where neither or both lose bits, the question about both at once has the answer
     if bool(x) == bool(w):
         return rounding
     forms = {1: "bfloat16", 2: "tf32"}
@@ -408,35 +414,39 @@ QUESTIONS = (
         "shortened",
         leaves=_every_node,
         question=shortened,
-        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_shortened,
     ),
     RoundingQuestion(
         "operands",
         leaves=_any_leaf,
         question=shortened_operands,
-        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_operands,
     ),
     RoundingQuestion(
         "bias",
         leaves=lambda piece, trace: trace.biased,
         question=rounded_bias,
-        asked=lambda dtype, seen, alone: not _short(dtype) and alone,
+        asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_bias,
     ),
     RoundingQuestion(
         "truncated",
         leaves=lambda piece, trace: trace.ends,
-        question=truncated,
-        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and (seen or alone)),
+        question=result_truncated,
+        asked=lambda dtype, seen, alone: (
+            _has_16_bits(dtype) or (_has_wider_format(dtype) and (seen or alone))
+        ),
         read=_read_truncated,
     ),
     RoundingQuestion(
         "twice",
         leaves=_fused_pair,
         question=rounded_twice,
-        asked=lambda dtype, seen, alone: _short(dtype) or (_wider(dtype) and alone),
+        asked=lambda dtype, seen, alone: (
+            _has_16_bits(dtype) or (_has_wider_format(dtype) and alone)
+        ),
         read=_read_twice,
     ),
 )

@@ -48,19 +48,19 @@ class Fact:
     cause: str = "precision"
 
 
-def _numbers(key: str, **more: Any) -> Any:
+def _numbers_field(key: str, **more: Any) -> Any:
     """Returns a field that is a set of leaves or nodes; an empty one is the default."""
     return field(default=frozenset(), metadata={"fact": Fact(key, **more)})
 
 
-def _format(key: str, **more: Any) -> Any:
+def _format_field(key: str, **more: Any) -> Any:
     """Returns a field that is the name of a format; None is the default."""
     return field(default=None, metadata={"fact": Fact(key, **more)})
 
 
-def _flushed(key: str, leaves: bool) -> Any:
+def _flushed_field(key: str, leaves: bool) -> Any:
     """Returns a field that is a set of what becomes zero where it is subnormal."""
-    return _numbers(key, rare=True, quiet=True, leaves=leaves, cause="flush")
+    return _numbers_field(key, rare=True, quiet=True, leaves=leaves, cause="flush")
 
 
 @dataclass(frozen=True)
@@ -90,38 +90,38 @@ class Rounding:
     ``zero``: what becomes of a sum of negative zeros, as ``zero`` names it; None: it is not known.
     """
 
-    fused: frozenset[int] = _numbers("fused", leaves=True)
-    operand_format: str | None = _format("products", text="operands rounded to {}")
-    accumulator_format: str | None = _format("nodes", sums=True, text="partial sums in {}")
-    rounded: frozenset[int] = _numbers("narrow", sums=True)
-    product_format: str | None = _format("product_format", sums=True)
-    truncated: frozenset[int] = _numbers(
+    fused: frozenset[int] = _numbers_field("fused", leaves=True)
+    operand_format: str | None = _format_field("products", text="operands rounded to {}")
+    accumulator_format: str | None = _format_field("nodes", sums=True, text="partial sums in {}")
+    rounded: frozenset[int] = _numbers_field("narrow", sums=True)
+    product_format: str | None = _format_field("product_format", sums=True)
+    truncated: frozenset[int] = _numbers_field(
         "cut",
         rare=True,
         text="{} truncated (toward zero)",
         apart="one side truncates where the other rounds to nearest",
     )
-    intermediate_format: str | None = _format(
+    intermediate_format: str | None = _format_field(
         "through", rare=True, sums=True, text="every sum rounded to {} first"
     )
-    shortened: frozenset[int] = _numbers("shortened", rare=True, quiet=True, sums=True)
-    short_format: str | None = _format(
+    shortened: frozenset[int] = _numbers_field("shortened", rare=True, quiet=True, sums=True)
+    short_format: str | None = _format_field(
         "short_format", rare=True, quiet=True, text="some sums rounded to {}"
     )
-    bias_format: str | None = _format(
+    bias_format: str | None = _format_field(
         "bias_format", rare=True, quiet=True, text="bias rounded to {}"
     )
-    flushed_inputs: frozenset[int] = _flushed("flushed_inputs", leaves=True)
-    flushed_weights: frozenset[int] = _flushed("flushed_weights", leaves=True)
-    flushed_products: frozenset[int] = _flushed("flushed_products", leaves=True)
-    flushed_whole: frozenset[int] = _flushed("flushed_whole", leaves=True)
-    flushed_sums: frozenset[int] = _flushed("flushed_sums", leaves=False)
-    tininess: str | None = _format("tininess", rare=True, quiet=True, cause="flush")
-    zero: str | None = _format("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
-    input_format: str | None = _format(
+    flushed_inputs: frozenset[int] = _flushed_field("flushed_inputs", leaves=True)
+    flushed_weights: frozenset[int] = _flushed_field("flushed_weights", leaves=True)
+    flushed_products: frozenset[int] = _flushed_field("flushed_products", leaves=True)
+    flushed_whole: frozenset[int] = _flushed_field("flushed_whole", leaves=True)
+    flushed_sums: frozenset[int] = _flushed_field("flushed_sums", leaves=False)
+    tininess: str | None = _format_field("tininess", rare=True, quiet=True, cause="flush")
+    zero: str | None = _format_field("zero", rare=True, quiet=True, cause="zero", text="-0: {}")
+    input_format: str | None = _format_field(
         "input_format", rare=True, quiet=True, text="inputs rounded to {}"
     )
-    weight_format: str | None = _format(
+    weight_format: str | None = _format_field(
         "weight_format", rare=True, quiet=True, text="weights rounded to {}"
     )
 
@@ -142,7 +142,9 @@ class Rounding:
     def to_json(self) -> Row:
         """Everything that a replay needs beside the tree."""
         return {
-            fact.key: _plain(value) for _, fact, value in self.facts() if value or not fact.rare
+            fact.key: _json_value(value)
+            for _, fact, value in self.facts()
+            if value or not fact.rare
         }
 
     @classmethod
@@ -152,7 +154,11 @@ class Rounding:
         if unknown := set(given) - set(names):
             raise ValueError(f"rounding={sorted(unknown)}: unknown; known are {sorted(names)}")
         values = {
-            names[key][0]: _set(value) if isinstance(names[key][1], frozenset) else value
+            names[key][0]: (
+                frozenset([EVERY] if value == "all" else value)
+                if isinstance(names[key][1], frozenset)
+                else value
+            )
             for key, value in given.items()
         }
         return cls(**values)  # type: ignore[arg-type]
@@ -174,7 +180,7 @@ class Rounding:
     def rare(self) -> Row:
         """Returns the rare fields, by their keys, as answers show them."""
         return {
-            fact.key: _plain(value)
+            fact.key: _json_value(value)
             for _, fact, value in self.facts()
             if fact.rare and (value or not fact.quiet)
         }
@@ -228,7 +234,7 @@ class Summation(NamedTuple):
         return {
             "rounding_id": self.rounding.id,
             "style": self.style,
-            "fused": ranges(fused),
+            "fused": ranges_of_mask(fused),
             "products": self.rounding.operand_format,
             "accumulator": self.rounding.accumulator_format,
             "json": self.rounding.to_json(),
@@ -253,7 +259,7 @@ class Summation(NamedTuple):
     @property
     def fused_text(self) -> str:
         """``none``, ``all`` (every addition of a product is fused) or the leaves, ``1 2 5``."""
-        return self.style if self.style != "some" else _listed(sorted(self.rounding.fused))
+        return self.style if self.style != "some" else _numbers_text(sorted(self.rounding.fused))
 
     def text(self, dtype: str, listed: Callable[[Sequence[int]], str] | None = None) -> list[str]:
         """Returns where it rounds, in phrases. ``listed`` writes the numbers of products."""
@@ -265,7 +271,7 @@ class Summation(NamedTuple):
         elif self.style == "all":
             first = "every product is fused into its addition (FMA)"
         else:
-            shown = (listed or _listed)(leaves)
+            shown = (listed or _numbers_text)(leaves)
             first = f"fused (FMA): products {shown}; the others are rounded first"
         return [first, *self.formats(dtype)]
 
@@ -474,23 +480,18 @@ class Summation(NamedTuple):
         return numbers
 
 
-def ranges(mask: np.ndarray) -> list[int]:
+def ranges_of_mask(mask: np.ndarray) -> list[int]:
     """Returns where a mask is True as start, stop, start, stop, ... of its flat indices."""
     flat = mask.reshape(-1).astype(np.int8)
     edges: list[int] = np.flatnonzero(np.diff(flat, prepend=0, append=0)).tolist()
     return edges
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, frozenset):
         return "all" if EVERY in value else sorted(value)
     return value
 
 
-def _set(value: Any) -> frozenset[int]:
-    """Returns the inverse of ``_plain`` for a set."""
-    return frozenset([EVERY] if value == "all" else value)
-
-
-def _listed(leaves: Sequence[int]) -> str:
+def _numbers_text(leaves: Sequence[int]) -> str:
     return " ".join(map(str, leaves))

@@ -39,6 +39,7 @@ class Tree:
     nodes: tuple[tuple[int, ...], ...]
 
     def __hash__(self) -> int:
+        # trees are keys of caches and tables, and have thousands of nodes: the id is made once
         return hash(self.id)
 
     @classmethod
@@ -62,21 +63,24 @@ class Tree:
         while place < len(text.rstrip()):
             token = _TOKEN.match(text, place)
             word = token.group(1) if token else ""
+            # what starts a summand has to follow a plus or an opening bracket, and nothing else may
             starts = word not in ("", ")", "+")
             if not word or starts == (before not in ("(", "+")):
-                raise _wrong(text, f"character {place} can't follow", "write it as (((0+1)+2)+3)")
+                raise _tree_error(
+                    text, f"character {place} can't follow", "write it as (((0+1)+2)+3)"
+                )
             if word == "(":
                 stack.append([])
             elif word == ")":
                 if len(stack) < 2:
-                    raise _wrong(text, "it closes more brackets than it opens", "balance them")
+                    raise _tree_error(text, "it closes more brackets than it opens", "balance them")
                 nodes.append(tuple(stack.pop()))
                 stack[-1].append(~(len(nodes) - 1))
             elif starts:
                 stack[-1].append(BIAS if word == "b" else int(word))
             before, place = word, token.end() if token else place
         if len(stack) != 1 or before == "+":
-            raise _wrong(text, "it ends too early", "balance the brackets")
+            raise _tree_error(text, "it ends too early", "balance the brackets")
         if len(stack[0]) > 1:
             nodes.append(tuple(stack[0]))
         return cls.from_nodes(nodes, leaf=max(stack[0][0], 0))
@@ -84,7 +88,7 @@ class Tree:
     @classmethod
     def sequential(cls, leaves: int | Iterable[int]) -> Tree:
         """``(((0+1)+2)+3)``: every leaf is added to the sum of those before it, in this order."""
-        return cls.chain([[leaf] for leaf in _numbers(leaves)])
+        return cls.chain([[leaf] for leaf in _leaf_numbers(leaves)])
 
     @classmethod
     def chain(cls, groups: Sequence[Sequence[int]]) -> Tree:
@@ -101,12 +105,12 @@ class Tree:
     @classmethod
     def pairwise(cls, leaves: int | Iterable[int]) -> Tree:
         """``(((0+1)+(2+3))+4)``: neighbours, then neighbouring sums; one left over waits."""
-        return cls._halving([], list(_numbers(leaves)))
+        return cls._halving([], list(_leaf_numbers(leaves)))
 
     @classmethod
     def lanes(cls, leaves: int | Iterable[int], lanes: int) -> Tree:
         """Leaf k goes to accumulator k mod ``lanes``, in sequence; these are added pairwise."""
-        numbers, sums = list(_numbers(leaves)), []
+        numbers, sums = list(_leaf_numbers(leaves)), []
         nodes: list[tuple[int, ...]] = []
         for lane in range(min(lanes, len(numbers))):
             total = numbers[lane]
@@ -118,7 +122,7 @@ class Tree:
     @classmethod
     def together(cls, leaves: int | Iterable[int]) -> Tree:
         """``(0+1+2+3)``: one node that adds all leaves and rounds once."""
-        numbers = tuple(_numbers(leaves))
+        numbers = tuple(_leaf_numbers(leaves))
         return cls.from_nodes([numbers] if len(numbers) > 1 else [], leaf=numbers[0])
 
     @classmethod
@@ -141,7 +145,7 @@ class Tree:
     @property
     def formula(self) -> str:
         """As ``text``, for people: the products are p0, p1, ..., the bias b."""
-        return self._written(product)
+        return self._written(leaf_name)
 
     def _written(self, name: Callable[[int], str]) -> str:
         words: list[str] = []
@@ -269,26 +273,28 @@ def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
     used: set[int] = set()
     for place, node in enumerate(nodes):
         if len(node) < 2:
-            raise _wrong(
+            raise _tree_error(
                 node, f"node {place} has {len(node)} children", "a sum must have two or more"
             )
         for child in node:
             if child in used:
                 kind = f"leaf {child}" if child >= 0 else f"node {~child}"
-                raise _wrong(node, f"{kind} is added twice", "every summand is added once")
+                raise _tree_error(node, f"{kind} is added twice", "every summand is added once")
             if (child < 0 and child not in first) or child > BIAS:
-                raise _wrong(node, f"child {child} does not exist", "put children before parents")
+                raise _tree_error(
+                    node, f"child {child} does not exist", "put children before parents"
+                )
             used.add(child)
             first.setdefault(child, child)
         first[~place] = min(first[child] for child in node)
     if len(used - {leaf for leaf in used if leaf >= 0}) != len(nodes) - 1:
-        raise _wrong(
+        raise _tree_error(
             nodes[-1], "some node is not added to anything", "only the last node is the root"
         )
     return first
 
 
-def _wrong(value: object, why: str, todo: str) -> InputError:
+def _tree_error(value: object, why: str, todo: str) -> InputError:
     shown = str(value)
     return InputError("tree", shown if len(shown) < 80 else shown[:77] + "...", why, todo)
 
@@ -298,10 +304,10 @@ def _append(nodes: list[tuple[int, ...]], node: tuple[int, ...]) -> int:
     return ~(len(nodes) - 1)
 
 
-def _numbers(leaves: int | Iterable[int]) -> Iterable[int]:
+def _leaf_numbers(leaves: int | Iterable[int]) -> Iterable[int]:
     return range(leaves) if isinstance(leaves, int) else leaves
 
 
-def product(leaf: int) -> str:
+def leaf_name(leaf: int) -> str:
     """Returns a leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
     return "b" if leaf == BIAS else f"p{leaf}"

@@ -49,7 +49,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     refused: NotASum | None = None
     for base, doubt, scale in ((largest, 0.0, 1.0), (largest, 0.0, tiny), (SMALL, DOUBT, 1.0)):
         try:
-            answer = _named(operator, base, doubt, scale)
+            answer = _windows_by_names(operator, base, doubt, scale)
         except NotASum as error:
             refused = error
             continue
@@ -75,7 +75,9 @@ def as_predicted(case: Case) -> np.ndarray:
     return flat.transpose(1, 0, 2, 3, 4).reshape(case.groups, -1, case.summands).astype(np.int32)
 
 
-def _named(operator: SessionOperator, base: int, doubt: float, scale: float) -> np.ndarray:
+def _windows_by_names(
+    operator: SessionOperator, base: int, doubt: float, scale: float
+) -> np.ndarray:
     """Returns the windows, by names in digits of ``base``, times ``scale``; answers may be off a
     whole number by doubt."""
     case: Any = operator.case  # a Case: no windows are read off recorded operations
@@ -135,13 +137,17 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     """
     size, lanes = math.prod(case.spatial()), case.batch * case.in_channels
     element = np.arange(-(-size // lanes) * lanes).reshape(-1, lanes)
+    # channels and batch entries are pooled apart: each of them tests another element in the same
+    # call
     entry, channel = np.divmod(np.arange(lanes), case.in_channels)
     flat = (entry * size + element) * case.in_channels + channel
-    answers = _run(session, case, [row[at] for row, at in zip(flat, element < size, strict=True)])
+    answers = _outputs_of_ones(
+        session, case, [row[at] for row, at in zip(flat, element < size, strict=True)]
+    )
     shown = answers.reshape(len(flat), case.batch, -1, case.in_channels) != 0
     reads = shown.transpose(2, 0, 1, 3).reshape(shown.shape[2], -1)[:, :size]
     alone = flat[:, 0] if lanes == 1 else np.arange(size) * case.in_channels
-    first, ones = _run(session, case, [alone, np.arange(size * lanes)])
+    first, ones = _outputs_of_ones(session, case, [alone, np.arange(size * lanes)])
     mixed = first.reshape(case.batch, -1, case.in_channels)
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
@@ -149,10 +155,13 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     if case.pool == "max":
         return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
     counted = np.rint(reads.sum(axis=1) / mean)
-    return PoolWindows(reads, counted, _padding_of_mean(case, reads, counted))
+    pad_with = "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
+    if (reads.sum(axis=1) == math.prod(case.kernel)).all():  # no window meets padding
+        pad_with = ""
+    return PoolWindows(reads, counted, pad_with)
 
 
-def _run(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
+def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
     """Outputs for inputs that are 1 at each set of elements and 0 elsewhere: (sets, *output)."""
     arrays = {
         "x": floats.round_to(np.zeros(case.input_shape()), case.dtype),
@@ -176,13 +185,6 @@ def _padding_of_max(session: AnySession, case: Case, reads: np.ndarray) -> str:
     }
     _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
     return "zeros" if (floats.widen(found["y"], case.dtype) == 0).any() else "nothing"
-
-
-def _padding_of_mean(case: Case, reads: np.ndarray, counted: np.ndarray) -> str:
-    """Returns whether an average divides by more than it reads."""
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():
-        return ""
-    return "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
 
 
 def as_windows(case: Case, found: PoolWindows) -> np.ndarray:

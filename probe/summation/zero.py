@@ -26,6 +26,8 @@ def signs(masks: Masks) -> np.ndarray:
     """Returns where both questions give a negative output: int8 (2, positions, filters).
     Asked once."""
     if masks.zeros is None:
+        # the square of this is below half of the smallest subnormal number, so that it rounds to
+        # zero
         small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
         none = np.full((1, masks.operator.filters, 1), -1)
         found = []
@@ -38,12 +40,12 @@ def signs(masks: Masks) -> np.ndarray:
     return masks.zeros
 
 
-def name(answers: np.ndarray) -> str:
+def start_of_answers(answers: np.ndarray) -> str:
     """Returns what the two answers of an output stand for."""
     return KEPT if answers[0] else FUSED if answers[1] else ADDED
 
 
-def names(masks: Masks) -> np.ndarray:
+def starts_of_outputs(masks: Masks) -> np.ndarray:
     """Of all outputs: (positions, filters)."""
     first, second = signs(masks).astype(bool)
     return np.where(first, KEPT, np.where(second, FUSED, ADDED))

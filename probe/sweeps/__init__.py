@@ -4,9 +4,9 @@
 targets, ``ranking`` says what comes first where time is short, ``summary`` what was found.
 """
 
-from probe.sweeps.bits import answer, sweep
+from probe.sweeps.bits import answer_request, sweep_cases
 from probe.sweeps.plan import Plan, Plans, SweepRequest, axis_values
 from probe.sweeps.summary import DifferingRun, Summary, TargetSummary
 
 __all__ = ["DifferingRun", "Plan", "Plans", "Summary", "SweepRequest", "TargetSummary"]
-__all__ += ["answer", "axis_values", "sweep"]
+__all__ += ["answer_request", "axis_values", "sweep_cases"]

@@ -36,12 +36,12 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
 
     from probe.store import Store
-    from probe.store.recalled import Recalled
+    from probe.store.parquet import Recalled
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
 
-def sweep(
+def sweep_cases(
     cases: Sequence[Case],
     targets: Sequence[Target],
     lengths: Sequence[int],
@@ -55,13 +55,15 @@ def sweep(
     ``options``: those of :class:`probe.sweeps.plan.SweepRequest`, and of :func:`answer`.
     """
     named = {name: options.pop(name) for name in tuple(options) if name in _REQUESTED}
-    return answer(SweepRequest(Plans.of(cases, lengths, vary), **named), targets, store, **options)
+    return answer_request(
+        SweepRequest(Plans.of(cases, lengths, vary), **named), targets, store, **options
+    )
 
 
 _REQUESTED = {one.name for one in fields(SweepRequest)}
 
 
-def answer(
+def answer_request(
     request: SweepRequest,
     targets: Sequence[Target],
     store: Store | None = None,
@@ -178,7 +180,7 @@ class _SweepState(Campaign[SweepQuestion]):
 
         if self.store is None:
             return schema.arrow_schema("comparisons").empty_table().select(RECALLED)
-        rows = parquet.table(self.store.path, "comparisons").select(RECALLED)
+        rows = parquet.read_table(self.store.path, "comparisons", RECALLED)
         same = pc.and_(
             pc.equal(rows["vary"], self.plans.vary),
             pc.is_in(rows["case_id"], pa.array(list(self.plans.ids))),

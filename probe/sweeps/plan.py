@@ -32,7 +32,7 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     """
     distinct = sorted(set(values))
     if vary == "layout":
-        return _layouts(distinct)
+        return _layout_values(distinct)
     shown = ",".join(map(str, distinct[:9])) or "(none)"
     if len(distinct) < 2:
         why = "a sweep compares each value with the longest"
@@ -42,9 +42,9 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     return distinct[:-1], distinct[-1]
 
 
-def _layouts(values: list[int]) -> tuple[list[int], int]:
+def _layout_values(values: list[int]) -> tuple[list[int], int]:
     """Returns the numbers of layouts, and that of ``contiguous``."""
-    own = layout.number(layout.CONTIGUOUS)
+    own = layout.layout_number(layout.CONTIGUOUS)
     others = [value for value in values if value != own]
     if not others:
         why = "a sweep compares each layout with contiguous"
@@ -52,7 +52,7 @@ def _layouts(values: list[int]) -> tuple[list[int], int]:
             "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
         )
     for value in others:
-        window.shown("layout", value)
+        window.shown_axis_value("layout", value)
     return others, own
 
 
@@ -77,7 +77,7 @@ class Plan:
 
     @cached_property
     def items(self) -> dict[int, Item]:
-        """By value: what a ``sweep`` request needs, see ``compare.sweep``."""
+        """By value: what a ``sweep`` request needs, see ``compare.compare_items``."""
         return {value: self._item(value) for value in self.values}
 
     @cached_property
@@ -184,7 +184,7 @@ class SweepRequest:
     whole: Mapping[Case, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        options.checked(control=self.control, zeros=self.zeros)
+        options.checked_options(control=self.control, zeros=self.zeros)
 
     @property
     def values(self) -> Sequence[int]:
@@ -276,8 +276,10 @@ def difference_columns(
     ``most`` that many of each, the first ones, and the one with the most ulps.
     """
     at, times, index = arrays["at"], arrays["differing"], arrays["index"]
-    sizes = np.array([_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(-1, 3)
-    ulps, scaled = arrays["ulps"], _scaled(arrays, plan.base.dtype, plan.scale)
+    sizes = np.array([_output_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(
+        -1, 3
+    )
+    ulps, scaled = arrays["ulps"], _scaled_differences(arrays, plan.base.dtype, plan.scale)
     # a distance past int64 (of float64's extremes) is no number that the column can hold
     ulps = np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps)
     mask = np.ones(len(index), bool) if most is None else np.zeros(len(index), bool)
@@ -296,7 +298,7 @@ def difference_columns(
     columns = {
         "at": np.repeat(at, times),
         "index": index,
-        **_place(index, *np.repeat(sizes, times, axis=0).T),
+        **_output_places(index, *np.repeat(sizes, times, axis=0).T),
         "bits_at": arrays["bits_at"].astype(np.uint64),
         "bits_against": arrays["bits_against"].astype(np.uint64),
         "ulp": ulps,
@@ -311,17 +313,19 @@ def output_columns(
     """Columns of ``outputs``: every element of an output, (batch, *spatial, filters), container."""
     names = ("run_id", "case_id", "target", "vary")
     index = np.arange(output.size)
-    rows, positions, filters = _sizes(output.shape)
+    rows, positions, filters = _output_sizes(output.shape)
     return {
         **{name: pair[name] for name in names},
         "at": at,
         "index": index,
-        **_place(index, rows, positions, filters),
+        **_output_places(index, rows, positions, filters),
         "bits": floats.to_bits(output, dtype).reshape(-1).astype(np.uint64),
     }
 
 
-def _place(index: np.ndarray, rows: Size, positions: Size, filters: Size) -> dict[str, np.ndarray]:
+def _output_places(
+    index: np.ndarray, rows: Size, positions: Size, filters: Size
+) -> dict[str, np.ndarray]:
     """Returns where flat indices into outputs are; the sizes may change from one index to the
     next."""
     return {
@@ -332,13 +336,15 @@ def _place(index: np.ndarray, rows: Size, positions: Size, filters: Size) -> dic
     }
 
 
-def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _output_sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Rows, positions and filters of an output shape."""
     positions = shape[-2] if len(shape) > 2 else 1
     return int(np.prod(shape[1:-2], dtype=np.int64)), positions, shape[-1]
 
 
-def _scaled(arrays: Mapping[str, np.ndarray], dtype: str, scale: np.ndarray) -> np.ndarray:
+def _scaled_differences(
+    arrays: Mapping[str, np.ndarray], dtype: str, scale: np.ndarray
+) -> np.ndarray:
     left, right = (
         floats.widen(floats.from_bits(arrays[name], dtype), dtype)
         for name in ("bits_at", "bits_against")

@@ -100,7 +100,7 @@ class TargetSummary:
         lengths = []
         for found in sorted(self.differences, key=lambda one: (one.case_id, one.at)):
             entry: dict[str, Any] = {
-                vary: window.shown(vary, found.at),
+                vary: window.shown_axis_value(vary, found.at),
                 "outputs": found.outputs,
                 "max_ulp": found.max_ulp,
                 "first": found.first,
@@ -131,7 +131,7 @@ class TargetSummary:
         by_case = {
             one: ranges(values, len(values))
             if vary != "layout"
-            else ", ".join(window.shown(vary, value) for value in values)
+            else ", ".join(window.shown_axis_value(vary, value) for value in values)
             for one, values in self.left_out.items()
         }
         where = by_case if cases > 1 else next(iter(by_case.values()), "")
@@ -180,7 +180,7 @@ class Summary:
         about = {
             "store": self.store,
             "vary": self.vary,
-            "against": window.shown(self.vary, self.against),
+            "against": window.shown_axis_value(self.vary, self.against),
             "seconds": round(self.seconds, 3),
             "interrupted": self.interrupted,
         }

@@ -20,10 +20,10 @@ from probe.floats import to_bits
 from probe.launch import AnySession, open_session
 from probe.progress import VOICE, Count, Say, silent
 from probe.runtimes import environments
-from probe.runtimes.environments import number
+from probe.runtimes.environments import release_numbers
 from probe.runtimes.packages import RELEASED
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.target import Target
 
@@ -62,12 +62,12 @@ class ReleaseChange:
     @property
     def holds(self) -> bool:
         """Returns whether no more than the two ends' answers were seen, each on its side."""
-        asked = sorted((s for s in self.steps if s.seen), key=lambda s: number(s.version))
+        asked = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
         return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints."""
-        steps = sorted(self.steps, key=lambda step: number(step.version))
+        steps = sorted(self.steps, key=lambda step: release_numbers(step.version))
         return {
             "first": self.first,
             "last": self.last,
@@ -120,12 +120,12 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
         todo = "name them: --releases 1.0,1.1,1.2"
         raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
     ends = [str(left.version), str(right.version)]
-    low, high = sorted(number(end) for end in ends)
+    low, high = sorted(release_numbers(end) for end in ends)
     if low == high:
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    inner = [one for one in known if low < number(one) < high]
-    order = sorted({*ends, *inner}, key=number)
-    return order if number(ends[0]) == low else order[::-1]
+    inner = [one for one in known if low < release_numbers(one) < high]
+    order = sorted({*ends, *inner}, key=release_numbers)
+    return order if release_numbers(ends[0]) == low else order[::-1]
 
 
 @dataclass
@@ -156,14 +156,14 @@ class ReleaseQuestion:
         self.tell(doing + of)
         try:
             with VOICE.doing(doing):
-                installation.install(where)
+                installation.install_target(where)
                 seen, says = self.measured(where)
         except TargetError as error:
             return ReleaseStep(version, None, why=error.why, installed=not here)
         finally:
             self.count.set(self.count.done + 1, max(self.about, self.count.done + 1))
-            if not here and not self.keep and environments.find(where.name, version):
-                installation.remove(where)
+            if not here and not self.keep and environments.find_environment(where.name, version):
+                installation.remove_installed(where)
         return ReleaseStep(version, seen, says, installed=not here)
 
     def measured(self, where: Target) -> tuple[str, str]:
@@ -179,23 +179,25 @@ class ReleaseQuestion:
         unstable, run_id = self._swept(session)
         if self.what == "stability":
             said = ", ".join(f"{at}" for at in unstable) or "none"
-            return _short(said), f"lengths that differ from {max(self.lengths)}: {said}"
+            return _short_hash(said), f"lengths that differ from {max(self.lengths)}: {said}"
         session.revive()  # it may be that all of it was stored before
         return self._bits(session) if self.what == "bits" else self._orders(session, run_id)
 
     def _orders(self, session: AnySession, run_id: str) -> tuple[str, str]:
-        found = by_order.sweep(session, self.case, self.lengths, budget=0)
+        found = by_order.sweep_by_order(session, self.case, self.lengths, budget=0)
         rows = found.rows(run_id)
         for table, table_rows in rows.items():
             if self.store is not None:
                 self.store.append(table, table_rows)
         keys = ("at", "order_id", "rounding_id", "ranges")
         shown = sorted(str([row.get(key) for key in keys]) for row in rows["reveals"])
-        return _short("\n".join(shown)), " and ".join(tree.text for tree, _ in found.summations)
+        return _short_hash("\n".join(shown)), " and ".join(
+            tree.text for tree, _ in found.summations
+        )
 
     def _swept(self, session: AnySession) -> tuple[list[int], str]:
         """Returns lengths that differ from the longest, and the run under which it is stored."""
-        summary = sweep(
+        summary = sweep_cases(
             [self.case],
             [session.target],
             self.lengths,
@@ -224,11 +226,11 @@ class ReleaseQuestion:
         return digest.hexdigest()[:12], last
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def bisect(
+def bisect_releases(
     case: Case,
     left: Target,
     right: Target,

@@ -19,7 +19,7 @@ import numpy as np
 from probe import window
 from probe.campaign import Failure
 from probe.case import Case
-from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run
+from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.layout import CONTIGUOUS
@@ -27,7 +27,7 @@ from probe.summation.orders import Orders
 from probe.summation.reach import reach_of_inputs
 from probe.summation.summation import Row, Summation
 from probe.sweeps import Summary
-from probe.sweeps import sweep as sweep_bits
+from probe.sweeps import sweep_cases as sweep_bits
 from probe.sweeps.plan import axis_values
 from probe.target import Target
 
@@ -130,16 +130,25 @@ class ByOrder:
             "target": self.target,
             "by": "order",
             "vary": self.vary,
-            "against": window.shown(self.vary, self.base.at),
+            "against": window.shown_axis_value(self.vary, self.base.at),
             "compared": self.compared,
             "differing": self.differing,
             "unknown": sum(found.unknown for found in self.values),
             **({} if self.vary == "layout" else {"layouts": [self.case.layout]}),
             "certified": self.certified,
             "uncertified": self.uncertified or None,
-            "lengths": [_entry(found, self.vary) for found in self.values if found.outputs],
+            "lengths": [
+                {
+                    self.vary: window.shown_axis_value(self.vary, found.at),
+                    "outputs": found.outputs,
+                    "causes": dict(sorted(found.causes.items())),
+                    "first": found.first,
+                }
+                for found in self.values
+                if found.outputs
+            ],
             "refused": [
-                {self.vary: window.shown(self.vary, one.at), "why": one.refusal}
+                {self.vary: window.shown_axis_value(self.vary, one.at), "why": one.refusal}
                 for one in every
                 if one.refusal
             ],
@@ -158,7 +167,7 @@ class ByOrder:
         }
         return summation.to_json(self.case.dtype) | {
             "outputs": sum(counts.values()),
-            "at": [window.shown(self.vary, at) for at in sorted(counts) if counts[at]],
+            "at": [window.shown_axis_value(self.vary, at) for at in sorted(counts) if counts[at]],
         }
 
     def rows(self, run_id: str) -> dict[str, list[Row]]:
@@ -178,13 +187,7 @@ class ByOrder:
         }
 
 
-def _entry(found: AtValue, vary: str) -> Row:
-    causes = dict(sorted(found.causes.items()))
-    at = window.shown(vary, found.at)
-    return {vary: at, "outputs": found.outputs, "causes": causes, "first": found.first}
-
-
-def sweep(
+def sweep_by_order(
     session: AnySession,
     case: Case,
     values: Sequence[int],
@@ -227,7 +230,7 @@ class _RevealWork:
 
     def at(self, case: Case, value: int) -> tuple[AtValue, CaseRun | None]:
         try:
-            side = self.known.reveal(run(self.session, case), self.session)
+            side = self.known.reveal(run_case(self.session, case), self.session)
             reached = reach_of_inputs(self.session, case).inputs
         except TargetError as error:
             if not self.session.alive:
@@ -255,7 +258,7 @@ def _contrast(found: AtValue, both: Comparison) -> None:
         found.first = int((places @ np.array([both.left.case.filters, 1])).min())
 
 
-def measure(
+def measure_by_order(
     where: Target,
     cases: Sequence[Case],
     lengths: Sequence[int],
@@ -283,22 +286,16 @@ def measure(
         if one.comparisons and not found.interrupted:
             for case, values in revealed.items():
                 try:
-                    _reveal(session, case, values, str(one.run_id), store)
+                    session.revive()
+                    revealed_rows = sweep_by_order(session, case, values).rows(str(one.run_id))
+                    for table, rows in revealed_rows.items():
+                        store.append(table, rows)
                 except TargetError as error:
                     one.failures.append(Failure(error.kind, error.why, case.id))
         store.flush()
         return found
     finally:
         session.close()
-
-
-def _reveal(
-    session: AnySession, case: Case, lengths: Sequence[int], run_id: str, store: Store
-) -> None:
-    """Adds how every output of every length is added."""
-    session.revive()
-    for table, rows in sweep(session, case, lengths).rows(run_id).items():
-        store.append(table, rows)
 
 
 def measured(store: Store) -> set[str]:
@@ -309,6 +306,6 @@ def measured(store: Store) -> set[str]:
     from probe.store import parquet
 
     store.flush()
-    found = set(parquet.table(store.path, "reveals")["target"].to_pylist())
-    failed = parquet.table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    found = set(parquet.read_table(store.path, "reveals")["target"].to_pylist())
+    failed = parquet.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
     return found | {row["target"] for row in failed if row["kind"] not in PASSING}

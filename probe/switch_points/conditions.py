@@ -55,7 +55,7 @@ class Conditions:
         }
 
 
-def apart(left: Target, right: Target) -> list[Condition]:
+def conditions_apart(left: Target, right: Target) -> list[Condition]:
     """Returns the conditions of ``left`` in which ``right`` is different. InputError: they are not
     of one library, or not different."""
     if left.name != right.name:
@@ -83,7 +83,7 @@ def only_releases(left: Target, right: Target) -> bool:
     return both and left.with_(version=None) == right.with_(version=None)
 
 
-def text(one: Condition) -> str:
+def condition_text(one: Condition) -> str:
     """Returns a condition as it is printed."""
     name, value = one
     name = {"version": "release"}.get(name, name)
@@ -100,7 +100,7 @@ def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) ->
     All sets of the smallest size that brings the results back are found. InputError: an end can't
     be run.
     """
-    every = apart(left, right)
+    every = conditions_apart(left, right)
     steps = [ask(left), ask(right)]
     for end in steps:
         if end.seen is None:
@@ -113,7 +113,7 @@ def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) ->
         steps.extend([step] * (step is not steps[0]))
         return step.seen == steps[0].seen
 
-    found = [[text(one) for one in some] for some in smallest(every, returns)]
+    found = [[condition_text(one) for one in some] for some in smallest(every, returns)]
     return Conditions(left.text, right.text, found, steps)
 
 
@@ -128,7 +128,7 @@ def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list
     return []
 
 
-def bisect(
+def bisect_conditions(
     case: Case,
     left: Target,
     right: Target,
@@ -148,7 +148,7 @@ def bisect(
         tell(f"measuring {where.text}")
         try:
             if where.version is not None:
-                installation.install(where)
+                installation.install_target(where)
             return ReleaseStep(
                 where.text, *ReleaseQuestion(case, where, lengths, what).measured(where)
             )
@@ -158,7 +158,7 @@ def bisect(
     return search(left, right, ask)
 
 
-def described(found: Conditions, what: str) -> Iterator[str]:
+def conditions_lines(found: Conditions, what: str) -> Iterator[str]:
     """Yields the answer in lines."""
     if found.sets is None:
         yield f"both show the same {what}"

@@ -128,7 +128,7 @@ class Floor:
         return {**vars(self), "pieces": pieces}
 
 
-def assigned(found: Thresholds) -> np.ndarray:
+def kinds_run(found: Thresholds) -> np.ndarray:
     """Returns the kind of every size that was run, ``MIXED`` for several; ``NOT_RUN`` elsewhere."""
     kinds = np.full(found.upto - found.shortest + 1, NOT_RUN)
     for size, seen in found.patterns.items():
@@ -136,13 +136,13 @@ def assigned(found: Thresholds) -> np.ndarray:
     return kinds
 
 
-def expected(found: Thresholds) -> np.ndarray:
+def kinds_expected(found: Thresholds) -> np.ndarray:
     """Returns the same, with the kinds that the period gives to sizes that were not run.
 
     A size gets one where the nearest sizes of its remainder that were run, on both sides, have it.
     Remainders of which one interior is mixed at some sizes and not at others have no period.
     """
-    kinds = assigned(found)
+    kinds = kinds_run(found)
     if not (step := found.period):
         return kinds
     by_rest: dict[int, list[int]] = {}
@@ -168,7 +168,7 @@ def _kind_of_pattern(found: Thresholds, seen: Pattern) -> int:
 
 def classes(found: Thresholds) -> list[SizeClass]:
     """Returns the classes, that of the smallest size first."""
-    run, filled = assigned(found), expected(found)
+    run, filled = kinds_run(found), kinds_expected(found)
     filled[run != NOT_RUN] = NOT_RUN
     told, certified = [], set(found.certified)
     for kind in sorted(set(run[run >= 0].tolist())):
@@ -184,6 +184,7 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     """Returns sizes as spans: from the smallest on the longest of neighbours, or by the period."""
     if not len(sizes):
         return ()
+    # behind the last size every span has ended
     gone = np.ones(int(sizes[-1]) + period + 1, bool)  # behind the last one every span has ended
     gone[sizes] = False
     spans = []
@@ -200,7 +201,7 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
 
 def floor(found: Thresholds) -> Floor:
     """Returns which floor keeps every row's sum as at the largest size, and why."""
-    kinds, sure, largest = expected(found), set(found.certified), max(found.patterns)
+    kinds, sure, largest = kinds_expected(found), set(found.certified), max(found.patterns)
     top = _top(found, kinds)
     if top is None:
         kind = found.patterns[largest].interior
@@ -217,8 +218,12 @@ def floor(found: Thresholds) -> Floor:
     run = sum(n in found.patterns for n in multiples)
     pieces = _pieces(classes(found), kind, size)
     to = multiples[-1] if missing is None else missing - step
-    text = _floor_text(found, top, below, pieces) + _seen(run, len(multiples), to)
-    text += _sure(certified, sides)
+    text = _floor_text(found, top, below, pieces)
+    if run < len(multiples):
+        text += f"; {run:,} of these {len(multiples):,} sizes were run, all up to {to:,}"
+        text += ", the others are expected"
+    only = "certified on both sides of the floor only" if sides else "not certified"
+    text += f"; {'certified' if certified else only}"
     return Floor(*(size, step, kind, pieces, certified, sides, text), run, len(multiples), to)
 
 
@@ -229,7 +234,7 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     is expected to be of this kind, and the floor itself was run.
     """
     sizes = np.arange(found.shortest, found.upto + 1)
-    run, kind = assigned(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
+    run, kind = kinds_run(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
     ways = []
     for step in _steps_of_period(found):
         mine = sizes % step == 0
@@ -285,23 +290,25 @@ def _floor_text(
     pieces: SizeRange | None,
 ) -> str:
     """Returns the floor in one line."""
-    (size, step, kind), kinds = top, assigned(found)
+    (size, step, kind), kinds = top, kinds_run(found)
     noun = NOUNS.get(found.case.op, "samples") if found.vary == "batch" else "outputs"
     by = f", in multiples of {step}" * (step > 1)
     if below is None:
         what = f"no floor, but multiples of {step} are" if step > 1 else "no floor is"
         every = f"from {size:,} to {found.upto:,}{', at these,' * (step > 1)} all {noun}"
-        return f"{what} needed: {every} are added {named(found, kind)}"
+        return f"{what} needed: {every} are added {kind_words(found, kind)}"
     first = f"floor: {_size_text(found, size)}{by}; below, at "
     if kinds[below - found.shortest] == MIXED:
         text = f"{first}{below:,}, {_mixed(found, below)}"
-        text += f", from {size:,} on all {named(found, kind)}"
+        text += f", from {size:,} on all {kind_words(found, kind)}"
     else:
         one, two, share = _most_frequent_pair(
             found, other := int(kinds[below - found.shortest]), kind
         )
         among = f" ({share:.0%} of the outputs)" * (share < 1)
-        sizes = _sizes_below(found, kinds, below)
+        unlike = np.flatnonzero(kinds[: below - found.shortest + 1] != other)
+        first_alike = found.shortest + (int(unlike[-1]) + 1 if len(unlike) else 0)
+        sizes = SizeRange(first_alike, below).text
         text = f"{first}{sizes}, {noun} are added {_order_text(found, one, two)}"
         text += f"{among}, from {size:,} on {_order_text(found, two, one)}"
         text += f" ({'+'.join(found.recogniser.causes(other, kind))})"
@@ -313,32 +320,11 @@ def _floor_text(
     return text
 
 
-def _seen(run: int, count: int, to: int) -> str:
-    """Returns at how many of the floor's sizes that was seen; empty if all were run."""
-    if run == count:
-        return ""
-    return f"; {run:,} of these {count:,} sizes were run, all up to {to:,}, the others are expected"
-
-
-def _sure(certified: bool, sides: bool) -> str:
-    if certified:
-        return "; certified"
-    return "; certified on both sides of the floor only" if sides else "; not certified"
-
-
 def _size_text(found: Thresholds, size: int) -> str:
     """Returns a size with what it is of."""
     if found.case.op == "dense":
         return f"{size:,} row{'s' * (size > 1)}"
     return f"{found.vary} {size:,}"
-
-
-def _sizes_below(found: Thresholds, kinds: np.ndarray, last: int) -> str:
-    """Returns the sizes up to ``last`` that were run and are of one kind."""
-    at = last - found.shortest
-    other = np.flatnonzero(kinds[: at + 1] != kinds[at])
-    first = found.shortest + (int(other[-1]) + 1 if len(other) else 0)
-    return SizeRange(first, last).text
 
 
 def _mixed(found: Thresholds, size: int) -> str:
@@ -381,22 +367,24 @@ def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
         ]
         apart = [phrase for phrase in told[0] if phrase not in told[1]]
         return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
-    if other is not None and notation.named(one.tree) == notation.named(other.tree):
-        words = [f"as {notation.short(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
-        others = [f"as {notation.short(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+    if other is not None and notation.order_name(one.tree) == notation.order_name(other.tree):
+        words = [f"as {notation.short_sum(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+        others = [
+            f"as {notation.short_sum(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
+        ]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
     return _order_name(one)
 
 
 def _order_name(one: Summation) -> str:
     """Returns the order's name; without one, in how many running sums products are added."""
-    if name := notation.named(one.tree):
+    if name := notation.order_name(one.tree):
         return name
     running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
-    return f"in {running:,} running sums, as {notation.short(one.tree, WRITTEN)}"
+    return f"in {running:,} running sums, as {notation.short_sum(one.tree, WRITTEN)}"
 
 
-def named(found: Thresholds, kind: int) -> str:
+def kind_words(found: Thresholds, kind: int) -> str:
     """Returns how most outputs of a kind add, in words."""
     most = Counter(found.recogniser.kinds[kind]).most_common(1)[0][0]
     return _order_text(found, most)

@@ -162,7 +162,7 @@ class Periodic:
     ) -> Iterator[np.ndarray]:
         """Yields a summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
-            yield _replayed(self.case, summation, columns, weights)
+            yield _replayed_windows(self.case, summation, columns, weights)
 
 
 class Repeated(Periodic):
@@ -203,7 +203,9 @@ class Repeated(Periodic):
         return self.tables[summation, read]
 
 
-def _replayed(case: Case, summation: Summation, columns: Columns, weights: Weights) -> np.ndarray:
+def _replayed_windows(
+    case: Case, summation: Summation, columns: Columns, weights: Weights
+) -> np.ndarray:
     """Returns outputs of all windows and filters by one summation, (windows, filters) container."""
     w, b = weights
     flat = w.reshape(case.summands, case.groups, -1)

@@ -134,7 +134,7 @@ class Recogniser:
 
     def learn(self, summation: Summation) -> int:
         """Returns the number of a summation, a new one if it was not known."""
-        number = _number(self.summations, summation)
+        number = _place_in(self.summations, summation)
         if number not in self.popular:
             self.popular.append(number)
         return number
@@ -326,7 +326,7 @@ class RecognisedSize:
             if not len(at):
                 break
             pair = expected[place[at], filters], got[rows][at, filters]
-            agrees = ~ulp.apart(*pair, self.case.dtype)
+            agrees = ~ulp.bits_apart(*pair, self.case.dtype)
             at, filters = at[agrees], filters[agrees]
         kept = np.zeros_like(found[rows])
         kept[at, filters] = True
@@ -391,7 +391,7 @@ class RecognisedSize:
         """``index`` (rows, outputs): summations by row; ``full``: rows that read all leaves."""
         labels = column_labels(index.T)
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        numbers = [_number(self.known.kinds, tuple(row)) for row in index[first].tolist()]
+        numbers = [_place_in(self.known.kinds, tuple(row)) for row in index[first].tolist()]
         kinds = np.array(numbers)[inverse.reshape(-1)]
         adds = (index != NOTHING).any(axis=1)  # rows of padding alone are added in any order
         typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
@@ -416,7 +416,7 @@ class RecognisedSize:
         return self.uncertified if self.steady else "the same call again gave different bits"
 
 
-def _number(known: list[Any], one: Any) -> int:
+def _place_in(known: list[Any], one: Any) -> int:
     """Returns the place of an item in a list; appends it if it isn't there."""
     if one not in known:
         known.append(one)

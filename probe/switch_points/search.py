@@ -50,7 +50,7 @@ LONGEST_PERIOD = 16  # of tails
 MOST_SPLITS = 40  # contradictions that are looked into
 
 
-def find(
+def find_switch_points(
     session: AnySession,
     case: Case,
     upto: int = 1_000_000,
@@ -86,7 +86,7 @@ def find(
     if (vary := axis_of(case, vary)) not in PLURAL:
         todo = "use length or batch; probe sweep --by order takes all axes"
         raise InputError("vary", vary, "thresholds are not searched along it", todo)
-    first = shortest(case, vary)
+    first = shortest_size(case, vary)
     if upto < first:
         why = f"the shortest length with a window without padding is {first}"
         raise InputError("upto", upto, why, "raise it")
@@ -99,27 +99,27 @@ def find(
     return search.result
 
 
-def shortest(case: Case, vary: str) -> int:
+def shortest_size(case: Case, vary: str) -> int:
     """Returns the first size: of lengths the one at which a window meets no padding."""
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
 
 
 def _fit(search: _Search, upto: int, memory: int) -> str:
     """Sets how far the search may reach; why that is not ``upto``, if it isn't."""
-    needed = _bytes(search.case, search.vary, upto)
+    needed = _bytes_needed(search.case, search.vary, upto)
     search.reach = upto
     if needed <= memory:
         return ""
-    low, high = shortest(search.case, search.vary), upto
+    low, high = shortest_size(search.case, search.vary), upto
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _bytes(search.case, search.vary, middle) <= memory
+        fits = _bytes_needed(search.case, search.vary, middle) <= memory
         low, high = (middle, high) if fits else (low, middle)
     search.reach = low
     return f"{search.vary} {upto} needs some {needed >> 20} MiB, and {memory >> 20} MiB are allowed"
 
 
-def _bytes(case: Case, vary: str, size: int) -> int:
+def _bytes_needed(case: Case, vary: str, size: int) -> int:
     """Input here (masks in float64 too), on the way, in the child, in the library; outputs."""
     named = {vary: size}
     shapes = case.input_shape(**named), case.output_shape(**named)
@@ -143,7 +143,7 @@ class _Search:
         self.session, self.vary, self.progress = session, vary, progress
         self.stage = ""
         self.begun, self.limit = time.monotonic(), seconds
-        if (given := budget.current()) is not None:
+        if (given := budget.current_budget()) is not None:
             self.limit = given.left if seconds is None else min(seconds, given.left)
         if vary == "batch":
             self.case = _searchable(case).with_(batch=1)
@@ -151,7 +151,7 @@ class _Search:
         else:
             self.case = case.with_(length=None)
             self.known = Recogniser(session, self.case)
-        first = shortest(case, vary)
+        first = shortest_size(case, vary)
         self.result = Thresholds(self.case, session.target.text, self.known, first, vary=vary)
         self.result.threads = threads_of(session.facts, session.target)
         self.seen = self.result.patterns
@@ -221,6 +221,7 @@ class _Search:
     def far(self, checks: int, rng: np.random.Generator) -> None:
         """Lengths beyond the scan: a grid of doubled ones, bisected where its ends differ."""
         step = self.result.period or 1
+        # neighbours of the grid have one remainder by the period, so that their tails can be alike
         grid = [self.end]
         while grid[-1] + step <= self.reach:
             double = min(2 * grid[-1], self.reach)
@@ -246,6 +247,8 @@ class _Search:
             elif after - before <= step:
                 waiting += [(one, one + 1) for one in range(before, after)]
             else:
+                # steps of the period keep the remainder; between two sizes less than that apart all
+                # are run
                 middle = before + max(1, (after - before) // (2 * step)) * step
                 between = self.run(middle)
                 waiting += [(middle, after), (before, middle)]
@@ -364,8 +367,9 @@ class _Search:
                 tail = tails.setdefault(found.length % period, found.tail)
                 if tail != found.tail and found.length > self.end:
                     result.violations.append(
-                        f"{result.vary} {found.length} has the tail {_said(found.tail)}, others "
-                        f"with its remainder {found.length % period} by {period} have {_said(tail)}"
+                        f"{result.vary} {found.length} has the tail {_tail_text(found.tail)}, "
+                        f"others with its remainder {found.length % period} by {period} have "
+                        f"{_tail_text(tail)}"
                     )
         lengths, result.checked = result.checked, []
         what = "interior and tail" if period else "the interior"
@@ -379,7 +383,7 @@ class _Search:
         result.seconds = time.monotonic() - self.begun
 
 
-def _said(tail: tuple[tuple[int, int], ...]) -> str:
+def _tail_text(tail: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(f"{rows} of kind {kind}" for kind, rows in tail) or "none"
 
 

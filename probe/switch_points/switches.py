@@ -9,7 +9,6 @@ from typing import Any
 from probe import machine
 from probe.case import Case
 from probe.printing import counted
-from probe.summation.summation import Summation
 from probe.switch_points.recognition import Pattern, Recogniser
 from probe.target import Target
 
@@ -126,7 +125,16 @@ class Thresholds:
             },
             "elsewhere": {length: rows for length, rows in elsewhere.items() if rows},
             "kinds": [list(kind if len(set(kind)) > 1 else kind[:1]) for kind in known.kinds],
-            "orders": [_told(number, each) for number, each in enumerate(known.summations)],
+            "orders": [
+                {
+                    "number": number,
+                    "id": each.tree.id,
+                    "tree": each.tree.text,
+                    "fused": each.fused_text,
+                    **each.rounding.rare(),
+                }
+                for number, each in enumerate(known.summations)
+            ],
             "assumed": self.assumed,
             "checked": self.checked,
             "layouts": [self.case.layout],
@@ -157,12 +165,6 @@ def threads_text(threads: int | None) -> str:
     if threads is None:
         return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
     return counted(threads, "thread")
-
-
-def _told(number: int, summation: Summation) -> dict[str, Any]:
-    tree, rounding = summation
-    named = {"number": number, "id": tree.id, "tree": tree.text, "fused": summation.fused_text}
-    return named | rounding.rare()
 
 
 def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:

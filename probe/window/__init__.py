@@ -13,11 +13,11 @@ from probe.window.agreement import (
     case_at,
     case_for,
     number_of,
-    shown,
-    value_of,
+    shown_axis_value,
+    value_on_axis,
 )
 from probe.window.conversion import FRAMEWORKS, Equivalent, equivalent
-from probe.window.geometry import Geometry, columns, gather, padded, read_classes, scale
+from probe.window.geometry import Geometry, columns, gather, leaves_at_padding, read_classes, scale
 
 __all__ = [
     "FRAMEWORKS",
@@ -32,10 +32,10 @@ __all__ = [
     "columns",
     "equivalent",
     "gather",
+    "leaves_at_padding",
     "number_of",
-    "padded",
     "read_classes",
     "scale",
-    "shown",
-    "value_of",
+    "shown_axis_value",
+    "value_on_axis",
 ]

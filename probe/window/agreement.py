@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from probe import layout
-from probe.arguments import choice, count
+from probe.arguments import choice, whole_number
 from probe.case import Case
 from probe.errors import InputError
 from probe.window.geometry import Geometry
@@ -79,7 +79,7 @@ def case_for(case: Case, vary: str, values: Iterable[int]) -> Case:
     """
     if choice("vary", vary, VARY) != "channels":
         return case
-    total = max(count("channels", value) for value in values)
+    total = max(whole_number("channels", value) for value in values)
     changes: dict[str, object] = {"in_channels": total, "split": None}
     if case.weights is not None:
         if total > case.in_channels:
@@ -101,10 +101,14 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     if vary == "layout":
         return case.with_(layout=named_layout(value))
     if vary == "channels":
-        return _split_at(case, count("channels", value))
+        value = whole_number("channels", value)
+        if value > case.in_channels:
+            why = f"the case has {case.in_channels} channels to split"
+            raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
+        return case.with_(split=None if value == case.in_channels else value)
     if vary != "filters":
         return case.with_(**{vary: value})
-    value = count("filters", value)
+    value = whole_number("filters", value)
     changes: dict[str, object] = {"filters": value}
     explicit = {"weights": case.weights, "bias": case.bias}
     for name, numbers in explicit.items():
@@ -118,13 +122,13 @@ def case_at(case: Case, vary: str, value: int) -> Case:
     return case.with_(**changes)
 
 
-def value_of(case: Case, vary: str) -> int | None:
+def value_on_axis(case: Case, vary: str) -> int | None:
     """Returns the case's value on an axis, which ``case_at`` would give it; None: an open
     length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":
-        return layout.number(case.layout)
+        return layout.layout_number(case.layout)
     value: int | None = getattr(case, vary)
     return value
 
@@ -134,14 +138,14 @@ def number_of(vary: str, given: int | str | None) -> int | None:
     if vary != "layout" or given is None:
         return given  # type: ignore[return-value]
     if isinstance(given, int):
-        return layout.number(named_layout(given))
+        return layout.layout_number(named_layout(given))
     try:
-        return layout.number(layout.parsed(given))
+        return layout.layout_number(layout.parse_layout(given))
     except ValueError as error:
         raise InputError("layout", given, str(error), layout.HOW) from None
 
 
-def shown(vary: str, value: Any) -> Any:
+def shown_axis_value(vary: str, value: Any) -> Any:
     """Returns a value as JSON and texts have it: a layout's word, else itself."""
     return named_layout(value) if vary == "layout" and value is not None else value
 
@@ -149,16 +153,9 @@ def shown(vary: str, value: Any) -> Any:
 def named_layout(value: int) -> str:
     """Returns the word of a layout's number. InputError: it stands for none."""
     try:
-        return layout.named(value)
+        return layout.layout_of_number(value)
     except ValueError as error:
         raise InputError("layout", value, str(error), layout.HOW) from None
-
-
-def _split_at(case: Case, value: int) -> Case:
-    if value > case.in_channels:
-        why = f"the case has {case.in_channels} channels to split"
-        raise InputError("channels", value, why, f"use {case.in_channels} or fewer")
-    return case.with_(split=None if value == case.in_channels else value)
 
 
 def agreement(
@@ -189,7 +186,7 @@ class _ComparedSide:
 
 def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     choice("vary", vary, VARY)
-    value = count(vary, value)
+    value = whole_number(vary, value)
     if vary == "length":
         windows = Geometry.of(case, value)
         if windows.outputs[-1] < 1:
@@ -206,7 +203,10 @@ def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agree
     """Blocks of partners: the product of the runs along every axis, the largest one first."""
     axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
     axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
-    axes += [_filters_alike(left.windows, right.windows)]
+    # filters read the same channels where they are in groups of the same number
+    number = np.arange(min(left.filters, right.filters))
+    groups = [number // (side.filters // side.windows.groups) for side in (left, right)]
+    axes += [[(run, run) for run in _runs_of_true(groups[0] == groups[1])]]
     blocks = []
     for runs in itertools.product(*axes):
         ours, theirs = zip(*runs, strict=True)
@@ -219,6 +219,7 @@ def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agree
 def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     """Runs of outputs along one spatial axis whose windows are the same on both sides."""
     shift = right.around[axis][0] - left.around[axis][0]
+    # windows of the two sides start between each other: none are the same
     if shift % left.windows.stride[axis]:
         return []
     offset = shift // left.windows.stride[axis]
@@ -228,13 +229,6 @@ def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
     partner = np.arange(left.outputs[axis]) + offset
     same &= (partner >= 0) & (partner < right.outputs[axis])
     return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs_of_true(same)]
-
-
-def _filters_alike(left: Geometry, right: Geometry) -> list[Run]:
-    """Runs of filters that read the same channels on both sides."""
-    number = np.arange(min(left.filters, right.filters))
-    ours, theirs = left.filters // left.groups, right.filters // right.groups
-    return [(run, run) for run in _runs_of_true(number // ours == number // theirs)]
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:

@@ -162,7 +162,7 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     from probe.backends import caffe
 
     pool, pads, keep = case.pool, [], []
-    for one in caffe.axes(case.spec(), case.spatial()):
+    for one in caffe.caffe_axes(case.spec(), case.spatial()):
         pads.append(one.pad)
         keep.append(one.kept)
     around = tuple((pad, pad) for pad in pads)
@@ -189,7 +189,7 @@ def _caffe_layer(case: Case, pads: Sequence[int], keep: Sequence[slice]) -> str:
     flat = case.spatial_rank == 1
     dims = (1, case.in_channels, *((1,) * flat), *case.spatial())
     text: str = caffe.prototxt(case.spec(), dims, list(pads))
-    layer, shown = text[text.index("layer") :].rstrip(), [caffe.shown(part) for part in keep]
+    layer, shown = text[text.index("layer") :].rstrip(), [caffe.slice_text(part) for part in keep]
     if set(shown) == {":"}:
         return layer
     return f"{layer}\ny = net.forward()[{', '.join([':', ':', *[':'] * flat, *shown])}]"

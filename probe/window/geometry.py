@@ -126,7 +126,7 @@ def gather(
     keeps its number with or without padding. Costs leaves * outputs elements of x and of w.
     """
     geometry = _geometry(case, x)
-    entries, positions, filters = places(case, x, outputs)
+    entries, positions, filters = output_places(case, x, outputs)
     spatial = geometry.reads(positions)
     groups = filters // (geometry.filters // geometry.groups)
     first = groups * geometry.group_channels
@@ -146,6 +146,7 @@ def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     """
     geometry = _geometry(case, x)
     rows = x.reshape(x.shape[0], -1, x.shape[-1])
+    # a gather of whole rows, group by group, costs no index for each channel
     rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # -1 reads zeros
     reads = geometry.reads().T
     found = []
@@ -157,14 +158,14 @@ def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def padded(case: Summed, x: np.ndarray) -> np.ndarray:
+def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
     """Returns which leaves meet padding: bool (leaves, batch * positions), as of ``columns``."""
     geometry = _geometry(case, x)
     met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
     return np.tile(met, (x.shape[0], 1)).T
 
 
-def places(
+def output_places(
     case: Case, x: np.ndarray, outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (batch entry, position, filter) of flat indices of the outputs of ``x``."""

@@ -42,11 +42,11 @@ class CaseCall:
         """
         axes = dict(axes or {})
         if "layout" in axes:
-            return self._laid(layout.named(axes.pop("layout"))).at(axes)
+            return self._laid(layout.layout_of_number(axes.pop("layout"))).at(axes)
         x, length = self.x, axes.pop("length", None)
         if self.spec.get("op") != "dense":  # rows of a dense layer have no length to cut
-            x = _cut(x, -2, "length", length)
-        x = _cut(x, 0, "batch", axes.pop("batch", None))
+            x = _cut_axis(x, -2, "length", length)
+        x = _cut_axis(x, 0, "batch", axes.pop("batch", None))
         filters, channels = axes.pop("filters", None), axes.pop("channels", None)
         if axes:
             known = "length, batch, filters and channels can"
@@ -64,10 +64,10 @@ class CaseCall:
 
     def _laid(self, word):
         """The same call with another layout; kept, since both sides of a pair come again."""
-        if word == layout.of(self.spec):
+        if word == layout.layout_of_spec(self.spec):
             return self
         if word not in self._others:
-            spec = layout.laid(self.spec, word)
+            spec = layout.with_layout(self.spec, word)
             self._others[word] = CaseCall(self.operators, spec, self.x, self.w, self.b)
         return self._others[word]
 
@@ -78,7 +78,7 @@ class CaseCall:
         return Prepared(operator, x, operator.bind(self._operands(self.w, self.b)))
 
     def _fewer(self, x, filters):
-        w = _cut(self.w, -1, "filters", filters)
+        w = _cut_axis(self.w, -1, "filters", filters)
         operator = self.operators(dict(self.spec, filters=filters)).at(x.shape)
         b = None if self.b is None else self.b[:filters].copy()
         return Prepared(operator, x, operator.bind(self._operands(w, b)))
@@ -87,7 +87,7 @@ class CaseCall:
         return dict({"w": np.ascontiguousarray(w)}, **({} if b is None else {"b": b}))
 
 
-def _cut(array, axis, name, value):
+def _cut_axis(array, axis, name, value):
     if value is None or value == array.shape[axis]:
         return array
     if not 0 < value < array.shape[axis]:
@@ -173,7 +173,7 @@ class Network:
 
         ``xs``: the inputs, or the one value that step ``first`` reads, laid out as ``word`` says;
         ``_lies`` says how the rest lies. Returns (list of container arrays, seconds of each call,
-        for each whether the same shape gives the same bits: ``compare.control``, or empty).
+        for each whether the same shape gives the same bits: ``compare.repeat_control``, or empty).
         """
         values, seconds, controls = {first + n: x for n, x in enumerate(xs)}, [], []
         self.words = dict.fromkeys(values, word)
@@ -190,7 +190,7 @@ class Network:
 
     def _lies(self, number, xs, word):
         """How the output of a step lies in the library's memory; other than windows keep it."""
-        if not operation.of(self.given.steps[number].layer).windows:
+        if not operation.operation_of_spec(self.given.steps[number].layer).windows:
             return word
         prepared = self._prepared(number, xs, word)
         return prepared.operator.lies(prepared.call(prepared.input))
@@ -198,18 +198,18 @@ class Network:
     def _layer(self, number, xs, control, word):
         step = self.given.steps[number]
         spec, x = step.layer, xs[0]
-        of_cases = operation.of(spec).of_cases
+        of_cases = operation.operation_of_spec(spec).of_cases
         settled = operation.rounds_once(spec) and not self.own
         if not of_cases and (settled or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
-            y = elementwise.function(spec, arrays)(*xs)
+            y = elementwise.numpy_function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
-        word = word if operation.of(spec).windows else layout.CONTIGUOUS
+        word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
         prepared = self._prepared(number, [_rows(spec, x)] + xs[1:], word)
         y, spent = prepared.run()
         compared = control and of_cases
-        checked = compare.control(prepared, y, spec["dtype"]) if compared else ""
+        checked = compare.repeat_control(prepared, y, spec["dtype"]) if compared else ""
         return _positions(spec, x, y), spent, checked
 
     def _has_own(self, number, xs):
@@ -228,11 +228,11 @@ class Network:
         if (number, word) not in self.made:
             step = None if number is None else self.given.steps[number]
             if step is None:
-                made = rewritten.whole(self.backend, self.given._replace(layout=word))
-            elif operation.of(step.layer).of_cases:
-                made = self.operators(layout.laid(step.layer, word))
+                made = rewritten.program_operator(self.backend, self.given._replace(layout=word))
+            elif operation.operation_of_spec(step.layer).of_cases:
+                made = self.operators(layout.with_layout(step.layer, word))
             else:
-                made = rewritten.whole(self.backend, program.alone(step))
+                made = rewritten.program_operator(self.backend, program.single_step(step))
             self.made[number, word] = made
         return self.made[number, word]
 
@@ -241,7 +241,10 @@ class Network:
         bound, call = self.ready.get((number, word), (None, None))
         if bound is not operator:
             operands = self.operands
-            if number is not None and operation.of(self.given.steps[number].layer).of_cases:
+            if (
+                number is not None
+                and operation.operation_of_spec(self.given.steps[number].layer).of_cases
+            ):
                 arrays = self.given.steps[number].arrays
                 operands = {name: operands[at] for name, at in arrays.items()}
             call = operator.bind(operands)

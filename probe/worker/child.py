@@ -57,7 +57,7 @@ def _absent(names):
 
 
 @contextlib.contextmanager
-def _kept():
+def _without_collection():
     """What is made inside stays: a library's million objects are not looked through for garbage,
     neither meanwhile, which takes a tenth of TensorFlow's start, nor later."""
     collecting = gc.isenabled()
@@ -112,12 +112,12 @@ class Worker:
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;
-          with ``control`` also whether the same shape gives the same bits: ``compare.control``;
+          with ``control`` also whether the same shape gives the same bits;
           with ``repeat`` (seconds) it is called for that long afterwards: ``calls`` says how often.
         - ``time`` (key, or spec; x, w, b; ``at``; ``limit``, in seconds): calls for that long, once
           at least: answer ``seconds``, of every call.
         - ``kernels`` (key, or spec; x, w, b): answer ``kernels``: see ``Backend.kernels``.
-        - ``sweep`` (key, ...): see ``compare.sweep``.
+        - ``sweep`` (key, ...): see ``compare.compare_items``.
         - ``network`` (key, specs; arrays ``NUMBER.NAME``): keeps a program of layers under the key;
           ``reads``: for each the numbers of the values that it reads, of which the first are the
           ``inputs`` (a number, 1); without it each reads the one before. ``more``: shapes of the
@@ -156,7 +156,7 @@ class Worker:
         self.operators.clear()
         home = request.get("home")  # of another package's backend: its class, and where that is
         self.backend = (backends.loaded(*home) if home else backends.get(request["backend"]))()
-        with _absent(request.get("without", ())), _kept():
+        with _absent(request.get("without", ())), _without_collection():
             facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
@@ -177,7 +177,7 @@ class Worker:
         y, seconds = prepared.run()
         answer = {"seconds": seconds, "done": True}
         if request.get("control"):
-            answer["control"] = compare.control(prepared, y, call.spec["dtype"])
+            answer["control"] = compare.repeat_control(prepared, y, call.spec["dtype"])
         if request.get("repeat"):
             answer["calls"] = prepared.repeat(request["repeat"])
         yield answer, {"y": y}
@@ -189,18 +189,18 @@ class Worker:
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
         found: Dict[str, List[str]] = {}
-        for spec in rewritten.parts(call.spec):
+        for spec in rewritten.split_specs(call.spec):
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
             shapes = {"x": call.x.shape[:-1] + (channels,), "w": call.w.shape[:-2] + inner}
             if "turned" in spec:
-                spec, shapes = rewritten.library_spec(spec), rewritten.shapes(shapes)
+                spec, shapes = rewritten.library_spec(spec), rewritten.swapped_shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
                 found.setdefault(source, []).extend(names)
         yield {"kernels": found, "done": True}, {}
 
     def sweep(self, request, arrays):
-        return compare.sweep(self._call(request, arrays), request, describe)
+        return compare.compare_items(self._call(request, arrays), request, describe)
 
     def masks(self, request, arrays):
         return compare.masks(self._call(request, arrays), request, arrays)
@@ -208,7 +208,7 @@ class Worker:
     def network(self, request, arrays):
         reads, inputs = request.get("reads"), request.get("inputs", 1)
         given, operands = (
-            program.chain(request["specs"], reads, inputs, request.get("more", ())),
+            program.layer_program(request["specs"], reads, inputs, request.get("more", ())),
             {},
         )
         for name, array in arrays.items():
@@ -280,7 +280,7 @@ class Worker:
         return self._made(spec) if found.constant_weights else found
 
     def _made(self, spec):
-        return rewritten.operator(self._started(), spec)
+        return rewritten.spec_operator(self._started(), spec)
 
 
 REQUESTS = {

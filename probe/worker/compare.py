@@ -33,7 +33,7 @@ _ROW = (
 )
 
 
-def control(prepared, output, dtype):
+def repeat_control(prepared, output, dtype):
     """Returns whether the same shape gives the same bits: again, then from another alignment.
 
     ``equal``, ``differs`` (with the very same buffers) or ``alignment differs``: then each address
@@ -55,7 +55,7 @@ def control(prepared, output, dtype):
     return ALIGNMENT if steady else DIFFERS
 
 
-def sweep(call, header, describe):
+def compare_items(call, header, describe):
     """Answers of one ``sweep`` request: (header, arrays) pairs, the last with ``done``.
 
     ``header``: ``vary``, ``against``, ``control`` (``every`` or ``differing``) and ``items``, each
@@ -101,7 +101,7 @@ class _Base:
         self.dtype = call.spec["dtype"]
         prepared = call.at({self.vary: header["against"]})
         self.output = prepared.run()[0].copy()
-        self.control = control(prepared, self.output, self.dtype)
+        self.control = repeat_control(prepared, self.output, self.dtype)
         self.interval = header.get("interval", INTERVAL)
         self.digest = PrefixDigest(self.output)
 
@@ -109,15 +109,15 @@ class _Base:
         """Returns one row of ``_ROW`` and the item's differences, None where there are none."""
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
-        mine, theirs = _sides(output, self.output, blocks)
+        mine, theirs = _matched_blocks(output, self.output, blocks)
         digest_at, digest_against, found = self._match(mine, theirs)
         signed = 0 if found is None else ulp.signed_zeros(mine, theirs, self.dtype)
         places, checked, differing, largest, first = None, None, 0, 0, -1
         if found is not None and len(found.index):
-            places = _places(found, output, self.output, blocks)
+            places = _sorted_differences(found, output, self.output, blocks)
             differing, largest, first = len(found.index), _largest(found.ulps), int(places[0][0])
         if self.every or differing:
-            checked = control(prepared, output, self.dtype)
+            checked = repeat_control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
         row = at, mine.size, differing, largest, first, seconds, checked
         return row + (digest_at, digest_against, signed), places
@@ -131,7 +131,7 @@ class _Base:
         else:
             against = self.digest.of(theirs)
             bits, others = floats.to_bits(mine, self.dtype), floats.to_bits(theirs, self.dtype)
-            at = against if np.array_equal(bits, others) else digest(mine)
+            at = against if np.array_equal(bits, others) else output_digest(mine)
         return (
             at,
             against,
@@ -139,7 +139,7 @@ class _Base:
         )
 
 
-def _sides(mine, theirs, blocks):
+def _matched_blocks(mine, theirs, blocks):
     """Returns the blocks of two arrays: views where there is one block, else all in a line."""
     if len(blocks) == 1:
         left, right = blocks[0]
@@ -149,10 +149,10 @@ def _sides(mine, theirs, blocks):
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _places(found, mine, theirs, blocks):
+def _sorted_differences(found, mine, theirs, blocks):
     """Flat indices into both whole outputs, and the differences, in order of the first index."""
     numbers, others = (np.arange(one.size).reshape(one.shape) for one in (mine, theirs))
-    numbers, others = _sides(numbers, others, blocks)
+    numbers, others = _matched_blocks(numbers, others, blocks)
     index = numbers.reshape(-1)[found.index]
     order = np.argsort(index, kind="mergesort")
     found = ulp.Differences(*[column[order] for column in found])
@@ -204,7 +204,7 @@ class _Batch:
         return header, arrays
 
 
-def digest(array):
+def output_digest(array):
     """32 hex digits of SHA-256 over the array's bytes, C order: equal bits, equal digest.
 
     Of hashlib's functions the fastest, where the processor has instructions for it: 1.8 GB/s.
@@ -213,7 +213,7 @@ def digest(array):
 
 
 class PrefixDigest:
-    """``digest`` of parts of an output, where one that starts as the last did is read on only."""
+    """Digests of parts of an output, where one that starts as the last did is read on only."""
 
     def __init__(self, output):
         self.first, self.last = output.ctypes.data, output.ctypes.data + output.nbytes
@@ -223,7 +223,7 @@ class PrefixDigest:
         """``digest(array)``, which may be a view of the output or any other array."""
         start = array.ctypes.data
         if not array.flags.c_contiguous or not self.first <= start < self.last:
-            return digest(array)
+            return output_digest(array)
         raw = _raw(array)
         if start != self.start or raw.nbytes < self.done:
             self.start, self.done, self.hash = start, 0, hashlib.sha256()

@@ -73,7 +73,7 @@ def receive(stream):
     header, names = _envelope(bytes(envelope))
     arrays = {}
     for name, dtype, shape in names:
-        arrays[name] = array = _empty(name, dtype, shape)
+        arrays[name] = array = _announced_array(name, dtype, shape)
         if array.size:
             raw = array.reshape(-1).view(np.uint8)
             _complete(_fill(stream, raw), raw.nbytes, f"array {name}")
@@ -90,7 +90,7 @@ def _envelope(text):
     raise ProtocolError(f"the header is {type(header).__name__}, not an object")
 
 
-def _empty(name, dtype, shape):
+def _announced_array(name, dtype, shape):
     try:
         kind = np.dtype(dtype)
         if kind.kind not in KINDS:

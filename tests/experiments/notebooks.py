@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from probe.cli.experiment import execute
+from probe.cli.experiment import execute_notebook
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def pictures(name, store, folder):
     """How many pictures ``notebooks/NAME.ipynb`` draws of a store; a copy is run in ``folder``."""
     path = folder / f"{name}.ipynb"
-    execute(ROOT / "notebooks" / path.name, path, str(store))
+    execute_notebook(ROOT / "notebooks" / path.name, path, str(store))
     cells = nbformat.read(path, as_version=4).cells
     outputs = [one for cell in cells for one in cell.get("outputs", []) if "data" in one]
     return sum("image/png" in one["data"] for one in outputs)

@@ -15,6 +15,8 @@ from lib import notebook
 from probe import load, machine
 from tests.experiments.notebooks import pictures
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
@@ -40,6 +42,7 @@ each_of = partial(pytest.mark.parametrize, "quick", indirect=True, scope="module
 
 
 @each_of([*SWEEPS, "overhead"])
+@pytest.mark.slow_at("overhead")
 def test_a_quick_run_stores_what_it_measured(quick):
     name, store = quick
     found = load(store)
@@ -73,6 +76,7 @@ def test_published_lengths_are_stored_whole(quick):
 
 
 @each_of([*SWEEPS, "overhead"])
+@pytest.mark.slow
 def test_its_notebook_runs_on_it(quick, tmp_path):
     name, store = quick
     assert pictures(name, store, tmp_path) > 0

@@ -9,6 +9,8 @@ import pytest
 
 from probe import load
 
+pytestmark = pytest.mark.long
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
@@ -41,6 +43,7 @@ def first(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["frameworks", "batch_invariance", "devices"])
+@pytest.mark.slow_at("devices", "frameworks")
 def test_what_changes_with_the_size_is_found_and_explained(name, first):
     folder, printed = first(name)
     found = load(folder)

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 from probe import load
-from probe.runtimes.packages import recipe
+from probe.runtimes.packages import release_recipe
 from probe.store import Store
 from probe.switch_points.by_order import measured
 from probe.target import Target
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
 
 @pytest.mark.parametrize("name", ["version_history", "processors"])
+@pytest.mark.slow
 def test_a_quick_run_stores_bits_and_orders(name, tmp_path):
     command = [sys.executable, str(ROOT / "experiments" / f"{name}.py"), "--quick"]
     done = subprocess.run(
@@ -36,7 +39,7 @@ def test_every_release_and_processor_asked_for_can_be_written():
     import version_history
 
     for version in (*version_history.TURNING, *version_history.BETWEEN):
-        assert recipe("tensorflow", version)
+        assert release_recipe("tensorflow", version)
         assert all(Target.parse(text).text == text for text in version_history.targets(version))
     assert len(version_history.targets("2.21.0")) == 5
     assert len(set(processors.targets())) == len(processors.targets())

@@ -12,6 +12,8 @@ import pytest
 import probe
 from tests.experiments.notebooks import pictures
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,6 +31,7 @@ def run(name, store):
     return probe.load(store)
 
 
+@pytest.mark.slow
 def test_accumulation_orders(tmp_path):
     found = run("accumulation_orders", str(tmp_path))
     assert found.comparisons.differing.sum() == found.causes.outputs.sum() > 0
@@ -42,6 +45,7 @@ def test_accumulation_orders(tmp_path):
         assert len(getattr(again, table)) == len(getattr(found, table)), table
 
 
+@pytest.mark.slow
 def test_reveal_cost(tmp_path):
     found = run("reveal_cost", str(tmp_path))
     assert (found.reveals.replayed == found.reveals.outputs).all()

@@ -12,6 +12,8 @@ from probe import load
 from probe.invariant import mitigated_cases
 from tests.experiments.notebooks import pictures
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
@@ -49,5 +51,6 @@ def test_what_is_stored_is_not_measured_again(store):
     assert load(store).measurements.value.tolist() == before
 
 
+@pytest.mark.slow
 def test_the_notebook_draws_what_the_run_stored(store, tmp_path):
     assert pictures("remedies", store, tmp_path) == 4

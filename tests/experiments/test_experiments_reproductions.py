@@ -16,9 +16,11 @@ from probe import load
 from probe.case import Case
 from probe.errors import StoreError
 from probe.store import Store
-from probe.sweeps import sweep
+from probe.sweeps import sweep_cases
 from probe.target import Target
 from tests.experiments.notebooks import pictures
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
@@ -56,6 +58,7 @@ def test_a_second_run_tries_nothing_again(store):
     assert load(store).reproductions.seconds.tolist() == before
 
 
+@pytest.mark.slow
 def test_its_notebook_runs_on_it(store, tmp_path):
     assert pictures("reproductions", store, tmp_path) > 0
 
@@ -67,7 +70,7 @@ def swept(tmp_path_factory):
     other = Target.parse("reference,algorithm=pairwise,length_switch=12")
     targets = [SWITCHES, other, Target.parse("reference")]
     with Store.here(folder) as store:
-        sweep([Case("conv1d", 5, operands="cancel")], targets, range(5, 20), store=store)
+        sweep_cases([Case("conv1d", 5, operands="cancel")], targets, range(5, 20), store=store)
     return folder
 
 
@@ -87,7 +90,7 @@ def test_what_no_script_confirms_is_stored_with_the_reason_and_tried_again(
     (one,) = draw(swept, 1)
     right = trials.folder.program.program
     wrong = lambda *given: right(*given).replace("length_switch", "no_such_switch")  # noqa: E731
-    monkeypatch.setattr(trials.folder.program, "program", wrong)
+    monkeypatch.setattr(trials.folder.program, "script_of_finding", wrong)
     with Store.here(tmp_path) as store:
         tried = attempt([one], store, "reproductions", 1)
     assert not tried.found and len(tried.failures[one.target]) == 1

@@ -17,6 +17,8 @@ from probe.launch import open_session
 from probe.store import Store
 from tests.experiments.notebooks import pictures
 
+pytestmark = pytest.mark.slow
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 fuzz = import_module("fuzz")
 
@@ -71,6 +73,7 @@ def test_a_second_run_tries_nothing_again(quick):
     assert [getattr(load(quick), name).seconds.tolist() for name in names] == before
 
 
+@pytest.mark.slow
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
     assert pictures("fuzz", quick, tmp_path) > 0
 

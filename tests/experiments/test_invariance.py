@@ -48,6 +48,7 @@ def test_a_second_run_measures_nothing_again(quick):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_its_notebook_runs_on_it(quick, tmp_path):
     assert pictures("invariance", quick, tmp_path) == 2
 

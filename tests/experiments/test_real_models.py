@@ -12,6 +12,8 @@ from probe import load
 from probe.store import Store
 from tests.experiments.notebooks import pictures
 
+pytestmark = pytest.mark.long
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 real_models = import_module("real_models")
 
@@ -39,6 +41,7 @@ def test_a_second_run_walks_nothing_again(quick):
     assert load(quick).walks.seconds.tolist() == before
 
 
+@pytest.mark.slow
 def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
     assert pictures("real_models", quick, tmp_path) > 0
 

@@ -25,7 +25,7 @@ BLOCK = re.compile(
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MINUTES = ("bisect", "install")
-"""Commands that are run by tests of their own, with what they need (tests/targets, tests/runs)."""
+"""Commands that are run by tests of their own, with what they need (tests/runtimes)."""
 
 
 def blocks(page, kind):

@@ -56,17 +56,17 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
 
 def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
     texts = {
-        "tests/orders/test_orders.py": "from probe.summation.tree import Tree\n" + "#" * 50,
-        "tests/orders/test_tree.py": "from probe.summation.tree import Tree\n" + "#" * 90,
-        "tests/orders/test_flush.py": "from probe.summation import flush\n",
-        "tests/runs/test_sweep.py": "from probe.summation.tree import Tree\n",
+        "tests/summation/test_orders.py": "from probe.summation.tree import Tree\n" + "#" * 50,
+        "tests/summation/test_tree.py": "from probe.summation.tree import Tree\n" + "#" * 90,
+        "tests/summation/test_flush.py": "from probe.summation import flush\n",
+        "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
     }
     near = mutate.near("probe/summation/tree.py", texts)
-    assert near == ["tests/orders/test_tree.py", "tests/orders/test_orders.py"]
+    assert near == ["tests/summation/test_tree.py", "tests/summation/test_orders.py"]
     assert mutate.near("probe/summation/tree.py", texts, wide=True)[2:] == [
-        "tests/orders/test_flush.py"
+        "tests/summation/test_flush.py"
     ]
-    assert mutate.near("probe/summation/new.py", texts)[0] == "tests/orders/test_flush.py"
+    assert mutate.near("probe/summation/new.py", texts)[0] == "tests/summation/test_flush.py"
 
 
 @pytest.mark.slow

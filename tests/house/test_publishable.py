@@ -1,5 +1,6 @@
 """Nothing tracked tells where it was made: no host, user, home, checkout or index address."""
 
+import functools
 import getpass
 import json
 import re
@@ -69,9 +70,13 @@ def texts(path):
             yield path.read_bytes().decode("latin-1")
 
 
+read_once = functools.cache(lambda name: list(texts(ROOT / name)))
+"""Two patterns look at all that is tracked, some 60 MB."""
+
+
 def found(pattern, names):
     for name in names:
-        for text in texts(ROOT / name):
+        for text in read_once(name):
             for match in pattern.finditer(text):
                 yield f"{name}: {match[0]}"
 

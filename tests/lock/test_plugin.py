@@ -7,6 +7,8 @@ import pytest
 from probe.lock import file
 from tests.lock.projects import Project
 
+pytestmark = pytest.mark.long
+
 TEST = """
     import numpy as np
     import pytest

@@ -13,6 +13,8 @@ from probe.lock.operations import first_changed
 from probe.lock.why import grouped
 from tests.lock.projects import Project
 
+pytestmark = pytest.mark.long
+
 FLAG = """
     import os
     import numpy as np

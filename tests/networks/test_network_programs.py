@@ -15,6 +15,8 @@ from probe.invariant.mitigated_cases import RemediedSession
 from probe.invariant.mitigations import candidates
 from probe.launch import InlineSession
 
+pytestmark = pytest.mark.long
+
 TARGETS = ("litert", "litert,xnnpack=0", "opencv", "onnxruntime", "openvino,precision=f32")
 LAYERS = {
     "same, dilated, fused": [
@@ -157,7 +159,7 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         words = {"activation": activation, "parameters": {"alpha": alpha}}
         network = Program([{"op": "activation", **words}], in_channels=5)
         x = 3 * network.content(23)
-        truth = elementwise.function(network.specs[0], {})(x.astype(float))
+        truth = elementwise.numpy_function(network.specs[0], {})(x.astype(float))
         whole, _, _ = network.whole(started(text), x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
 

@@ -12,9 +12,9 @@ import pytest
 from probe import trust as files
 from probe.cli import shell
 from probe.errors import InputError
-from probe.recording.subject import opened
+from probe.recording.subject import open_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.long]
 
 COMMANDS = {
     "network": ["network", "{model}", "--fixed", "32", "--lengths", "4"],
@@ -34,7 +34,7 @@ class Creates:
 
 def refusal(source, **more):
     with pytest.raises(InputError) as caught:
-        opened(source, **more)
+        open_model(source, **more)
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"network={source}: ")
     return str(caught.value)
 
@@ -102,7 +102,7 @@ def test_weights_torchscript_and_exported_programs_are_refused_for_what_they_are
     (tmp_path / "renamed.pt").write_bytes((tmp_path / "model.pt2").read_bytes())
     for name in ("model.pt2", "renamed.pt"):
         assert "evaluates expressions that the file holds" in refusal(tmp_path / name)
-        assert opened(tmp_path / name, trust=True).inputs
+        assert open_model(tmp_path / name, trust=True).inputs
 
 
 def test_what_a_pickle_names_is_looked_up_nowhere(tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_lambda_layer_needs_trust(tmp_path, ending, capsys):
         words = [word.format(model=path) for word in words] + ["--target", "reference"]
         status, error = run(words, capsys)
         assert status == 2 and "layer twice" in error and error.count("\n") == 1
-    assert opened(path, trust=True).inputs[0].shape == (None, 32, 2)
+    assert open_model(path, trust=True).inputs[0].shape == (None, 32, 2)
 
 
 def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monkeypatch):
@@ -159,7 +159,7 @@ def test_classes_of_the_users_need_trust_and_are_imported_with_it(tmp_path, monk
     for ending in ("keras", "h5"):
         assert "layer own is a " in refusal(tmp_path / f"model.{ending}")
     assert not (tmp_path / "made").exists()  # the module that the file names was not imported
-    assert opened(tmp_path / "model.keras", trust=True).inputs
+    assert open_model(tmp_path / "model.keras", trust=True).inputs
     assert (tmp_path / "made").exists()
 
 
@@ -174,7 +174,7 @@ def test_keras_files_of_keras_own_layers_need_no_trust(tmp_path):
     model.compile("adam", loss=own_loss)  # for training, which is not read
     for ending in ("keras", "h5"):
         model.save(tmp_path / f"model.{ending}")
-        assert opened(tmp_path / f"model.{ending}").inputs[0].shape == (None, 32, 2)
+        assert open_model(tmp_path / f"model.{ending}").inputs[0].shape == (None, 32, 2)
 
 
 def test_a_class_is_looked_at_wherever_a_file_hides_it():

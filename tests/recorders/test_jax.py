@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from probe.recording import folder, walk
-from probe.recording.difference import Difference, compare
-from probe.recording.recording import Run, recorded
+from probe.recording.difference import Difference, compare_runs
+from probe.recording.recording import Run, record_run
 from probe.recording.related import related
 from probe.semantics import Contracts, Reduces
 
@@ -20,6 +20,8 @@ jnp = jax.numpy
 lax = jax.lax
 
 from probe.recorders.jax import JaxRecorder  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,14 +44,14 @@ def of(*shape: int) -> Any:
 def watched(function: Callable[[], Any]) -> Run:
     """A function recorded, with the bits of the unrecorded one."""
     recorder = JaxRecorder(function)
-    live, plain = recorded(recorder), recorder.plain()
+    live, plain = record_run(recorder), recorder.plain()
     assert [one.tobytes() for one in live.results] == [one.tobytes() for one in plain]
     return live
 
 
 def compared(left: Callable[[], Any], right: Callable[[], Any]) -> Difference:
     """Two functions, recorded and compared."""
-    return compare(watched(left), watched(right))
+    return compare_runs(watched(left), watched(right))
 
 
 def kinds(live: Run) -> list[str]:
@@ -157,11 +159,11 @@ def test_a_recording_on_disk_says_what_a_loop_computes(tmp_path: Path) -> None:
     function, sides = jax.jit(run), []
     for rows in (1, 3):
         out = tmp_path / str(rows)
-        folder.new(out)
+        folder.check_new_folder(out)
         live, notes = walk.watched(JaxRecorder(lambda y=x[:rows]: function(y)), "the run")
-        folder.write(live, out, "", folder.MOST, notes)
-        sides.append(folder.read(out))
-    assert compare(*sides).outputs[0].compared == 5 * 4
+        folder.write_recording(live, out, "", folder.MOST, notes)
+        sides.append(folder.read_recording(out))
+    assert compare_runs(*sides).outputs[0].compared == 5 * 4
 
 
 @pytest.mark.parametrize("rows", [2, 5])
@@ -199,7 +201,7 @@ def test_a_shuffled_batch_behind_vmap_is_no_other_weight() -> None:
     assert not related(left, right).same_inputs
     direct = [watched(lambda y=y: function(np.asarray(y))) for y in (x[::-1], x)]
     assert not related(*(one for one in direct)).same_inputs
-    assert compare(*direct).outputs[0].compared == 30
+    assert compare_runs(*direct).outputs[0].compared == 30
 
 
 def attention(x: Any, mask: Any) -> Any:
@@ -453,8 +455,8 @@ def test_double_precision_is_a_format_with_numbers() -> None:
     rng = np.random.default_rng(8)
     with jax.enable_x64(True):
         x, w = (jax.numpy.asarray(rng.normal(size=shape)) for shape in ((7, 1001), (1001, 33)))
-        found = compare(
-            recorded(JaxRecorder(lambda: x[:1] @ w)), recorded(JaxRecorder(lambda: x @ w))
+        found = compare_runs(
+            record_run(JaxRecorder(lambda: x[:1] @ w)), record_run(JaxRecorder(lambda: x @ w))
         )
         (output,) = found.outputs
         plain = int((np.asarray(x[:1] @ w) != np.asarray(x @ w)[:1]).sum())
@@ -469,9 +471,9 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         return (jnp.tanh(state["x"])[state["index"]] * state["factor"]).reshape(-1)
 
     kept = JaxRecorder(run)
-    recorded(kept)
+    record_run(kept)
     state |= {"index": jnp.asarray([3, 3]), "factor": -0.5, "x": of(4, 3)}
-    again, fresh = recorded(kept), recorded(JaxRecorder(run))
+    again, fresh = record_run(kept), record_run(JaxRecorder(run))
     assert [one.digest for one in again.values] == [one.digest for one in fresh.values]
     for one, other in zip(again.operations, fresh.operations, strict=True):
         assert (one.name, one.op, one.reads, one.gives) == (
@@ -496,17 +498,17 @@ def test_numbers_inside_a_program_that_differ_are_arguments() -> None:
 def test_a_sum_of_products_inside_of_a_program_is_not_said_to_be_rounded_as_by_itself() -> None:
     """XLA may fuse both; the numbers are such that both ways have the same bits."""
     x = jnp.arange(8, dtype=jnp.float32)
-    apart = recorded(JaxRecorder(lambda: x * x + x)).operations
+    apart = record_run(JaxRecorder(lambda: x * x + x)).operations
     assert [one.meaning.rounds for one in apart] == [1, 1]
-    inside = recorded(JaxRecorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).operations
+    inside = record_run(JaxRecorder(lambda: jax.jit(lambda x: -(x * 3) + x)(x))).operations
     found = {one.op: one.meaning.rounds for one in inside}
     assert found["mul"] == 1 and found["neg"] == 0 and found["add"] is None
-    other = recorded(JaxRecorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))).operations
+    other = record_run(JaxRecorder(lambda: jax.jit(lambda x: (x + 3) * (x - 1))(x))).operations
     assert {one.op: one.meaning.rounds for one in other}["add"] == 1
 
 
 def test_a_complex_product_in_a_program_is_no_single_rounding() -> None:
     z = jnp.arange(8) + 1j * jnp.arange(8)
     for function in (lambda z: z * z[::-1], jax.jit(lambda z: z * z)):
-        last = recorded(JaxRecorder(lambda f=function: f(z))).operations[-1]
+        last = record_run(JaxRecorder(lambda f=function: f(z))).operations[-1]
         assert last.meaning.rounds is None

@@ -10,13 +10,15 @@ import pytest
 from probe import ulp
 from probe.errors import InputError
 from probe.recording import difference
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from tests.recorders.truth import changed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
 from probe.backends import litert_model
 from probe.recorders import graphs, litert
+
+pytestmark = pytest.mark.long
 
 RNG = np.random.default_rng(6)
 MORE = {
@@ -88,8 +90,8 @@ def test_the_recorded_run_gives_the_unrecorded_bits(switches):
 
 def test_one_row_alone_must_agree_with_the_same_row_of_four():
     model, x = residual(), normal(4, 9, 9, 3)
-    sides = [recorded(litert.LiteRTRecorder(model, {"x": one})) for one in (x[:1], x)]
-    found = difference.compare(*sides)
+    sides = [record_run(litert.LiteRTRecorder(model, {"x": one})) for one in (x[:1], x)]
+    found = difference.compare_runs(*sides)
     assert not any(one.verdict in ("unknown", "left", "right") for one in found.operations)
     assert found.outputs[0].compared == 9 * 9 * 32
 
@@ -176,13 +178,13 @@ def test_an_output_that_must_agree_does_when_one_input_changes(
     bits."""
     model = one(monkeypatch, op, shape, constants, out, words)
     x, every = normal(*shape), 0
-    first = recorded(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
+    first = record_run(litert.LiteRTRecorder(model, {"x": x}, {"xnnpack": xnnpack}))
     assert not first.note
     for place in (0, x.size - 1):
         other = x.copy()
         other.reshape(-1)[place] += np.float32(1.5)
-        changed = recorded(litert.LiteRTRecorder(model, {"x": other}, {"xnnpack": xnnpack}))
-        found = difference.compare(first, changed)
+        changed = record_run(litert.LiteRTRecorder(model, {"x": other}, {"xnnpack": xnnpack}))
+        found = difference.compare_runs(first, changed)
         (only,) = found.operations
         assert only.verdict == "equal", (op, place, only.verdict)
         assert all(pair.known for pair in only.gives), op
@@ -232,11 +234,11 @@ def test_lines_compute_what_every_operator_computed():
 
 def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
     recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first = recorded(recorder)
+    first = record_run(recorder)
     started = []
     plain = litert.interpreter_of
     monkeypatch.setattr(litert, "interpreter_of", lambda *a: started.append(a) or plain(*a))
-    again = recorded(recorder)
+    again = record_run(recorder)
     assert not started  # a small model's interpreters stay
     assert len(recorder.graph.pieces) < len(first.operations)
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
@@ -254,7 +256,7 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
 
     monkeypatch.setattr(litert.LiteRTOperators, "started", spoiled)
     recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    live = recorded(recorder)
+    live = record_run(recorder)
     assert all(len(one.nodes) == 1 for one in recorder.graph.pieces)
     assert not recorder.note
     assert ulp.equal(live.results[0], recorder.plain()[0], "float32")
@@ -263,7 +265,7 @@ def test_operators_that_give_different_bits_in_a_row_run_alone(monkeypatch) -> N
 def test_large_models_wait_on_disk(monkeypatch) -> None:
     monkeypatch.setattr(litert.LiteRTOperators, "KEPT", 0)
     recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
-    first, again = recorded(recorder), recorded(recorder)
+    first, again = record_run(recorder), record_run(recorder)
     assert [one.digest for one in again.values] == [one.digest for one in first.values]
     assert {one.exists() for one in recorder.graph.files.values()} == {True}
     assert len(recorder.graph.files) == len(recorder.graph.pieces)

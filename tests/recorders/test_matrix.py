@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from probe.semantics import Each, Unknown, functions
 from tests.recorders import built, spelled
 from tests.recorders.rows import LIBRARIES
@@ -1494,7 +1494,7 @@ def test_whatever_two_tables_build_is_compared():
     covered = set[str]()
     for row in ROWS.values():
         first = next(iter(row.recorders().values()))
-        for one in recorded(first()).operations:
+        for one in record_run(first()).operations:
             covered.update(built.key(one.meaning))
     several = {word for word, count in counts.items() if count > 1}
     missing = several - covered

@@ -18,8 +18,8 @@ from probe.answers.first_difference import first_difference
 from probe.errors import InputError
 from probe.recorders.ndarray import ArrayRecorder, operation, scope
 from probe.recording import source
-from probe.recording.difference import Difference, compare
-from probe.recording.recording import recorded
+from probe.recording.difference import Difference, compare_runs
+from probe.recording.recording import record_run
 from probe.semantics import (
     Chooses,
     Contracts,
@@ -228,9 +228,9 @@ def compared(
     length = x.shape[1]
     padded = np.concatenate([x, np.full_like(x[:, :behind], 0.5)], 1)
     mask = np.arange(length + behind) < length
-    return compare(
-        recorded(ArrayRecorder(left, x[:batch], mask[:length], **weights)),
-        recorded(ArrayRecorder(right, padded, mask, **weights)),
+    return compare_runs(
+        record_run(ArrayRecorder(left, x[:batch], mask[:length], **weights)),
+        record_run(ArrayRecorder(right, padded, mask, **weights)),
     )
 
 
@@ -326,10 +326,10 @@ def test_other_weights_are_never_called_a_difference(seed: int) -> None:
         return plain(x, mask, operation("turn", Turns((1, 0)))(np.transpose)(w))
 
     sides = [
-        recorded(ArrayRecorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)
+        record_run(ArrayRecorder(one, given["x"], mask, w=given["w"])) for one in (plain, turned)
     ]
-    assert not compare(*sides).sources
-    assert not compare(*sides).outputs[0].compared
+    assert not compare_runs(*sides).sources
+    assert not compare_runs(*sides).outputs[0].compared
 
 
 def test_what_a_movement_moves_is_compared_where_it_went() -> None:
@@ -339,7 +339,7 @@ def test_what_a_movement_moves_is_compared_where_it_went() -> None:
     def run(x: np.ndarray) -> np.ndarray:
         return relu(x * x.dtype.type(2))
 
-    found = compare(recorded(ArrayRecorder(run, x)), recorded(ArrayRecorder(run, x[::-1])))
+    found = compare_runs(record_run(ArrayRecorder(run, x)), record_run(ArrayRecorder(run, x[::-1])))
     assert found.verdict == "equal"
     assert found.outputs[0].compared == x.size
 
@@ -355,7 +355,7 @@ def test_operations_run_alone_give_what_was_recorded() -> None:
         return np.concatenate([y, np.pad(y, ((0, 0), (0, 1), (0, 0)))], 1).sum((1, 2))
 
     recorder = ArrayRecorder(run, x, w=x[:, :6].T @ x)
-    live, seen = recorded(recorder), 0
+    live, seen = record_run(recorder), 0
     for one in live.operations:
         arrays = live.arrays({*one.reads, *one.gives})
         found = live.again(one.number)([arrays[n] for n in one.reads])
@@ -382,14 +382,14 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
 
     made = operation("matmul", Contracts("mk,kn->mn"))(added)
     run = lambda x, w: made(x, w)  # noqa: E731
-    sides = [recorded(ArrayRecorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
-    first = compare(*sides).first
+    sides = [record_run(ArrayRecorder(run, x, w=layout.copied(w, at))) for at in (0, offset)]
+    first = compare_runs(*sides).first
     assert first is not None and sides[1].values[1].address == offset
     (one,) = sides[1].operations
     arrays = sides[1].arrays({*one.reads, *one.gives})
     (found,) = sides[1].again(0)([arrays[n] for n in one.reads])
     assert found.tobytes() == arrays[one.gives[0]].tobytes()
-    cause = source.explain(*sides, first)
+    cause = source.find_cause(*sides, first)
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     space: dict[str, Any] = {"np": np, "x0": x, "x1": w}
     lines = sides[1].operations[0].lines

@@ -12,7 +12,7 @@ from probe import semantics as meaning
 from probe.errors import InputError
 from probe.recording import difference, source
 from probe.recording.contract import Again
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from tests.recorders.truth import changed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
@@ -21,6 +21,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from probe.recorders import graphs, onnx_file, onnxruntime  # noqa: E402
+
+pytestmark = pytest.mark.long
 
 RNG = np.random.default_rng(5)
 KINDS = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
@@ -47,7 +49,7 @@ def model(nodes, inputs, outputs, constants=None, opset=18, opened=(0,)):
 
 def compared(content, ours, theirs, **words):
     sides = [onnxruntime.OnnxRecorder(content, one, words) for one in (ours, theirs)]
-    return difference.compare(*map(recorded, sides)), sides
+    return difference.compare_runs(*map(record_run, sides)), sides
 
 
 def residual():
@@ -110,17 +112,17 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
     content = model(nodes, {"x": x}, ["y"], opened=())
     sides = [
-        recorded(onnxruntime.OnnxRecorder(content, {"x": layout.copied(x, at)}))
+        record_run(onnxruntime.OnnxRecorder(content, {"x": layout.copied(x, at)}))
         for at in (0, offset)
     ]
     assert [one.values[0].address for one in sides] == [0, offset]
-    found = difference.compare(*sides)
+    found = difference.compare_runs(*sides)
     lines = sides[1].operations[0].lines(["x0"], "y")
     assert any("room" in line for line in lines) == (offset % 16 != 0)
     arrays = sides[1].arrays({0, 1})
     assert sides[1].again(0)([arrays[0]])[0].tobytes() == arrays[1].tobytes()
     if found.first is not None:
-        assert source.explain(*sides, found.first).kind == "alignment"
+        assert source.find_cause(*sides, found.first).kind == "alignment"
         scope = {"x0": arrays[0]}
         exec(
             "\n".join(["import numpy as np", *sides[1].operations[0].imports, *lines]),
@@ -398,7 +400,7 @@ def test_a_planted_difference_is_found_where_it_is():
     x = normal(2, 6)
     content = model(nodes, {"x": x}, ["y"])
     sides = [kind(content, {"x": x}) for kind in (onnxruntime.OnnxRecorder, Planted)]
-    found = difference.compare(*map(recorded, sides))
+    found = difference.compare_runs(*map(record_run, sides))
     assert [one.verdict for one in found.operations] == ["equal", "source", "healed"]
     assert found.first is not None
     assert (found.first.name, found.first.differing, found.first.max_ulp) == ("b", 12, 1)
@@ -523,13 +525,13 @@ def test_an_output_that_must_agree_does_when_one_input_changes(op, arrays, words
     }
     content = model([node], given, outs, constants, opset)
     every, plain = 0, {"optimisation": "none", "threads": "1"}
-    first = recorded(onnxruntime.OnnxRecorder(content, given, plain))
+    first = record_run(onnxruntime.OnnxRecorder(content, given, plain))
     for name, array in given.items():
         for place in {0, array.size - 1}:
             other = array.copy()
             other.reshape(-1)[place] += np.float32(1.5)
             changed = onnxruntime.OnnxRecorder(content, {**given, name: other}, plain)
-            found = difference.compare(first, recorded(changed))
+            found = difference.compare_runs(first, record_run(changed))
             for one in found.operations:  # several, where ONNX Runtime spells the operator out
                 fine = one.verdict == "equal" or not one.compared
                 assert fine, (op, name, place, one.verdict)

@@ -11,8 +11,8 @@ import pytest
 
 from probe.backends import caffe
 from probe.errors import InputError
-from probe.recording.difference import compare
-from probe.recording.recording import Run, recorded
+from probe.recording.difference import compare_runs
+from probe.recording.recording import Run, record_run
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
@@ -20,6 +20,8 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
 
 from probe.recorders.opencv import OpenCVRecorder, declared, of_net, opened  # noqa: E402
 from probe.recorders.opencv import caffe as of_caffe  # noqa: E402
+
+pytestmark = pytest.mark.long
 
 SIZE = 12
 
@@ -67,7 +69,7 @@ def live(count: int, winograd: bool = True) -> Run:
     """The model on the first images, with the bits of an unrecorded run."""
     switches = {} if winograd else {"winograd": "0"}
     recorder = OpenCVRecorder(MODEL, {"x": IMAGES[:count]}, switches)
-    found, plain = recorded(recorder), recorder.plain()
+    found, plain = record_run(recorder), recorder.plain()
     assert [one.tobytes() for one in found.results] == [one.tobytes() for one in plain]
     return found
 
@@ -95,7 +97,7 @@ def test_fused_layers_are_one_operation_and_the_note_says_which() -> None:
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_batch_is_compared_image_by_image(count: int) -> None:
     """One image against several: everything that it has must agree, and nothing is unknown."""
-    found = compare(live(1), live(count))
+    found = compare_runs(live(1), live(count))
     for one in found.operations:
         assert one.verdict not in ("unknown", "left", "right"), one
         left = found.left.operations[one.left or 0]
@@ -141,7 +143,7 @@ def test_layers_that_work_in_place_are_recorded_too() -> None:
     for name in ("batchnorm1", "scale2", "relu3"):
         text = text.replace(f'top: "{name}"', 'top: "convolution0"')
         text = text.replace(f'bottom: "{name}"', 'bottom: "convolution0"')
-    run = recorded(of_caffe(text, TEXTS[1]).recorder({"x": IMAGES[:2]}))
+    run = record_run(of_caffe(text, TEXTS[1]).recorder({"x": IMAGES[:2]}))
     assert [one.tobytes() for one in run.results] == [one.tobytes() for one in live(2).results]
     for one in run.operations:
         arrays = run.arrays({*one.reads, *one.gives})
@@ -200,7 +202,7 @@ def test_a_net_in_memory_is_watched_and_stays_as_it_is() -> None:
     net = cv2.dnn.readNetFromCaffe(*(np.frombuffer(one, np.uint8) for one in files))
     net.setInput(IMAGES[:2])
     before = net.forward()
-    run = recorded(of_net(net).recorder({"": IMAGES[:2]}))
+    run = record_run(of_net(net).recorder({"": IMAGES[:2]}))
     assert len(run.operations) > 6
     assert run.results[0].tobytes() == before.tobytes()
     net.setInput(IMAGES[:2])
@@ -252,18 +254,18 @@ def test_an_onnx_file_is_watched_and_what_an_input_does_not_reach_keeps_its_bits
     path.write_bytes(exported())
     model = opened(path, switches={"winograd": "0"})
     assert [(one.name, one.shape) for one in model.inputs] == [("x", (None, 3, SIZE, SIZE))]
-    first = recorded(model.recorder({"x": IMAGES[:2]}))
+    first = record_run(model.recorder({"x": IMAGES[:2]}))
     kinds = [one.op for one in first.operations]
     assert kinds.count("Convolution") == 1 and "Gather" in kinds
     assert all(one.again is not None for one in first.operations)
     for place in (0, IMAGES[:2].size - 1):
         other = IMAGES[:2].copy()
         other.reshape(-1)[place] += np.float32(1.5)
-        found = compare(first, recorded(model.recorder({"x": other})))
+        found = compare_runs(first, record_run(model.recorder({"x": other})))
         assert {one.verdict for one in found.operations} == {"equal"}
         assert all(pair.known for one in found.operations for pair in one.gives)
         assert 0 < found.outputs[0].compared < first.results[0].size
-    batch = compare(recorded(model.recorder({"x": IMAGES[:1]})), first)
+    batch = compare_runs(record_run(model.recorder({"x": IMAGES[:1]})), first)
     assert batch.outputs[0].compared == first.results[0].size // 2
 
 

@@ -8,12 +8,12 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 from tensorflow.python.eager import context  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow, pytest.mark.long]
 
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
-from probe.recording.difference import compare  # noqa: E402
-from probe.recording.recording import digest, recorded  # noqa: E402
+from probe.recording.difference import compare_runs  # noqa: E402
+from probe.recording.recording import array_digest, record_run  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def seen(function):
     found = []
 
     def visit(event):
-        bits = [[digest(one.array()) for one in some] for some in (event.reads, event.gives)]
+        bits = [[array_digest(one.array()) for one in some] for some in (event.reads, event.gives)]
         found.append((event, *bits))
 
     recorder = TensorFlowRecorder(function)
@@ -57,7 +57,7 @@ def test_every_eager_operation_is_seen_with_its_path_and_the_bits_are_those_of_a
         assert ops.count(op) == 1, ops
     assert [event.path for event, *_ in found if event.op in ("Conv2D", "Relu")] == ["block"] * 2
     plain = recorder.plain()
-    assert [digest(one.array()) for one in outputs] == [digest(one) for one in plain]
+    assert [array_digest(one.array()) for one in outputs] == [array_digest(one) for one in plain]
     assert not recorder.note
 
 
@@ -122,7 +122,7 @@ def test_again_and_lines_give_the_bits_of_the_run(graph):
         arrays = [np.array(one.array()) for one in event.reads]
         given = [np.array(one.array()) for one in event.gives]
         again = event.again(arrays)
-        assert list(map(digest, again)) == list(map(digest, given)), event.op
+        assert list(map(array_digest, again)) == list(map(array_digest, given)), event.op
         found.append(event.op)
         if event.lines is None:
             assert event.op.startswith("_"), f"{event.op} has no lines"
@@ -131,7 +131,9 @@ def test_again_and_lines_give_the_bits_of_the_run(graph):
         space = {"tf": tf, **dict(zip(names, map(tf.constant, arrays), strict=True))}
         exec("\n".join(event.lines(names, "y")), space)
         made = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
-        assert [digest(one.numpy()) for one in made] == list(map(digest, given)), event.op
+        assert [array_digest(one.numpy()) for one in made] == list(map(array_digest, given)), (
+            event.op
+        )
 
     TensorFlowRecorder((lambda: traced(x)) if graph else (lambda: network(x))).record(visit)
     assert len(found) > 6, found
@@ -141,12 +143,12 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
     x = normal(3, 9, 9, 4)
     traced = tf.function(network)
     eager, graph = (
-        recorded(TensorFlowRecorder(lambda: network(x))),
-        recorded(TensorFlowRecorder(lambda: traced(x))),
+        record_run(TensorFlowRecorder(lambda: network(x))),
+        record_run(TensorFlowRecorder(lambda: traced(x))),
     )
     assert graph.target.endswith("mode=graph")
     assert {"Softmax", "Mean"} <= {one.op for one in graph.operations}
-    found = compare(eager, graph)
+    found = compare_runs(eager, graph)
     assert all(one.compared == 6 or one.compared == 9 for one in found.outputs), found.outputs
     assert not any(isinstance(one.meaning, Unknown) for one in graph.operations)
 
@@ -154,12 +156,12 @@ def test_a_function_is_seen_node_by_node_and_must_agree_with_the_same_eager_oper
 def test_a_compiled_function_is_one_operation_whose_rows_must_agree():
     compiled = tf.function(network, jit_compile=True)
     x = normal(4, 9, 9, 4)
-    one, all_ = (recorded(TensorFlowRecorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
+    one, all_ = (record_run(TensorFlowRecorder(lambda n=n: compiled(x[:n]))) for n in (1, 4))
     for live in (one, all_):
         operation = live.operations[-1]
         assert operation.op.startswith("function "), operation
         assert "XLA" in live.note
-    found = compare(one, all_)
+    found = compare_runs(one, all_)
     assert [(pair.compared, pair.known) for pair in found.outputs] == [(2, True), (3, True)]
 
 
@@ -191,7 +193,7 @@ def test_a_loop_is_written_out_step_by_step():
         return given.stack()
 
     x = normal(5, 2, 4)
-    live = recorded(TensorFlowRecorder(lambda: scan(x)))
+    live = record_run(TensorFlowRecorder(lambda: scan(x)))
     ops = [one.op for one in live.operations]
     assert (ops.count("MatMul"), ops.count("Tanh"), ops.count("TensorListStack")) == (5, 5, 1)
     assert not live.note
@@ -201,9 +203,9 @@ def test_a_loop_is_written_out_step_by_step():
 
 def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said():
     x = normal(3, 4)
-    live = recorded(TensorFlowRecorder(lambda: np.asarray(tf.nn.relu(x))))
+    live = record_run(TensorFlowRecorder(lambda: np.asarray(tf.nn.relu(x))))
     assert live.values[live.outputs[0]].given >= 0
-    assert "outside" in recorded(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).note
+    assert "outside" in record_run(TensorFlowRecorder(lambda: tf.nn.relu(x).numpy() + 1)).note
 
 
 def moved(a):
@@ -271,7 +273,7 @@ def watched(function, bits):
         given = tf.constant(bits)
         return function(given, lambda *s: tf.constant(state.integers(1, 9, s).astype(np.float32)))
 
-    return recorded(TensorFlowRecorder(call))
+    return record_run(TensorFlowRecorder(call))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -281,7 +283,7 @@ def test_those_outputs_must_agree_that_a_changed_input_does_not_change(name):
     after = before.copy()
     after[1, 2, 3, 2] += 1000
     left, right = (watched(CASES[name], bits) for bits in (before, after))
-    found = compare(left, right)
+    found = compare_runs(left, right)
     assert {one.verdict for one in found.operations} <= {"equal", "healed"}
     (pair,) = found.outputs
     same = left.results[0] == right.results[0]
@@ -301,8 +303,8 @@ def test_a_mask_keeps_padding_out_of_a_softmax():
 
     short = tf.constant([[3, 1, 4, 1, 5]])
     long = tf.pad(short, [[0, 0], [0, 3]])
-    found = compare(
-        *(recorded(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
+    found = compare_runs(
+        *(record_run(TensorFlowRecorder(lambda i=i: attention(i))) for i in (short, long))
     )
     (pair,) = found.outputs
     assert (pair.compared, pair.known) == (40, True)
@@ -333,8 +335,8 @@ def test_a_saved_model_is_watched_and_one_that_reaches_outside_is_refused(tmp_pa
     made = opened(tmp_path / "m")
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]
     x = RANDOM.normal(size=(2, 4)).astype(np.float32)
-    live = recorded(made.recorder({"x": x}))
-    assert digest(live.results[0]) == digest(tf.nn.relu(x @ model.w).numpy())
+    live = record_run(made.recorder({"x": x}))
+    assert array_digest(live.results[0]) == array_digest(tf.nn.relu(x @ model.w).numpy())
 
 
 def test_files_that_are_no_models_are_refused_in_one_line(tmp_path):
@@ -357,8 +359,8 @@ def test_a_keras_file_is_watched_and_one_with_code_is_refused(tmp_path):
     made = opened(tmp_path / "m.keras")
     assert [(one.name, one.shape) for one in made.inputs] == [("x", (None, 4))]
     x = RANDOM.normal(size=(2, 4)).astype(np.float32)
-    live = recorded(made.recorder({"x": x}))
-    assert digest(live.results[0]) == digest(model(x).numpy())
+    live = record_run(made.recorder({"x": x}))
+    assert array_digest(live.results[0]) == array_digest(model(x).numpy())
     assert all(one.path.endswith("dense") for one in live.operations)
     keras.Sequential([keras.Input((4,)), layers.Lambda(lambda v: v * 2)]).save(tmp_path / "l.keras")
     with pytest.raises(InputError, match="Lambda"):
@@ -372,9 +374,9 @@ def test_mobilenet_is_compared_in_less_than_a_minute_and_nothing_of_it_is_unknow
     model = keras.applications.MobileNetV2(weights=None)
     x = normal(8, 224, 224, 3)
     one, all_ = (
-        recorded(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
+        record_run(TensorFlowRecorder(lambda n=n: model(x[:n], training=False))) for n in (1, 8)
     )
-    found = compare(one, all_)
+    found = compare_runs(one, all_)
     assert not any(isinstance(op.meaning, Unknown) for op in all_.operations)
     assert (found.examined, found.outputs[0].compared) == (len(found.operations), 1000)
 
@@ -384,19 +386,19 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
     x = normal(2, 9, 9, 4)
     function = tf.function(lambda x: [one * factor for one in network(x)])
     kept = TensorFlowRecorder(lambda: function(x))
-    recorded(kept)
+    record_run(kept)
     factor.assign(-3.0)
     ctx, ran = context.context(), []
     plain = ctx.call_function
     ctx.call_function = lambda *given: ran.append(given) or plain(*given)
     try:
-        again = recorded(kept)
+        again = record_run(kept)
         inside = ctx.call_function
     finally:
         ctx.call_function = plain
     assert not ran
     assert inside is not plain  # the recording put back what it found
-    fresh = recorded(TensorFlowRecorder(lambda: function(x)))
+    fresh = record_run(TensorFlowRecorder(lambda: function(x)))
     assert [one.tobytes() for one in again.results] == [one.tobytes() for one in fresh.results]
     for one, other in zip(again.values, fresh.values, strict=True):
         assert (one.shape, one.digest, one.role) == (other.shape, other.digest, other.role)
@@ -408,7 +410,7 @@ def test_a_function_known_by_its_nodes_does_not_run_beside_them_and_says_the_sam
 
 def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     kept = TensorFlowRecorder(lambda: network(normal(2, 9, 9, 4)))
-    recorded(kept)
+    record_run(kept)
     assert kept.known.told
     gc.collect()
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
@@ -423,8 +425,8 @@ def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch(
     cell = keras.layers.LSTM(4)
     x = normal(3, 3, 5)
     cell(x)
-    sides = [recorded(TensorFlowRecorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
-    found = compare(*sides)
+    sides = [record_run(TensorFlowRecorder(lambda n=n: cell(tf.constant(x[:n])))) for n in (1, 3)]
+    found = compare_runs(*sides)
     assert not [one.op for one in found.operations if one.verdict == "unknown"]
     assert found.outputs[0].compared == 4
 
@@ -438,10 +440,10 @@ def test_arguments_of_layers_whose_names_differ_are_compared():
     layers = [keras.layers.LayerNormalization(epsilon=one) for one in (1e-3, 1e-5)]
     for one in layers:
         one(x)
-    sides = [recorded(TensorFlowRecorder(lambda one=one: one(x))) for one in layers]
-    (first,) = compare(*sides).sources
+    sides = [record_run(TensorFlowRecorder(lambda one=one: one(x))) for one in layers]
+    (first,) = compare_runs(*sides).sources
     assert first.arguments == "operand 2 0.001 against 1e-05"
-    (first,) = compare(
-        *(recorded(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
+    (first,) = compare_runs(
+        *(record_run(TensorFlowRecorder(lambda a=a: tf.nn.leaky_relu(x, a))) for a in (0.1, 0.2))
     ).sources
     assert first.arguments == "alpha 0.1 against 0.2"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording.recording import digest, recorded
+from probe.recording.recording import array_digest, record_run
 from tests.recorders.truth import changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
@@ -526,8 +526,8 @@ def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
 
     def visit(event: Any) -> None:
         arrays = [np.array(one.array()) for one in event.reads]
-        wanted = [digest(one.array()) for one in event.gives]
-        assert [digest(one) for one in event.again(arrays)] == wanted, event.op
+        wanted = [array_digest(one.array()) for one in event.gives]
+        assert [array_digest(one) for one in event.again(arrays)] == wanted, event.op
         names = [f"v{n}" for n in range(len(arrays))]
         given = [
             tensor_of(*both) for both in zip(arrays, (r.dtype for r in event.reads), strict=True)
@@ -535,7 +535,7 @@ def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
         space = {"tf": tf, **dict(zip(names, given, strict=True))}
         exec("\n".join(event.lines(names, "y")), space)
         found = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
-        assert [digest(array(one)) for one in found] == wanted, event.lines(names, "y")
+        assert [array_digest(array(one)) for one in found] == wanted, event.lines(names, "y")
         met.add(event.op)
 
     TensorFlowRecorder(lambda: GROUPS[name](given())).record(visit)
@@ -573,5 +573,5 @@ def test_exact_is_what_eigen_rounds_once_on_every_processor(op: Any, exact: bool
 @pytest.mark.parametrize("function", [tf.nn.relu, tf.nn.relu6, tf.sign])
 def test_choices_that_subnormal_numbers_take_by_their_place_are_not_called_exact(function):
     """TensorFlow's threads read these as zeros, in a vector or in what is left over of it."""
-    live = recorded(TensorFlowRecorder(lambda: function(tf.constant([1.0, -1.0]))))
+    live = record_run(TensorFlowRecorder(lambda: function(tf.constant([1.0, -1.0]))))
     assert [one.meaning.rounds for one in live.operations] == [None]

@@ -21,11 +21,13 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import TorchRecorder, opened, tensors  # noqa: E402
 from probe.recorders.torch_values import lay_like, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
-from probe.recording.judging import settled  # noqa: E402
+from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
-from probe.recording.recording import Run, Watch, digest, recorded  # noqa: E402
+from probe.recording.recording import Run, Watch, array_digest, record_run  # noqa: E402
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
+
+pytestmark = pytest.mark.long
 
 nn, F = torch.nn, torch.nn.functional
 G = torch.Generator().manual_seed(3)
@@ -92,7 +94,7 @@ def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str
     make, x = MODELS[name]
     torch.manual_seed(1)
     model = make().eval()
-    live = recorded(TorchRecorder(lambda: model(x)))
+    live = record_run(TorchRecorder(lambda: model(x)))
     assert _bits(live.results) == _bits(TorchRecorder(lambda: model(x)).plain())
     assert not [o.op for o in live.operations if isinstance(o.meaning, Unknown)]
     for event, reads, gives in _events(lambda: model(x)):
@@ -121,7 +123,7 @@ def test_lines_compute_what_the_operation_computed(name: str) -> None:
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
     model = nn.Sequential(Block(), Block()).eval()
-    recording = recorded(TorchRecorder(lambda: model(X)))
+    recording = record_run(TorchRecorder(lambda: model(X)))
     convolution = next(o for o in recording.operations if o.op == "aten.convolution")
     assert convolution.path == "0.conv"
     names = {v.name for v in recording.values if v.role == WEIGHT}
@@ -137,7 +139,7 @@ def test_a_change_through_a_view_makes_new_values() -> None:
         base[:, 2:].copy_(Y[0, :3, :2])
         return base * 1, row * 1, base.T[1] * 1
 
-    live = recorded(TorchRecorder(run))
+    live = record_run(TorchRecorder(run))
     assert _bits(live.results) == _bits(TorchRecorder(run).plain())
     renewed = [o for o in live.operations if o.op == "changed through a view"]
     assert renewed
@@ -171,7 +173,7 @@ def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
             died.append(reference() is None)
         return total
 
-    live = recorded(TorchRecorder(run))
+    live = record_run(TorchRecorder(run))
     assert all(died)
     assert len(live.operations) == 1 + 20 * 4
     assert live.operations[-1].reads[0] == live.operations[-5].gives[0]
@@ -188,7 +190,7 @@ class Answer:
 def test_outputs_of_any_kind_are_found() -> None:
     found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
     assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
-    live = recorded(TorchRecorder(lambda: Answer(X + 1, (Y * 2,))))
+    live = record_run(TorchRecorder(lambda: Answer(X + 1, (Y * 2,))))
     assert len(live.results) == 2
     one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
     assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
@@ -198,7 +200,7 @@ def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
     def run() -> torch.Tensor:
         return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
 
-    live = recorded(TorchRecorder(run))
+    live = record_run(TorchRecorder(run))
     kinds = [live.values[one.gives[0]].dtype for one in live.operations]
     assert kinds == ["uint8", "float32", "float32", "uint8"]
     assert np.array_equal(live.results[0], run().view(torch.uint8).numpy())
@@ -265,8 +267,8 @@ def test_numbers_are_drawn_alike_from_one_state_of_their_generator_alone() -> No
 
 def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     z = torch.complex(X, X.flip(0))
-    every = recorded(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).operations
-    found = [settled(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
+    every = record_run(TorchRecorder(lambda: (z * z, z + z, z.abs(), X * X))).operations
+    found = [has_no_choice(one.meaning) for one in every if "mul" in one.op or "a" in one.op[5:7]]
     assert found == [False, True, False, True], [one.op for one in every]
 
 
@@ -281,12 +283,12 @@ def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> N
         model.set_weight_bias(
             torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
         )
-        return recorded(TorchRecorder(lambda: model(Y))).operations[0].attributes
+        return record_run(TorchRecorder(lambda: model(Y))).operations[0].attributes
 
     assert told(1) == told(1) != told(2)
     with pytest.raises(InputError, match="it has a shape and no numbers"):
         probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
-    found = recorded(TorchRecorder(lambda: Y.to("meta").size(0) * Y))
+    found = record_run(TorchRecorder(lambda: Y.to("meta").size(0) * Y))
     assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
 
 
@@ -300,7 +302,7 @@ def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
 
 
 def test_what_nothing_was_written_into_is_no_value() -> None:
-    recording = recorded(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1))
+    recording = record_run(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1))
     assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
     assert not recording.operations[0].reads
 
@@ -368,7 +370,7 @@ def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     assert walked.first is not None
     both = walked.left, walked.right
-    made = reports.write(tmp_path / "out", *both, walked.first, cause, times=1)
+    made = reports.write_operation(tmp_path / "out", *both, walked.first, cause, times=1)
     assert f"{cause.differing} of 64 outputs differ" in repr(made)
 
 
@@ -385,7 +387,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
         found = opened(path, trust=True)
         assert [one.name for one in found.inputs] == [name]
         recorder = found.recorder({name: Y.numpy()})
-        assert _bits(recorded(recorder).results) == _bits([model(Y).detach().numpy()])
+        assert _bits(record_run(recorder).results) == _bits([model(Y).detach().numpy()])
         with pytest.raises(InputError, match="no such input"):
             found.recorder({"other": Y.numpy()})
         with pytest.raises(InputError, match="needs it"):
@@ -398,6 +400,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.slow
 def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(6, 3, 3), nn.ReLU()).eval()
     sizes = {0: torch.export.Dim("batch"), 3: torch.export.Dim("width", min=4)}
@@ -408,7 +411,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     assert found.inputs[0].shape == (None, 6, 9, None)
     assert found.inputs[0].dtype == "float32"
     recorder = found.recorder({found.inputs[0].name: X.numpy()})
-    assert _bits(recorder.plain()) == _bits(recorded(recorder).results)
+    assert _bits(recorder.plain()) == _bits(record_run(recorder).results)
     with pytest.raises(InputError, match="has shape"):
         found.recorder({found.inputs[0].name: X.numpy()[0]})
 
@@ -425,7 +428,7 @@ def test_code_that_is_not_compiled_inside_a_compiled_function_is_watched_as_any_
         return x
 
     compiled = torch.compile(loop)
-    live = recorded(TorchRecorder(lambda: compiled(Y)))
+    live = record_run(TorchRecorder(lambda: compiled(Y)))
     assert [one.op for one in live.operations] == ["aten.sin", "aten.sin"]
     assert np.array_equal(live.results[0], Y.sin().sin().numpy())
 
@@ -440,7 +443,7 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     except Exception as error:  # no C++ compiler here
         pytest.skip(f"torch.compile doesn't work here: {str(error)[:80]}")
     recorder = TorchRecorder(lambda: compiled(Y) + 1)
-    live = recorded(recorder)
+    live = record_run(recorder)
     assert [o.op for o in live.operations] == ["compiled", "aten.add.Tensor"]
     assert _bits(live.results) == _bits([plain[0] + np.float32(1)])
     assert "compiled" in recorder.note
@@ -557,12 +560,12 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         return y.transpose(0, 1).reshape(-1).expand(2, -1)
 
     kept = TorchRecorder(run)
-    recorded(kept)
+    record_run(kept)
     with torch.no_grad():
         layer.weight.mul_(3)
     index.copy_(torch.tensor([5, 1, 1]))
     numbers[0] = -0.5
-    again, fresh = recorded(kept), recorded(TorchRecorder(run))
+    again, fresh = record_run(kept), record_run(TorchRecorder(run))
     assert _said(again) == _said(fresh)
     for one, other in zip(*labels_of(again, fresh), strict=True):
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
@@ -573,8 +576,10 @@ def test_a_view_has_the_digest_of_its_own_bits() -> None:
     kept = TorchRecorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
     for _ in range(3):
         seen = list[str]()
-        kept.record(lambda event, into=seen: into.extend(digest(g.array()) for g in event.gives))
-        live = recorded(kept)
+        kept.record(
+            lambda event, into=seen: into.extend(array_digest(g.array()) for g in event.gives)
+        )
+        live = record_run(kept)
         assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
         x.neg_()
 
@@ -636,9 +641,9 @@ def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_the_threads_are_those_that_operations_ran_on() -> None:
-    sides = [recorded(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
+    sides = [record_run(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
     assert [one.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
-    mixed = recorded(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
+    mixed = record_run(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
     assert mixed.target == "torch,threads=3"
     lines = [mixed.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
     assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
@@ -750,7 +755,9 @@ def test_attention_of_one_row_does_not_agree_with_that_of_others() -> None:
     layer, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(4, 5, 16)
     other = x.flip(1)  # lies as x does
     with torch.no_grad():
-        sides = [recorded(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)]
+        sides = [
+            record_run(TorchRecorder(lambda one=one: layer(one, x, x)[0])) for one in (x, other)
+        ]
     kinds = [[one.op for one in side.operations] for side in sides]
     assert any("native_multi_head" in op for op in kinds[0])
     found = probe.first_difference(lambda: layer(x, x, x)[0], lambda: layer(other, x, x)[0])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe.recording.matching import given_labels, labels_of
-from probe.recording.recording import Run, recorded
+from probe.recording.matching import labels_of, result_labels
+from probe.recording.recording import Run, record_run
 from probe.semantics import Passes, Unknown, Windows
 from probe.semantics.labels import ZERO, Labels, agreeing, tag
 from tests.recorders import exact
@@ -28,7 +28,7 @@ Sides = list[tuple[Run, Any, list[Labels]]]
 
 def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
     """Returns a run and the numbers of all its values."""
-    live = recorded(recorder)
+    live = record_run(recorder)
     found = live.arrays(set(range(len(live.values))))
     return live, [found[n] for n in range(len(found))]
 
@@ -123,7 +123,7 @@ def read_after_all(run: Run, op: Any, values: Sequence[np.ndarray], labels: list
         marked = full[number].array.copy()
         marked[place] = tag("changed")
         told = full | {number: full[number]._replace(array=marked)}
-        both = [given_labels(run, op, each) for each in (full, told)]
+        both = [result_labels(run, op, each) for each in (full, told)]
         stays = [one.full() == two.full() for one, two in zip(*both, strict=True)]
         if not any(one.any() for one in stays):
             continue

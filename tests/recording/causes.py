@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from probe.enclosure import RoundingVerdict
@@ -11,7 +10,7 @@ from probe.enclosure import RoundingVerdict
 
 @dataclass
 class Cause:
-    """As of ``probe.recording.source``."""
+    """As of ``probe.recording.alone``."""
 
     kind: str = "order"
     why: str = "the left side adds in one block, the right side in several"
@@ -29,14 +28,12 @@ class Cause:
 
 def planted(monkeypatch: Any) -> list[Any]:
     """Every source gets this cause; the list gets what was asked."""
-    import sys
-
     asked: list[Any] = []
 
     def explain(left: Any, right: Any, aligned: Any, **_: Any) -> Cause:
         asked.append(aligned)
         return Cause()
 
-    made = SimpleNamespace(explain=explain, refuted=lambda *_: "")
-    monkeypatch.setitem(sys.modules, "probe.recording.source", made)
+    monkeypatch.setattr("probe.recording.walk.find_cause", explain)
+    monkeypatch.setattr("probe.recording.walk.why_no_source", lambda *_: "")
     return asked

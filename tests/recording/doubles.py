@@ -67,7 +67,7 @@ def seen(key: Any, array: np.ndarray, role: str = INPUT, name: str = "") -> Seen
     """A value of a double."""
     return Seen(
         *(key, array.shape, array.dtype.name, lambda: array, role, name),
-        address=layout.behind(array),
+        address=layout.bytes_behind_boundary(array),
     )
 
 

@@ -150,14 +150,14 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     ).eval()
     x = torch.randn(5, 3, 20)
     side = probe.first_difference(lambda: model(x), lambda: model(x)).found.left
-    (found,) = enclosed.outputs(side).values()
+    (found,) = enclosed.output_intervals(side).values()
     with torch.no_grad():
         rows = torch.cat([model(one[None]) for one in x]).numpy()
         wide = model.double()(x.double()).float().numpy()
     for y in (rows, wide):
         assert ((found.low <= y) & (y <= found.high)).all()
     order = np.argsort(-wide, axis=1)[:, 0]
-    proved = enclosed.kept(found, "argmax")
+    proved = enclosed.certain_decisions(found, "argmax")
     assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()
 
 

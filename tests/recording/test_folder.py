@@ -13,8 +13,8 @@ import pytest
 
 from probe import layout
 from probe.errors import InputError, Nondeterministic
-from probe.recording import folder, spelling, walk
-from probe.recording.folder import FILE, read
+from probe.recording import folder, walk
+from probe.recording.folder import FILE, read_recording
 from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Pads
 from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step
@@ -43,14 +43,14 @@ def runs(tmp_path_factory):
 
 def written(recorder, out, subject="", most=folder.MOST):
     """Watches something, and keeps it in a folder."""
-    with folder.begun(out) as store:
+    with folder.begin_recording(out) as store:
         run, notes = walk.watched(recorder, "the run", store)
-        folder.write(run, out, subject, most, notes)
-    return read(out)
+        folder.write_recording(run, out, subject, most, notes)
+    return read_recording(out)
 
 
 def _stopped(out):
-    with folder.begun(out) as store:
+    with folder.begin_recording(out) as store:
         store.put(X)
         assert len(list(out.iterdir())) == 1
         raise ZeroDivisionError
@@ -61,7 +61,7 @@ def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again
     for most in (folder.MOST, 3000):  # what there is no room for goes again, too
         into, later = tmp_path / f"into{most}", tmp_path / f"later{most}"
         written(network(X), into, most=most)
-        folder.write(run, later, "", most, notes)
+        folder.write_recording(run, later, "", most, notes)
         both = [{one.name: one.read_bytes() for one in each.iterdir()} for each in (into, later)]
         assert both[0] == both[1] and len(both[0]) > 2
 
@@ -79,26 +79,32 @@ def told(found):
 
 def test_two_recordings_compare_as_the_runs_do(runs):
     live = walk.walk(*apart(X), explain=False)
-    stored = walk.compared(read(runs / "left"), read(runs / "right"), explain=False)
+    stored = walk.compare_and_explain(
+        read_recording(runs / "left"), read_recording(runs / "right"), explain=False
+    )
     assert told(live) == told(stored) and stored.verdict == "differs"
     assert stored.same_inputs
 
 
 def test_a_recording_compares_with_a_run(runs):
     left, right = apart(X)
-    found = walk.compared(read(runs / "left"), walk.watched(right, "it")[0], explain=False)
+    found = walk.compare_and_explain(
+        read_recording(runs / "left"), walk.watched(right, "it")[0], explain=False
+    )
     assert told(found) == told(walk.walk(left, right, explain=False))
 
 
 def test_a_part_of_a_batch_compares(runs):
-    found = walk.compared(read(runs / "part"), read(runs / "left"), explain=False)
+    found = walk.compare_and_explain(
+        read_recording(runs / "part"), read_recording(runs / "left"), explain=False
+    )
     assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
     assert found.verdict == "equal"
 
 
 def test_moves_and_zeros_mean_the_same_from_disk(runs):
-    side, live = read(runs / "everything"), walk.watched(Taped(everything), "it")[0]
-    found = walk.compared(side, live, explain=False)
+    side, live = read_recording(runs / "everything"), walk.watched(Taped(everything), "it")[0]
+    found = walk.compare_and_explain(side, live, explain=False)
     assert [one.verdict for one in found.operations] == ["equal"] * 5
     assert all(one.compared for one in found.operations)
     move = side.operations[1].meaning
@@ -108,13 +114,13 @@ def test_moves_and_zeros_mean_the_same_from_disk(runs):
 
 def test_every_meaning_survives(runs):
     for name in ("left", "everything"):
-        for one in read(runs / name).operations:
+        for one in read_recording(runs / name).operations:
             assert isinstance(one.meaning, Meaning) and type(one.meaning).__name__ != "Unknown"
 
 
 def test_every_value_is_kept_once_and_says_no_name_of_anybody(runs):
     files = {one.name for one in (runs / "left").iterdir()} - {FILE}
-    side = read(runs / "left")
+    side = read_recording(runs / "left")
     assert files == {f"{one.digest}.npy" for one in side.values}
     text = (runs / "left" / FILE).read_text()
     assert str(runs) not in text and os.path.expanduser("~") + "/" not in text
@@ -126,16 +132,16 @@ def test_every_value_is_kept_once_and_says_no_name_of_anybody(runs):
 def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
     left, right = apart(X)
     written(left, tmp_path / "whole")
-    whole = folder.size(tmp_path / "whole")
+    whole = folder.size_of_values(tmp_path / "whole")
     kept = written(left, tmp_path / "left", most=X.nbytes)
     written(right, tmp_path / "right", most=X.nbytes)
     left_out = kept.made.left_out
-    assert folder.size(tmp_path / "left") == X.nbytes == whole - left_out["bytes"]
-    sides = [read(tmp_path / name) for name in ("left", "right")]
+    assert folder.size_of_values(tmp_path / "left") == X.nbytes == whole - left_out["bytes"]
+    sides = [read_recording(tmp_path / name) for name in ("left", "right")]
     assert sides[0].made.left_out == left_out and left_out["values"] > 1
-    found = walk.compared(*sides, explain=False)
+    found = walk.compare_and_explain(*sides, explain=False)
     assert found.operations[0].verdict == "source" and found.operations[0].max_ulp is None
-    part = walk.compared(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
+    part = walk.compare_and_explain(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
     assert part.operations[0].verdict == "unknown" and part.verdict == "unknown"
 
 
@@ -152,7 +158,9 @@ def test_memory_that_nobody_wrote_is_known_from_disk_too(tmp_path):
 
     for name in ("a", "b"):
         written(Taped(program), tmp_path / name)
-    found = walk.compared(*(read(tmp_path / name) for name in "ab"), explain=False)
+    found = walk.compare_and_explain(
+        *(read_recording(tmp_path / name) for name in "ab"), explain=False
+    )
     assert [one.verdict for one in found.operations] == ["unknown", "equal"]
 
 
@@ -206,20 +214,20 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_damaged_folder_is_one_line(name, runs, tmp_path):
     with pytest.raises(InputError) as caught:
-        read(damaged(runs, tmp_path, CHANGES[name]))
+        read_recording(damaged(runs, tmp_path, CHANGES[name]))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
 def test_a_word_that_this_release_lacks_is_unknown(runs, tmp_path):
     change = _set("operations", 0, "meaning", {"is": "Convolves"})
-    side = read(damaged(runs, tmp_path, change))
+    side = read_recording(damaged(runs, tmp_path, change))
     assert type(side.operations[0].meaning).__name__ == "Unknown"
     for name in ("Meaning", "Callable", "np"):  # names of the module that are no meanings
-        assert type(spelling.meant({"is": name}, side.store)).__name__ == "Unknown"
+        assert type(folder.meaning_from_json({"is": name}, side.store)).__name__ == "Unknown"
 
 
 def npy(runs):
-    side = read(runs / "left")
+    side = read_recording(runs / "left")
     return f"{side.values[0].digest}.npy"
 
 
@@ -232,10 +240,10 @@ def test_a_pickle_in_the_place_of_a_value_is_never_read(runs, tmp_path):
 
     (bad / npy(runs)).write_bytes(pickle.dumps(Evil()))
     with pytest.raises(InputError, match="is not an array"):
-        read(bad)
+        read_recording(bad)
     np.save(bad / npy(runs), np.array([Evil()], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="is not an array"):
-        read(bad)
+        read_recording(bad)
     assert not (tmp_path / "made").exists()
 
 
@@ -245,20 +253,20 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match="different bits from when it was recorded"):
-        read(bad)
+        read_recording(bad)
     path.write_bytes(whole[:-9])
     with pytest.raises(InputError, match="is not an array"):
-        read(bad)
+        read_recording(bad)
     path.unlink()
     path.symlink_to(runs / "left" / npy(runs))
     with pytest.raises(InputError, match="it is a link"):
-        read(bad)
+        read_recording(bad)
 
 
 def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
     from probe.recording.apart import Trusted
 
-    plain = read(runs / "left")
+    plain = read_recording(runs / "left")
     assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
     assert all(one.lines is None for one in plain.operations)  # no stranger's text
     with Trusted(runs / "left") as side:
@@ -272,25 +280,25 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
 
 
 def test_names_are_put_into_recorded_lines_but_not_into_texts():
-    from probe.recording.apart import _renamed
+    from probe.recording.apart import _with_names
 
     known = ["model = decode('x0;y+x1')", "y = run(model, x0,", "    x1)"]
     wanted = ["model = decode('x0;y+x1')", "out = run(model, a,", "    y)"]
-    assert _renamed(known, ["a", "y"], "out") == wanted
+    assert _with_names(known, ["a", "y"], "out") == wanted
     with pytest.raises(SyntaxError):
-        _renamed(["y = (x0"], ["a"], "out")
+        _with_names(["y = (x0"], ["a"], "out")
 
 
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     inputs = {"x": layout.copied(normal(3, 4), 20)}
     step = Step("double", Moves(lambda x: x), np.negative, ["x"])
     written(Doubles(inputs, [step]), tmp_path / "one")
-    assert read(tmp_path / "one").values[0].address == 20
-    assert {one.address for one in read(runs / "left").values} == {None}
+    assert read_recording(tmp_path / "one").values[0].address == 20
+    assert {one.address for one in read_recording(runs / "left").values} == {None}
     path = tmp_path / "one" / FILE
     path.write_text(path.read_text().replace('"address": 20', '"address": 64'))
     with pytest.raises(InputError, match="64 is not an address modulo 64"):
-        read(tmp_path / "one")
+        read_recording(tmp_path / "one")
 
 
 def test_recorded_lines_are_run_with_operands_at_other_addresses():
@@ -319,17 +327,17 @@ def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
 
 def test_what_is_no_recording_is_said(tmp_path):
     with pytest.raises(InputError, match="so it is not a recording"):
-        read(tmp_path)
+        read_recording(tmp_path)
     (tmp_path / FILE).write_text("[" * 100_000)
     with pytest.raises(InputError, match="is not JSON"):
-        read(tmp_path)
+        read_recording(tmp_path)
 
 
 def test_a_folder_of_format_1_is_read(tmp_path):
     """One that an earlier release wrote, with each of the classes that had a form of its own."""
     old = Path(__file__).parent / "format_1"
     assert json.loads((old / FILE).read_text())["format"] == 1
-    run = read(old)
+    run = read_recording(old)
     x = run.array(0)
     assert [v.shape for v in run.values if v.role == "weight"] == [(4, 5)]
     every = [one.meaning for one in run.operations]
@@ -345,8 +353,8 @@ def test_a_folder_of_format_1_is_read(tmp_path):
     assert softmax == Normalises((-1,), "softmax", vanishes=True)
     assert run.values[-1].zeros is not None
     assert run.operations[0].attributes == {"axis": 0}
-    folder.write(run, tmp_path / "now")
-    found = walk.compared(run, read(tmp_path / "now"), explain=False)
+    folder.write_recording(run, tmp_path / "now")
+    found = walk.compare_and_explain(run, read_recording(tmp_path / "now"), explain=False)
     assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
     assert found.verdict == "equal" and all(one.compared for one in found.operations)
 

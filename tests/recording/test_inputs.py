@@ -18,16 +18,16 @@ FIXED = (Input("x", (1, 3, 8), "float32"),)
 
 
 def test_open_batches_get_the_larger_size():
-    found = inputs.generated(IMAGE, "batch", 8, {})
+    found = inputs.generated_inputs(IMAGE, "batch", 8, {})
     assert found["image"].shape == (8, 3, 8, 8) and found["image"].dtype == np.float32
-    again = inputs.generated(IMAGE, "batch", 8, {})["image"]
+    again = inputs.generated_inputs(IMAGE, "batch", 8, {})["image"]
     assert np.array_equal(found["image"], again)
-    other = inputs.generated(IMAGE, "batch", 8, {}, seed=1)["image"]
+    other = inputs.generated_inputs(IMAGE, "batch", 8, {}, seed=1)["image"]
     assert not np.array_equal(other, again)
 
 
 def test_tokens_are_whole_numbers_and_masks_ones():
-    found = inputs.generated(TOKENS, "length", 5, {})
+    found = inputs.generated_inputs(TOKENS, "length", 5, {})
     assert found["ids"].tolist() == [[0, 1, 2, 3, 4]]
     assert found["attention_mask"].tolist() == [[1] * 5]
 
@@ -35,23 +35,23 @@ def test_tokens_are_whole_numbers_and_masks_ones():
 def test_open_sizes_are_asked_for_by_name():
     wide = (Input("x", (None, 3, None, None), "float32"),)
     with pytest.raises(InputError) as caught:
-        inputs.generated(wide, "batch", 8, {})
+        inputs.generated_inputs(wide, "batch", 8, {})
     assert str(caught.value) == (
         "shape=x: the model does not define all sizes: x [?, 3, ?, ?]; "
         'give shapes={"x": (8, 3, 64, 64)}, or inputs="FILE.npz"'
     )
     shapes = inputs.shapes_of(["x=8x3x16x24"])
-    assert inputs.generated(wide, "batch", 8, shapes)["x"].shape == (8, 3, 16, 24)
-    assert inputs.generated(wide, "batch", 8, inputs.shapes_of(["8x3x16x24"]))
+    assert inputs.generated_inputs(wide, "batch", 8, shapes)["x"].shape == (8, 3, 16, 24)
+    assert inputs.generated_inputs(wide, "batch", 8, inputs.shapes_of(["8x3x16x24"]))
 
 
 def test_a_function_gets_an_array_of_each_shape_in_their_order():
-    found = inputs.generated((), "batch", 8, inputs.shapes_of(["8x3", "scale=8"]))
+    found = inputs.generated_inputs((), "batch", 8, inputs.shapes_of(["8x3", "scale=8"]))
     assert {name: one.shape for name, one in found.items()} == {"input0": (8, 3), "scale": (8,)}
     assert all(one.dtype == np.float32 for one in found.values())
-    again = inputs.generated((), "batch", 8, inputs.shapes_of(["8x3"]), seed=1)["input0"]
+    again = inputs.generated_inputs((), "batch", 8, inputs.shapes_of(["8x3"]), seed=1)["input0"]
     assert not np.array_equal(again, found["input0"])
-    assert inputs.generated((), "batch", 8, {}) == {}
+    assert inputs.generated_inputs((), "batch", 8, {}) == {}
 
 
 @pytest.mark.parametrize("text", ["x", "x=3xa", "x=-1", "x="])
@@ -62,18 +62,18 @@ def test_what_is_no_shape_is_said(text):
 
 def test_shapes_of_other_inputs_or_ranks_are_refused():
     with pytest.raises(InputError, match="the model has no such input; it has image"):
-        inputs.generated(IMAGE, "batch", 2, {"picture": (1, 2)})
+        inputs.generated_inputs(IMAGE, "batch", 2, {"picture": (1, 2)})
     with pytest.raises(InputError, match="image has 4 axes"):
-        inputs.generated(IMAGE, "batch", 2, {"image": (1, 2)})
+        inputs.generated_inputs(IMAGE, "batch", 2, {"image": (1, 2)})
 
 
 def cut(declared, arrays, vary, size):
-    found = inputs.cut(arrays, inputs.axes(vary, arrays, declared), size)
+    found = inputs.first_entries(arrays, inputs.varied_axes(vary, arrays, declared), size)
     return {name: array.shape for name, array in found.items()}
 
 
 def test_every_input_with_a_batch_is_cut():
-    arrays = inputs.generated(TOKENS, "batch", 4, {"ids": (4, 9), "attention_mask": (4, 9)})
+    arrays = inputs.generated_inputs(TOKENS, "batch", 4, {"ids": (4, 9), "attention_mask": (4, 9)})
     assert cut(TOKENS, arrays, "batch", 1) == {"ids": (1, 9), "attention_mask": (1, 9)}
 
 
@@ -92,7 +92,7 @@ def test_axes_can_be_named():
         "sound:1": "no input has this name; there are audio, state",
     }.items():
         with pytest.raises(InputError, match=why):
-            inputs.axes(text, arrays, AUDIO)
+            inputs.varied_axes(text, arrays, AUDIO)
 
 
 def test_undeclared_inputs_are_cut_along_the_longest_axis_behind_the_batch():
@@ -105,7 +105,7 @@ def test_undeclared_inputs_are_cut_along_the_longest_axis_behind_the_batch():
 def test_a_fixed_model_is_refused_with_what_to_do():
     for vary in ("batch", "length"):
         with pytest.raises(InputError, match=rf"a fixed {vary}: x \[1, 3, 8\]; export it"):
-            inputs.axes(vary, inputs.generated(FIXED, vary, 8, {}), FIXED)
+            inputs.varied_axes(vary, inputs.generated_inputs(FIXED, vary, 8, {}), FIXED)
 
 
 def test_too_few_entries_are_refused():
@@ -116,14 +116,14 @@ def test_too_few_entries_are_refused():
 
 def test_files_are_read_in_order_or_by_name(tmp_path):
     np.savez(tmp_path / "x.npz", b=np.ones(2), a=np.zeros(2))
-    found = inputs.read(tmp_path / "x.npz")
+    found = inputs.read_inputs(tmp_path / "x.npz")
     assert list(found) == ["b", "a"]
     two = (Input("a", (2,), "float64"), Input("b", (2,), "float64"))
-    assert inputs.ordered(two, found)["b"].tolist() == [1, 1]
+    assert inputs.in_declared_order(two, found)["b"].tolist() == [1, 1]
     others = (Input("p", (2,), "float64"), Input("q", (2,), "float64"))
-    assert inputs.ordered(others, found)["p"].tolist() == [1, 1]
+    assert inputs.in_declared_order(others, found)["p"].tolist() == [1, 1]
     with pytest.raises(InputError, match="the model has 1 inputs"):
-        inputs.ordered(IMAGE, found)
+        inputs.in_declared_order(IMAGE, found)
 
 
 def test_what_holds_no_arrays_is_one_line(tmp_path):
@@ -131,7 +131,7 @@ def test_what_holds_no_arrays_is_one_line(tmp_path):
     (tmp_path / "y.npz").write_text("hello")
     for name, why in (("x.npz", "no plain arrays"), ("y.npz", "no plain"), ("z.npz", "No such")):
         with pytest.raises(InputError, match=why):
-            inputs.read(tmp_path / name)
+            inputs.read_inputs(tmp_path / name)
 
 
 SILENT = (Input("x", (), ""), Input("mask", (), ""))
@@ -140,25 +140,25 @@ SILENT = (Input("x", (), ""), Input("mask", (), ""))
 def test_a_file_that_says_no_shapes_is_given_inputs():
     arrays = {"x": np.zeros((8, 5)), "mask": np.zeros((8, 1))}
     assert cut(SILENT, arrays, "batch", 2) == {"x": (2, 5), "mask": (2, 1)}
-    assert list(inputs.ordered(SILENT, {"first": arrays["x"]})) == ["x"]
-    assert list(inputs.ordered(SILENT, {"mask": arrays["mask"]})) == ["mask"]
-    made = inputs.generated(SILENT, "batch", 8, {"x": (8, 5)})
+    assert list(inputs.in_declared_order(SILENT, {"first": arrays["x"]})) == ["x"]
+    assert list(inputs.in_declared_order(SILENT, {"mask": arrays["mask"]})) == ["mask"]
+    made = inputs.generated_inputs(SILENT, "batch", 8, {"x": (8, 5)})
     assert list(made) == ["x"] and made["x"].dtype == np.float32
     with pytest.raises(
         InputError, match=r"does not define the shapes of its inputs \(x, mask\); give"
     ):
-        inputs.generated(SILENT, "batch", 8, {})
+        inputs.generated_inputs(SILENT, "batch", 8, {})
     with pytest.raises(InputError, match="3 are given"):
-        inputs.ordered(SILENT, {**arrays, "more": arrays["x"]})
+        inputs.in_declared_order(SILENT, {**arrays, "more": arrays["x"]})
 
 
 def test_sizes_that_no_memory_holds_and_axes_in_other_digits_are_refused():
     with pytest.raises(
         InputError, match="shape=image=.*: it does not fit into memory; choose a smaller shape"
     ):
-        inputs.generated(IMAGE, "batch", 10**27, {})
+        inputs.generated_inputs(IMAGE, "batch", 10**27, {})
     with pytest.raises(InputError, match="not an axis"):
-        inputs.named("x:²")
+        inputs.named_axes("x:²")
 
 
 @pytest.mark.parametrize("damage", ["another file", "a header cut off", "compressed bytes flipped"])
@@ -178,4 +178,4 @@ def test_a_damaged_file_of_inputs_is_one_line(damage, tmp_path):
         data[60:70] = bytes(10)
         path.write_bytes(data)
     with pytest.raises(InputError, match="no plain arrays"):
-        inputs.read(path)
+        inputs.read_inputs(path)

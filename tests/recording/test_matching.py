@@ -407,8 +407,8 @@ def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Pat
 
     from probe.recorders import litert
     from probe.recorders.tensorflow import TensorFlowRecorder as Keras
-    from probe.recording.difference import compare
-    from probe.recording.recording import recorded
+    from probe.recording.difference import compare_runs
+    from probe.recording.recording import record_run
 
     keras.utils.set_random_seed(0)
     model = WHOLE[name]() if name in WHOLE else activated(name)
@@ -416,8 +416,8 @@ def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Pat
     path = tmp_path / "model.tflite"
     path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     opened = litert.opened(path)
-    right = recorded(opened.recorder({opened.inputs[0].name: x}))
-    found = compare(recorded(Keras(lambda: model(tf.constant(x), training=False))), right)
+    right = record_run(opened.recorder({opened.inputs[0].name: x}))
+    found = compare_runs(record_run(Keras(lambda: model(tf.constant(x), training=False))), right)
     (output,) = found.outputs
     size = np.prod(found.left.values[output.left].shape)
     assert output.known and output.compared == size

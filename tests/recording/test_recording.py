@@ -5,11 +5,11 @@ import pytest
 
 from probe.recorders.ndarray import ArrayRecorder
 from probe.recording import alone, difference, store
-from probe.recording.difference import compare, judge
-from probe.recording.recording import digest, recorded
+from probe.recording.difference import compare_runs, measure_pairs
+from probe.recording.recording import array_digest, record_run
 from probe.recording.walk import walk
 from tests.recording.taped import Taped, normal
-from tests.recording.test_own import SHAPE, planted
+from tests.recording.test_alone import SHAPE, planted
 
 X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 
@@ -18,12 +18,12 @@ X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 def test_a_digest_is_of_the_bits_and_not_of_their_place(shape):
     array = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     turned = np.array(array.T, order="C").T
-    assert digest(array) == digest(turned) and len(digest(array)) == 32
+    assert array_digest(array) == array_digest(turned) and len(array_digest(array)) == 32
     if array.size:
         other = np.array(turned, order="K")
         other[(-1,) * other.ndim] *= -1  # the last element's sign alone
-        assert digest(other) != digest(array)
-        assert digest(-0.0 * np.abs(array)) != digest(0.0 * np.abs(array))
+        assert array_digest(other) != array_digest(array)
+        assert array_digest(-0.0 * np.abs(array)) != array_digest(0.0 * np.abs(array))
 
 
 class Counted(ArrayRecorder):
@@ -54,24 +54,27 @@ def test_more_sources_cost_no_more_runs():
 def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     def told():
         left, right = (
-            recorded(ArrayRecorder(planted(), X[:rows])),
-            recorded(ArrayRecorder(planted(0, 3), X)),
+            record_run(ArrayRecorder(planted(), X[:rows])),
+            record_run(ArrayRecorder(planted(0, 3), X)),
         )
-        found = compare(left, right)
-        alone.find(found)
+        found = compare_runs(left, right)
+        alone.find_own_differences(found)
         return [one.to_json() for one in found.operations]
 
     enough = told()
     assert [one["verdict"] for one in enough] == ["source", *["carried"] * 3]
     assert enough[-1]["own"] == rows * SHAPE[1]
-    monkeypatch.setattr(store, "room", lambda: 1)
+    monkeypatch.setattr(store, "memory_room", lambda: 1)
     monkeypatch.setattr(store, "SURE", 1)
     assert told() == enough
 
 
 def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
-    left, right = recorded(ArrayRecorder(planted(), X[:1])), recorded(ArrayRecorder(planted(0), X))
-    (one,) = (one for one in compare(left, right).operations if one.verdict == "source")
+    left, right = (
+        record_run(ArrayRecorder(planted(), X[:1])),
+        record_run(ArrayRecorder(planted(0), X)),
+    )
+    (one,) = (one for one in compare_runs(left, right).operations if one.verdict == "source")
     pair = one.gives[0]
     rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])
     twice = [
@@ -79,7 +82,7 @@ def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
     ]
     for each, count in zip(twice, (pair.compared, 1), strict=True):
         each.compared = count
-    judge(left, right, twice)
+    measure_pairs(left, right, twice)
     assert [each.differing for each in twice] == [pair.differing, 0]
 
 
@@ -87,7 +90,7 @@ def test_comparing_changes_nothing_that_is_compared():
     """One side alone has the weight, and has exact zeros behind its softmax: labels need both."""
     x, w = normal(4, 6), normal(6, 5)
     sides = [
-        recorded(Taped(lambda t, x=x, w=w: t.softmax(t.dense(x, t.weight(w)))))
+        record_run(Taped(lambda t, x=x, w=w: t.softmax(t.dense(x, t.weight(w)))))
         for x, w in ((x, w), (x * 1e3, w + 1))
     ]
 
@@ -97,5 +100,5 @@ def test_comparing_changes_nothing_that_is_compared():
 
     before = held()
     assert (True, False) in before  # a softmax of which something vanishes
-    compare(*sides)
+    compare_runs(*sides)
     assert held() == before

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 import probe
-from probe.answers import conditions
+from probe.answers import bisect
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
 from probe.recording import walk
-from probe.recording.recording import Run, recorded
-from probe.recording.replayed import OnTarget, There, replayed
-from probe.recording.subject import opened
-from probe.target import Target, unavailable
+from probe.recording.recording import Run, record_run
+from probe.recording.replayed import OnTarget, There, replay_run
+from probe.recording.subject import open_model
+from probe.target import Target, why_unavailable
+
+pytestmark = pytest.mark.long
 
 RNG = np.random.default_rng(7)
 
@@ -167,7 +169,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
             function = MODELS[name][0]
             folder = [tmp_path_factory.mktemp("onnx")] if name == "onnx" else []
             model, inputs = function(*folder)
-            known[name] = model, inputs, recorded(opened(model).recorder(inputs))
+            known[name] = model, inputs, record_run(open_model(model).recorder(inputs))
         return known[name]
 
     return of
@@ -179,7 +181,7 @@ def session() -> Iterator[Callable[[str], AnySession]]:
 
     def started(text: str) -> AnySession:
         where = Target.parse(text)
-        if why := unavailable(where):
+        if why := why_unavailable(where):
             pytest.skip(why)
         if text not in running:
             running[text] = open_session(where).__enter__()
@@ -197,7 +199,7 @@ TARGETS = ("reference", "torch", "tensorflow", "jax", "onnxruntime", "litert")
 @pytest.mark.parametrize("name", MODELS)
 def test_what_runs_on_a_target_computes_what_the_model_does(made, session, name, text):
     _, _, run = made(name)
-    found = replayed(run, session(text))
+    found = replay_run(run, session(text))
     assert found.target == text
     operations = run.operations
     asked = len(found.there) + len(found.alone)  # the rest has the same bits everywhere
@@ -215,7 +217,7 @@ def test_what_runs_on_a_target_computes_what_the_model_does(made, session, name,
 @pytest.mark.parametrize("name", OWN_LIBRARY)
 def test_only_what_no_call_says_runs_by_itself(made, session, name):
     _, _, run = made(name)
-    found = replayed(run, session("reference"))
+    found = replay_run(run, session("reference"))
     told: dict[str, int] = {}
     for number in found.alone:
         op = run.operations[number].op
@@ -236,7 +238,7 @@ OTHER_CALLS: dict[str, set[str]] = {
 def test_the_librarys_own_target_gives_the_recorded_bits(made, session, name):
     """Each operation alone, on what it read: the same call of the same library."""
     _, _, run = made(name)
-    found = replayed(run, session(MODELS[name][1]))
+    found = replay_run(run, session(MODELS[name][1]))
     same = 0
     for number in sorted(found.there):
         one = found.operations[number]
@@ -254,7 +256,7 @@ def test_other_inputs_and_sizes_are_replayed_on_the_weights_that_were_sent(
     """Padding by name, and rows of a dense layer, say the same at every size."""
     model, inputs, _ = made("torch")
     torch = pytest.importorskip("torch")
-    there = OnTarget(opened(model), session("reference"))
+    there = OnTarget(open_model(model), session("reference"))
     started, sent = there.port.session, list[int]()
     real = started.request
 
@@ -280,7 +282,7 @@ def test_operations_of_a_replay_run_again_on_the_target(made, session):
     """What judging and explaining do: any operands, weights too, in a process that died since."""
     _, _, run = made("torch")
     there = session("reference")
-    found = replayed(run, there)
+    found = replay_run(run, there)
     one = next(one for one in found.operations if one.op == "aten.convolution")
     again = one.again
     arrays = [found.array(n) for n in one.reads]
@@ -291,14 +293,14 @@ def test_operations_of_a_replay_run_again_on_the_target(made, session):
     os.kill(there.pid, signal.SIGKILL)
     with pytest.raises(TargetError, match="SIGKILL"):
         again(arrays)
-    assert (replayed(run, there).array(one.gives[0]) == first).all()
+    assert (replay_run(run, there).array(one.gives[0]) == first).all()
 
 
 @pytest.mark.parametrize("name", ["torch", "keras", "onnx"])
 def test_operations_of_a_replay_run_at_other_sizes(made, session, name):
     """As padding asks them: with fewer positions they give what the model's own library gives."""
     _, _, run = made(name)
-    found, shorter = replayed(run, session("reference")), 0
+    found, shorter = replay_run(run, session("reference")), 0
     for number in sorted(found.there):
         one, own = found.operations[number], run.operations[number]
         arrays = [found.array(n) for n in one.reads]
@@ -324,7 +326,7 @@ def test_a_library_that_refuses_leaves_it_to_the_models_own(made, session, monke
         return real(header, arrays)
 
     monkeypatch.setattr(there, "request", refusing)
-    found = replayed(run, there)
+    found = replay_run(run, there)
     assert "groups=2: there are none here" in found.said
     whys = [why for why in found.alone.values() if "groups=2" in why]
     assert len(whys) == 1
@@ -386,12 +388,12 @@ def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_p
 def test_conditions_of_a_replay_are_found(saved):
     """Of targets that are not the model's own library, or of another release: both are replayed."""
     ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
-    found = conditions.bisect(saved, *ends, shapes={"": (2, 16, 16, 3)})
+    found = bisect.bisect(saved, *ends, shapes={"": (2, 16, 16, 3)})
     assert found.sets == [["algorithm=pairwise"]]
     assert all("operations ran there" in step.says for step in found.steps)
     missing = ends[0], Target.parse("reference==9")
     with pytest.raises(InputError, match="reference==9"):
-        conditions.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
+        bisect.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
 
 
 def test_a_function_of_another_library_is_replayed(tmp_path, monkeypatch):
@@ -424,7 +426,7 @@ def test_what_can_not_run_alone_is_one_line(made, session):
         for one in run.operations
     ]
     with pytest.raises(InputError, match="can't be run alone, and its operands have"):
-        replayed(replace(run, operations=operations), session("reference"))
+        replay_run(replace(run, operations=operations), session("reference"))
 
 
 def of_branches() -> tuple[Any, dict[str, np.ndarray]]:
@@ -481,9 +483,9 @@ WHOLE = {"branches": of_branches, "rows": of_rows}
 )
 def test_a_graph_is_one_program_of_a_library(session, name, text):
     model, inputs = WHOLE[name]()
-    there = OnTarget(opened(model), session(text))
+    there = OnTarget(open_model(model), session(text))
     found, seconds, why = there.end_to_end(inputs, times=3)
-    own = recorded(opened(model).recorder(inputs)).results[0]
+    own = record_run(open_model(model).recorder(inputs)).results[0]
     assert not why and len(seconds) == 3
     assert found.shape == own.shape and np.abs(found - own).max() < BOUND * np.abs(own).max()
 
@@ -491,17 +493,17 @@ def test_a_graph_is_one_program_of_a_library(session, name, text):
 def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     model, inputs = of_branches()
-    litert = OnTarget(opened(model), session("litert"))
+    litert = OnTarget(open_model(model), session("litert"))
     assert litert.end_to_end(inputs) == (None, [], "inputs=2: LiteRT's models are built for one")
     model, inputs, _ = made("torch")
-    there = OnTarget(opened(model), session("onnxruntime"))
+    there = OnTarget(open_model(model), session("onnxruntime"))
     assert there.end_to_end(inputs)[2] == "transposed convolution: no case is one"
 
     class Flat(torch.nn.Module):
         def forward(self, x):
             return torch.nn.functional.max_pool2d(x, 2).flatten(1) @ torch.ones(27, 2)
 
-    there = OnTarget(opened(Flat()), session("onnxruntime"))
+    there = OnTarget(open_model(Flat()), session("onnxruntime"))
     why = there.end_to_end({"x": drawn(2, 3, 6, 6)})[2]
     assert why == "aten.mm: what it reads has other rows than the value before it"
 
@@ -509,7 +511,7 @@ def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
         def forward(self, x):
             return x + 1, torch.tanh(x)
 
-    there = OnTarget(opened(Two()), session("onnxruntime"))
+    there = OnTarget(open_model(Two()), session("onnxruntime"))
     assert there.end_to_end({"x": drawn(2, 3)})[2] == "(none): it gives 2 outputs"
 
 
@@ -517,7 +519,7 @@ def test_where_there_is_no_program_of_a_graph_it_is_said_why(session, made):
 def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text):
     """For the script of a report: lines of NumPy's arrays that give the target's bits."""
     _, _, run = made("torch")
-    found, written = replayed(run, session(text)), set[str]()
+    found, written = replay_run(run, session(text)), set[str]()
     for number in sorted(found.there):
         one = found.operations[number]
         if one.lines is None:
@@ -539,7 +541,7 @@ def test_what_ran_there_is_written_as_the_librarys_users_do(made, session, text)
 
 def test_a_model_in_a_format_of_its_own_is_not_written(made, session):
     _, _, run = made("torch")
-    found = replayed(run, session("litert"))
+    found = replay_run(run, session("litert"))
     assert all(found.operations[n].lines is None for n in found.there)
 
 
@@ -592,8 +594,8 @@ def of_all_kinds() -> tuple[Any, dict[str, np.ndarray], dict[str, int]]:
 @pytest.mark.parametrize("text", ["reference", "torch", "tensorflow", "onnxruntime"])
 def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
     model, inputs, alone = of_all_kinds()
-    run = recorded(opened(model).recorder(inputs))
-    found = replayed(run, session(text))
+    run = record_run(open_model(model).recorder(inputs))
+    found = replay_run(run, session(text))
     operations = run.operations
     for number in (n for one in operations for n in one.gives):
         own, there = run.array(number), found.array(number)
@@ -613,12 +615,12 @@ def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
 def test_questions_about_a_sum_are_sent_together_and_answered_alike(made, session, monkeypatch):
     """A request has all of them where the call is the sum; else operands are sent each time."""
     _, _, run = made("torch")
-    sides = [replayed(run, session(text)) for text in ("reference", "torch")]
+    sides = [replay_run(run, session(text)) for text in ("reference", "torch")]
     asked = list[str]()
     real = sides[0].operations[0].again.port.session.request
 
     def causes() -> list[tuple[str, str]]:
-        found = walk.compared(*sides)
+        found = walk.compare_and_explain(*sides)
         return [(found.operations[n].name, found.causes[n].why) for n in sorted(found.causes)]
 
     monkeypatch.setattr(

@@ -11,8 +11,8 @@ import pytest
 
 from probe import layout
 from probe.recording import judging, source
-from probe.recording.difference import Difference, compare
-from probe.recording.recording import recorded
+from probe.recording.difference import Difference, compare_runs
+from probe.recording.recording import record_run
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -26,6 +26,8 @@ from probe.semantics import (
 )
 from probe.semantics import Step as Part
 from tests.recording.doubles import Doubles, Step, added
+
+pytestmark = pytest.mark.long
 
 RANDOM = np.random.default_rng(0)
 
@@ -59,11 +61,11 @@ def explained(
     for given in (left, right):
         own = meaning if isinstance(meaning, Meaning) else meaning(given)
         sides.append(
-            recorded(Doubles(given, [Step("double", own, function, list(given), again=again)]))
+            record_run(Doubles(given, [Step("double", own, function, list(given), again=again)]))
         )
-    found = compare(sides[0], sides[1])
+    found = compare_runs(sides[0], sides[1])
     assert found.first is not None
-    return found, source.explain(sides[0], sides[1], found.first)
+    return found, source.find_cause(sides[0], sides[1], found.first)
 
 
 def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
@@ -215,10 +217,10 @@ class TestSums:
     def test_many_differences_are_replayed_beyond_those_revealed(self) -> None:
         x, w = normal(8, 24), normal(24, 64)
         step = Step("double", Contracts("mk,kn->mn"), product, ["x", "w"])
-        sides = [recorded(Doubles({"x": one, "w": w}, [step])) for one in (x[:1], x)]
-        found = compare(sides[0], sides[1])
+        sides = [record_run(Doubles({"x": one, "w": w}, [step])) for one in (x[:1], x)]
+        found = compare_runs(sides[0], sides[1])
         assert found.first is not None
-        cause = source.explain(sides[0], sides[1], found.first, most=4)
+        cause = source.find_cause(sides[0], sides[1], found.first, most=4)
         assert cause.examined == cause.differing > 4
         assert cause.replayed == cause.examined and cause.kind == "order"
 
@@ -346,24 +348,24 @@ class TestAddresses:
 
     def test_a_call_at_another_address_is_not_the_very_same_call(self) -> None:
         x, step = normal(3, 40), Step("double", Each("f"), np.tanh, ["x"])
-        sides = [recorded(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
+        sides = [record_run(Doubles({"x": layout.copied(x, at)}, [step])) for at in (0, 16, 4)]
         for other, same in ((1, True), (2, False)):
-            (one,) = compare(sides[0], sides[other]).operations
+            (one,) = compare_runs(sides[0], sides[other]).operations
             assert judging.one_call(one, sides[0], sides[other]) == same
 
     def test_what_is_not_run_says_where_operands_begin(self) -> None:
         x, w = normal(3, 40), normal(40, 30)
         step = Step("double", Contracts("mk,kn->mn"), by_address, ["x", "w"])
         sides = [
-            recorded(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
+            record_run(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
             for at in (0, 8)
         ]
-        found = compare(sides[0], sides[1])
+        found = compare_runs(sides[0], sides[1])
         (one,) = sides[1].operations
         able = replace(one, again=None)
         sides[1] = replace(sides[1], operations=[able])
         assert found.first is not None
-        cause = source.explain(sides[0], sides[1], found.first)
+        cause = source.find_cause(sides[0], sides[1], found.first)
         assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why
 
 
@@ -377,10 +379,10 @@ class TestAlone:
 
         x = normal(4, 50)
         step = Step("double", Each("noise"), lambda x: x * np.float32(len(x)), ["x"], again=drawn)
-        sides = [recorded(Doubles({"x": one}, [step])) for one in (x[:1], x)]
-        found = compare(sides[0], sides[1])
+        sides = [record_run(Doubles({"x": one}, [step])) for one in (x[:1], x)]
+        found = compare_runs(sides[0], sides[1])
         assert found.first is not None
-        assert source.explain(sides[0], sides[1], found.first).kind == "nondeterministic"
+        assert source.find_cause(sides[0], sides[1], found.first).kind == "nondeterministic"
 
     def test_what_follows_from_freed_memory_is_uninitialised(self) -> None:
         held = np.full(800, 0x3F, np.uint8)
@@ -429,10 +431,10 @@ class TestNoWord:
     def test_nothing_is_guessed(self, meaning: Meaning, why: str) -> None:
         x = normal(4, 6)
         left, right = (
-            recorded(Doubles({"x": x}, [Step("double", meaning, function, ["x"])]))
+            record_run(Doubles({"x": x}, [Step("double", meaning, function, ["x"])]))
             for function in (lambda x: x * np.float32(1.1), lambda x: x * np.float32(1.2))
         )
-        found = compare(left, right)
+        found = compare_runs(left, right)
         assert found.first is not None
-        cause = source.explain(left, right, found.first)
+        cause = source.find_cause(left, right, found.first)
         assert cause.kind == "" and why in cause.why and not cause.explained

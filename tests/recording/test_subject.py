@@ -9,7 +9,7 @@ import pytest
 
 from probe.errors import InputError, TargetError
 from probe.recording import RECORDERS, subject
-from probe.recording.store import digest
+from probe.recording.store import array_digest
 from tests.recording.taped import network, normal
 
 X = normal(2, 8)
@@ -17,14 +17,14 @@ X = normal(2, 8)
 
 def test_a_recorder_is_itself():
     one = network(X)
-    assert subject.of_function(one) is one and subject.opened(one).recorder({}) is one
+    assert subject.function_recorder(one) is one and subject.open_model(one).recorder({}) is one
 
 
 def test_the_library_is_that_of_the_first_array(monkeypatch):
     made = type("Tensor", (), {"__module__": "torch"})
     monkeypatch.setattr(subject, "recorders", Named)
-    found = subject.of_function(lambda: {"hidden": [None, made()], "loss": 3})
-    assert (found.name, found.already) == ("torch", [digest(X)])
+    found = subject.function_recorder(lambda: {"hidden": [None, made()], "loss": 3})
+    assert (found.name, found.already) == ("torch", [array_digest(X)])
 
 
 class Named:
@@ -52,14 +52,14 @@ REFUSED = {
 def test_functions_that_cannot_be_watched_are_refused(name):
     function, why = REFUSED[name]
     with pytest.raises(InputError, match=why):
-        subject.of_function(function)
+        subject.function_recorder(function)
 
 
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(InputError, match="it can't be called"):
-        subject.of_function(3)
+        subject.function_recorder(3)
     with pytest.raises(InputError, match="is neither a model nor a function nor a file"):
-        subject.opened(3)
+        subject.open_model(3)
 
 
 def test_files_are_known_by_their_ending(tmp_path):
@@ -93,15 +93,17 @@ def module(tmp_path, monkeypatch):
 
 def test_functions_are_found_in_the_current_folder(module):
     assert subject.is_function("given_model:works") and not subject.is_function("given_model.py")
-    assert subject.opened("given_model:works").inputs == ()
+    assert subject.open_model("given_model:works").inputs == ()
     with pytest.raises(InputError, match="it takes a; give inputs=.FILE.npz"):
-        subject.opened("given_model:works").recorder({})
+        subject.open_model("given_model:works").recorder({})
     with pytest.raises(InputError, match="returns NumPy arrays"):
-        subject.opened("given_model:works").recorder({"x": np.ones(2)}).record(lambda event: None)
+        subject.open_model("given_model:works").recorder({"x": np.ones(2)}).record(
+            lambda event: None
+        )
 
 
 def test_plain_numpy_is_watched_where_it_takes_its_arrays():
-    made = subject.opened(lambda a: np.maximum(a @ np.ones((8, 3), np.float32), 0)).recorder(
+    made = subject.open_model(lambda a: np.maximum(a @ np.ones((8, 3), np.float32), 0)).recorder(
         {"x": X}
     )
     names = []
@@ -111,7 +113,7 @@ def test_plain_numpy_is_watched_where_it_takes_its_arrays():
 
 def test_what_a_named_function_raises_is_one_line(module):
     with pytest.raises(TargetError, match="given_model:raises: error: ValueError: line one line"):
-        subject.opened("given_model:raises").recorder({})
+        subject.open_model("given_model:raises").recorder({})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_what_a_named_function_raises_is_one_line(module):
 )
 def test_names_that_lead_nowhere_are_one_line(module, text, why):
     with pytest.raises(InputError, match=why):
-        subject.opened(text)
+        subject.open_model(text)
 
 
 TWISTED = """
@@ -154,7 +156,7 @@ def test_what_fails_later_or_ends_python_is_one_line(tmp_path, monkeypatch, name
     (tmp_path / "twisted_.py").write_text(TWISTED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "twisted_", raising=False)
-    opened = subject.opened(f"twisted_:{name}")
+    opened = subject.open_model(f"twisted_:{name}")
     with pytest.raises(TargetError, match=why):
         opened.recorder({"x": np.ones(2, np.float32)}).record(lambda event: None)
 
@@ -191,6 +193,6 @@ def test_a_call_that_fails_says_what_it_was_called_with(tmp_path, monkeypatch):
     (tmp_path / "of_tensors.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TargetError) as caught:
-        subject.opened("of_tensors:f").recorder({"x": X.astype(np.float32)})
+        subject.open_model("of_tensors:f").recorder({"x": X.astype(np.float32)})
     assert "called with ndarray float32 [2, 8]; check --inputs" in str(caught.value)
     assert "torch.from_numpy(x), or name the module" in str(caught.value)

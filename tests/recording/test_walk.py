@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,12 +9,14 @@ from probe import layout
 from probe.answers.first_difference import ComparisonQuestion, Walked
 from probe.errors import InputError, Misaligned, Nondeterministic
 from probe.recording import walk
-from probe.recording.recording import recorded
+from probe.recording.recording import record_run
 from probe.recording.related import in_common
 from probe.semantics import Contracts, Each, Moves, Reshapes
 from tests.recording import causes
 from tests.recording.doubles import Doubles, Step, added
 from tests.recording.taped import Tape, Taped, apart, network, normal
+
+pytestmark = pytest.mark.long
 
 X = normal(6, 32)
 RANDOM = np.random.default_rng()
@@ -61,8 +60,7 @@ def test_two_planted_sources_are_two(monkeypatch):
 
 def test_what_reads_more_than_was_said_is_no_source(monkeypatch):
     cause = causes.Cause(kind="", why="it reads more: this is not a source", refuted=True)
-    stand_in = SimpleNamespace(explain=lambda *_, **__: cause)
-    monkeypatch.setitem(sys.modules, "probe.recording.source", stand_in)
+    monkeypatch.setattr(walk, "find_cause", lambda *_, **__: cause)
     found = walk.walk(*apart(X))
     assert found.first is None and found.operations[0].verdict == "unknown"
     assert found.operations[0].note == cause.why
@@ -244,7 +242,7 @@ def test_other_operations_on_the_same_inputs_have_outputs_compared():
 
 
 def test_the_tape_itself_is_watched_without_a_change():
-    side = recorded(network(X))
+    side = record_run(network(X))
     assert side.results[0].tobytes() == network(X).plain()[0].tobytes()
     assert isinstance(network(X).program(Tape(None)), np.ndarray)
 

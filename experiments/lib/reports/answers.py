@@ -19,14 +19,14 @@ from probe.comparison import (
     OutputPairs,
     Revealer,
     classes_of,
-    compared,
-    run,
+    compare_shapes,
+    run_case,
 )
 from probe.errors import InputError, TargetError
 from probe.floats import round_to
 from probe.launch import AnySession
 from probe.reproduction.failing import Failing
-from probe.shrink import shrink
+from probe.shrink import smallest_finding
 from probe.target import Target
 
 Written = Callable[[Target, Case], "Case | None"]
@@ -181,11 +181,11 @@ def answer(question: Question, session: AnySession, origin: Origin) -> Answer | 
 
 def _pair(question: Pair, session: AnySession) -> Answer:
     """Both sides of a pair; of many filters, where a reveal would take long, a copy with few."""
-    found = compared(question.shapes, session, session)
+    found = compare_shapes(question.shapes, session, session)
     if question.vary == "filters" or _work(found.right.case) < DEAR or not len(found.differing):
         return explained(found, session, session)
     few = replace(question, case=question.case.with_(filters=FILTERS))
-    told = explained(compared(few.shapes, session, session), session, session)
+    told = explained(compare_shapes(few.shapes, session, session), session, session)
     if not told.differing:
         return explained(found, session, session)
     return Answer.of(found).because(told.told, told.causes, told.explained)
@@ -204,7 +204,7 @@ def same_numbers(question: Operators, session: AnySession, size: int) -> Compari
         x = round_to(np.full(left.input_shape(), question.value), left.dtype)
         w = round_to(np.ones(left.weight_shape), left.dtype)
     theirs = x.reshape(right.input_shape()), w.reshape(right.weight_shape), b
-    one, two = run(session, left, (x, w, b)), run(session, right, theirs)
+    one, two = run_case(session, left, (x, w, b)), run_case(session, right, theirs)
     mine, other = (np.argwhere(np.ones(side.operands.y.shape, bool)) for side in (one, two))
     return Comparison(left, one, two, OutputPairs(mine, other, np.ones(len(mine), bool)))
 
@@ -215,7 +215,7 @@ def conventions(first: AnySession, left: Case, second: AnySession, right: Case) 
     Outputs that one side lacks count as differing, by their window. What a maximum gives differs by
     nothing but its window and what padding puts there.
     """
-    one, two = run(first, left, windows=True), run(second, right, windows=True)
+    one, two = run_case(first, left, windows=True), run_case(second, right, windows=True)
     both = Comparison(left, one, two, OutputPairs.same_place(one, two))
     missing = max(one.operands.y.size, two.operands.y.size) - both.compared
     if left.pool:
@@ -333,7 +333,7 @@ def _shrunk(
     fails: Callable[[Finding], bool],
     shows: Callable[[Finding], bool] | None = None,
 ) -> Told | None:
-    found = shrink(finding, fails, shows=shows)
+    found = smallest_finding(finding, fails, shows=shows)
     if found is None or not found.shown:
         return None
     last = found.finding

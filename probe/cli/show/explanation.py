@@ -17,9 +17,8 @@ from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, table
 from probe.summation import certificate, notation
-from probe.summation.replay import PartialSum
 from probe.summation.summation import Summation
-from probe.summation.tree import product
+from probe.summation.tree import leaf_name
 
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
@@ -44,11 +43,11 @@ def causes_table(causes: Mapping[str, int]) -> RenderableType:
     """Returns a table with a row for each cause."""
     rows = table("cause", "outputs", "what it is", right=("outputs",))
     for cause, count in causes.items():
-        rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", meaning(cause))
+        rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", cause_in_words(cause))
     return rows
 
 
-def meaning(cause: str) -> str:
+def cause_in_words(cause: str) -> str:
     """Returns a cause in words; of several at once, all of them."""
     return "; ".join(MEANING.get(part, part) for part in cause.split("+"))
 
@@ -69,22 +68,30 @@ def explanation(
     after: Sequence[tuple[str, str]] = (),
 ) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
-    parts: list[RenderableType] = [headline(found), _sides(found)]
+    parts: list[RenderableType] = [explanation_headline(found), _sides_line(found)]
     if found.causes:
         parts += ["", causes_table(found.causes)]
     if found.accuracy is not None and (words := found.accuracy.words):
         parts += ["", Text(words)]
-    parts += [*_certified(found), *_refusals(found)]
+    parts += _certified_line(found)
     for name, side in (("left", found.left), ("right", found.right)):
-        parts += _orders(name, side, found.orders(side))
-    parts += list(_kernels(found.kernels))
+        if side.refusal:
+            parts.append(Text(f"{name}: {side.refusal}: {side.evidence}", "red"))
+        elif side.evidence:
+            parts.append(Text(f"{name}: {side.evidence}", "yellow"))
+    for name, side in (("left", found.left), ("right", found.right)):
+        parts += _orders_of_side(name, side, found.orders(side))
+    parts += [""] * bool(found.kernels)
+    for name, sources in found.kernels.items():  # evidence beside the causes, never a cause
+        for source, names in sources.items():
+            parts.append(Text(f"{name} kernels, {source}: {', '.join(names)}", "dim"))
     if evidence is not None:
-        parts += ["", *example(evidence, width)]
+        parts += ["", *example_in_full(evidence, width)]
     parts += next_commands(after)
     return Group(*parts)
 
 
-def headline(found: Comparison) -> Text:
+def explanation_headline(found: Comparison) -> Text:
     """Returns ``2 of 3 outputs differ, up to 2 ulp: order; replayed 3 of 3``."""
     compared, differing = found.compared, len(found.differing)
     text = Text(style="bold")
@@ -111,7 +118,7 @@ def headline(found: Comparison) -> Text:
     return text.append("; ").append(words, "bold red") if words else text
 
 
-def _sides(found: Comparison) -> Text:
+def _sides_line(found: Comparison) -> Text:
     """Returns both targets, with the length, and whatever else sets the sides apart."""
     sides = found.left, found.right
     case = found.left.case
@@ -119,11 +126,11 @@ def _sides(found: Comparison) -> Text:
         case = case.with_(layout=CONTIGUOUS)
     text = Text(case.with_(length=None).label)
     for name, side in zip((" left", "right"), sides, strict=True):
-        text.append(f"\n{name}: {side.target.text}, {', '.join(_sizes(side, *sides))}")
+        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
     return text
 
 
-def _sizes(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
+def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     """Returns a side's length (of an operation without one its batch), and what sets it apart."""
     told, *both = (
         {
@@ -141,7 +148,7 @@ def _sizes(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     return [f"{key} {told[key]}" for key in (always, *apart)]
 
 
-def _certified(found: Comparison) -> Iterator[Text]:
+def _certified_line(found: Comparison) -> Iterator[Text]:
     """Yields whether both sides' outputs were tested for every addition, where that was wanted."""
     known = [side.orders for side in (found.left, found.right) if side.orders is not None]
     if not found.compared or not any(orders.certified is not None for orders in known):
@@ -152,15 +159,7 @@ def _certified(found: Comparison) -> Iterator[Text]:
     yield Text(certificate.words(doubts * bool(count)), "yellow" if count else "green")
 
 
-def _refusals(found: Comparison) -> Iterator[RenderableType]:
-    for name, side in (("left", found.left), ("right", found.right)):
-        if side.refusal:
-            yield Text(f"{name}: {side.refusal}: {side.evidence}", "red")
-        elif side.evidence:
-            yield Text(f"{name}: {side.evidence}", "yellow")
-
-
-def _orders(
+def _orders_of_side(
     name: str, side: CaseRun, told: Sequence[Mapping[str, Any]]
 ) -> Iterator[RenderableType]:
     """Yields how the compared outputs of one side are added."""
@@ -183,15 +182,6 @@ def _orders(
         )
 
 
-def _kernels(kernels: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[RenderableType]:
-    """Yields what the libraries say they ran: evidence beside the causes."""
-    if kernels:
-        yield Text("")
-    for side, sources in kernels.items():
-        for source, names in sources.items():
-            yield Text(f"{side} kernels, {source}: {', '.join(names)}", "dim")
-
-
 WIDE = 100
 """Columns from which the two sides stand side by side."""
 
@@ -199,23 +189,29 @@ SUMS = 20
 """Partial sums up to which all are written out; else those around where the sides part."""
 
 
-def example(found: Evidence, width: int) -> Iterator[RenderableType]:
+def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
     """Yields the output's two sides. ``width``: columns of the terminal."""
     left, right = found.left, found.right
     far = "" if found.ulp is None else f", {abs(found.ulp):,} ulp"
     head = Text("the smallest sum in full: ", "bold")
     head.append(
-        f"{orders.name(left.output)}={floats.text(left.library, left.dtype)}, against "
-        f"{'' if left.output == right.output else orders.name(right.output) + '='}"
-        f"{floats.text(right.library, right.dtype)}{far}: "
+        f"{orders.output_name(left.output)}={floats.bits_text(left.library, left.dtype)}, against "
+        f"{'' if left.output == right.output else orders.output_name(right.output) + '='}"
+        f"{floats.bits_text(right.library, right.dtype)}{far}: "
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = any(one.summation is not None or one.pooled for one in (left, right))
     if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
-        yield _products(left)
+        rows = table("product", "input", "weight")
+        for one in left.products:
+            values = (floats.bits_text(bits, left.dtype) for bits in (one.x, one.w))
+            rows.add_row(leaf_name(one.leaf), *values)
+        if left.bias is not None:
+            rows.add_row("b", "", floats.bits_text(left.bias, left.dtype))
+        yield rows
     reads = found.cause == "window"
     runs = left.side, right.side
-    sides = [_added("left", left, reads, runs), _added("right", right, reads, runs)]
+    sides = [_side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)]
     if width >= WIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(*sides)
@@ -224,87 +220,70 @@ def example(found: Evidence, width: int) -> Iterator[RenderableType]:
         yield from sides
 
 
-def _products(side: Added) -> RenderableType:
-    rows = table("product", "input", "weight")
-    for one in side.products:
-        values = (floats.text(bits, side.dtype) for bits in (one.x, one.w))
-        rows.add_row(product(one.leaf), *values)
-    if side.bias is not None:
-        rows.add_row("b", "", floats.text(side.bias, side.dtype))
-    return rows
-
-
-def _added(name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]) -> RenderableType:
-    sizes = ", ".join(_sizes(side.side, *runs))
+def _side_in_full(
+    name: str, side: Added, reads: bool, runs: tuple[CaseRun, CaseRun]
+) -> RenderableType:
+    sizes = ", ".join(_what_sets_apart(side.side, *runs))
     lines: list[RenderableType] = [Text(f"\n{name}: {side.side.target.text}, {sizes}", "bold")]
     if reads and side.reads is not None:
-        lines.append(Text(f"reads {orders.reads(side.side.case, np.array(side.reads))}"))
+        lines.append(Text(f"reads {orders.reads_of_output(side.side.case, np.array(side.reads))}"))
     if side.summation is None:
         order = Text(side.pooled) if side.pooled else Text("order not known", "yellow")
-        return Group(*lines, order, _result(side))
+        return Group(*lines, order, _result_line(side))
     tree, rounding = side.summation
     if 2 <= len(tree.leaves) <= notation.DRAWN:
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short(tree)),
-            Text(orders.rounded(side.summation, side.dtype), "dim"),
+            Text(notation.short_sum(tree)),
+            Text(orders.rounding_in_words(side.summation, side.dtype), "dim"),
         ]
-    return Group(*lines, *_sums(side), _result(side), *_notes(side))
+    lines += [*_partial_sums(side), _result_line(side)]
+    if side.own:
+        lines.append(Text("> only on this side; ← where the sides begin to differ", "dim"))
+    if rounding.fused:
+        lines.append(Text("* fused: the product is added without being rounded first", "dim"))
+    return Group(*lines)
 
 
-def _sums(side: Added) -> Iterator[Text]:
-    """Yields partial sums; ``>`` marks those that the other side does not have."""
-    shown = _shown(side)
-    before = -1
+def _partial_sums(side: Added) -> Iterator[Text]:
+    """Yields partial sums; ``>`` marks those that the other side does not have.
+
+    Of a large tree only those around where the sides part, the first ones and the last ones.
+    """
+    count, before = len(side.sums), -1
+    shown = set(range(count))
+    if count > SUMS:
+        shown = {0, 1, *range(count - 3, count)}
+        for place in (side.parts_at, side.bits_part):
+            if place is not None:
+                shown.update(range(place - 2, place + 4))
     for one in side.sums:
         if one.node not in shown:
             continue
         if one.node != before + 1:
             yield Text(f"  ... {one.node - before - 1} sums", "dim")
         before = one.node
-        yield _sum(side, one)
+        own = one.node in side.own
+        text = Text("> " if own else "  ", "yellow" if own else "dim")
+        text.append(one.text, "yellow" if own else "default")
+        here = {"order": one.node == side.parts_at, "bits": one.node == side.bits_part}
+        if marks := [what for what, is_here in here.items() if is_here]:
+            text.append(f"  ← {', '.join(marks)}", "bold")
+        yield text
 
 
-def _shown(side: Added) -> set[int]:
-    """Returns all nodes of a small tree, else those around where the sides part, and the last."""
-    count = len(side.sums)
-    if count <= SUMS:
-        return set(range(count))
-    nodes = {0, 1, *range(count - 3, count)}
-    for place in (side.parts_at, side.bits_part):
-        if place is not None:
-            nodes.update(range(place - 2, place + 4))
-    return {node for node in nodes if 0 <= node < count}
-
-
-def _sum(side: Added, one: PartialSum) -> Text:
-    own = one.node in side.own
-    text = Text("> " if own else "  ", "yellow" if own else "dim")
-    text.append(one.text, "yellow" if own else "default")
-    here = {"order": one.node == side.parts_at, "bits": one.node == side.bits_part}
-    if marks := [what for what, is_here in here.items() if is_here]:
-        text.append(f"  ← {', '.join(marks)}", "bold")
-    return text
-
-
-def _notes(side: Added) -> Iterator[Text]:
-    """Yields what the marks beside the sums mean."""
-    if side.own:
-        yield Text("> only on this side; ← where the sides begin to differ", "dim")
-    if side.summation is not None and side.summation.rounding.fused:
-        yield Text("* fused: the product is added without being rounded first", "dim")
-
-
-def _result(side: Added) -> Text:
-    library = floats.text(side.library, side.dtype)
+def _result_line(side: Added) -> Text:
+    library = floats.bits_text(side.library, side.dtype)
     if side.reached:
         return Text(f"+ {side.reached} = {library} = the library's bits", "green")
     if side.result is None:
         return Text(f"library: {library}")
     if side.result == side.library:
         return Text(f"{library} = the library's bits", "green")
-    return Text(f"replayed {floats.text(side.result, side.dtype)}, library {library}", "bold red")
+    return Text(
+        f"replayed {floats.bits_text(side.result, side.dtype)}, library {library}", "bold red"
+    )
 
 
 def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableType:
@@ -316,7 +295,11 @@ def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableT
     if before := found["comparisons_explained_before"]:
         lines.append(Text(f"{before:,} comparisons were explained before", "dim"))
     if found["causes"]:
-        lines += ["", causes_table(found["causes"]), "", _causes_by_target(found)]
+        names = list(found["causes"])
+        rows = table("target", *names, right=names)
+        for target, causes in found["targets"].items():
+            rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
+        lines += ["", causes_table(found["causes"]), "", rows]
     failures = found["failures"]
     shown = failures if verbose else failures[:3]
     lines += [Text(failure, "yellow") for failure in shown]
@@ -326,11 +309,3 @@ def store_causes(found: Mapping[str, Any], verbose: bool = False) -> RenderableT
     if found["interrupted"]:
         lines.append(Text("interrupted; run the same command again to continue", "yellow"))
     return Group(*lines)
-
-
-def _causes_by_target(found: Mapping[str, Any]) -> RenderableType:
-    names = list(found["causes"])
-    rows = table("target", *names, right=names)
-    for target, causes in found["targets"].items():
-        rows.add_row(target, *(f"{causes.get(name, 0):,}" for name in names))
-    return rows

@@ -70,7 +70,7 @@ def environments(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return found
 
 
-def installed(found: Mapping[str, Any]) -> str:
+def installed_target(found: Mapping[str, Any]) -> str:
     """Returns what answers now, in a sentence."""
     said = "was already installed" if found["already"] else f"answers, after {found['seconds']:g} s"
     library = f"{found['library']} {found['library_version']}"

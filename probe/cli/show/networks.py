@@ -16,7 +16,7 @@ from probe.invariant.mitigated_models import InvariantResult
 from probe.invariant.mitigations import Measured, advise
 from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
-from probe.padding.search import SafeSize, Serves
+from probe.padding.search import SafeSize
 from probe.printing import counted, ranges, table
 from probe.switch_points.switches import threads_text
 
@@ -37,7 +37,14 @@ def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     if len(backends.get(measured.target.name).layouts) > 1:
         lines += f"; their memory layout is {' or '.join(measured.layouts)}"
     advice = Text(f"recommended: {advise(measured).text}", "bold")
-    parts: list[RenderableType] = [Text(lines), advice, "", _brief(measured)]
+    brief, best = table("remedy", "exact?", "cost", right=("cost",)), advise(measured).name
+    for one in measured.found:
+        brief.add_row(
+            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
+            Text(SHORT[one.verdict], COLOURS[one.verdict]),
+            rounded_text(measured.ratio(one, measured.content)),
+        )
+    parts: list[RenderableType] = [Text(lines), advice, "", brief]
     what = f"cost: time at {measured.vary} {measured.content:,} over the default's there"
     parts.append(Text(f"exact?: {EXACT}; {what}", "dim"))
     refused = [one for one in measured.found if one.refusal]
@@ -56,18 +63,6 @@ COLUMNS = (
     "size; error: distance from the exact sums, in eps times the sum of magnitudes; bits: whether "
     "the full size keeps the default's"
 )
-
-
-def _brief(measured: Measured) -> RenderableType:
-    """Returns three columns: what is tried, whether it is exact, and its cost."""
-    rows, best = table("remedy", "exact?", "cost", right=("cost",)), advise(measured).name
-    for one in measured.found:
-        rows.add_row(
-            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-            Text(SHORT[one.verdict], COLOURS[one.verdict]),
-            rounded_text(measured.ratio(one, measured.content)),
-        )
-    return rows
 
 
 def _remedies(measured: Measured) -> RenderableType:
@@ -94,18 +89,18 @@ def _remedies(measured: Measured) -> RenderableType:
     return rows
 
 
-def on_targets(found: OnTargets) -> RenderableType:
+def padded_on_targets(found: OnTargets) -> RenderableType:
     """Returns what is said of a model on several targets, one after the other."""
     parts: list[RenderableType] = []
     for one in found.found:
-        parts += [Text(one.target, "bold"), padded(one), ""]
+        parts += [Text(one.target, "bold"), padded_model(one), ""]
     for failed in found.failures:
         said = f"{failed['target']} failed: {failed['kind']}: {failed['message']}"
         parts.append(Text(said, "yellow"))
     return Group(*parts)
 
 
-def padded(found: Padded, verbose: bool = False) -> RenderableType:
+def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
     """Returns everything that is said of a padded graph; of remedies the columns that decide, and
     with ``verbose`` all."""
     told = found.report()
@@ -125,7 +120,12 @@ def padded(found: Padded, verbose: bool = False) -> RenderableType:
         Text(MEANS, "dim"),
     ]
     if found.remedies:
-        parts[1:1] = [Text(f"recommended: {told['recommended']}", "bold"), "", _ways(found)]
+        rows, best = table("remedy", "exact?", "cost", right=("cost",)), told["recommended"]
+        for one in found.remedies:
+            name = Text(one["name"], "bold green" if one["name"] == best else "")
+            verdict = Text(SHORT[one["verdict"]], COLOURS[one["verdict"]])
+            rows.add_row(name, verdict, rounded_text(one["ratio"]))
+        parts[1:1] = [Text(f"recommended: {best}", "bold"), "", rows]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
     if found.remedies and not verbose:
         parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
@@ -145,16 +145,6 @@ def padded(found: Padded, verbose: bool = False) -> RenderableType:
 COST = "time of the least padded size with the remedy, over the same without one"
 
 
-def _ways(found: Padded) -> RenderableType:
-    """Returns three columns: what is tried, whether it is exact, and its cost."""
-    rows, best = table("remedy", "exact?", "cost", right=("cost",)), found.report()["recommended"]
-    for one in found.remedies:
-        name = Text(one["name"], "bold green" if one["name"] == best else "")
-        verdict = Text(SHORT[one["verdict"]], COLOURS[one["verdict"]])
-        rows.add_row(name, verdict, rounded_text(one["ratio"]))
-    return rows
-
-
 TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
 MEANS = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
@@ -166,16 +156,24 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
     right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
     for one in sizes[:MOST]:
-        least = one.at_least
-        word, colour = _word(one)
+        least, safe = one.at_least, one.at_safe
+        word, colour = least.by_order, "red"
+        if least.serves:
+            word, colour = "equal", "green"
+        elif least.lacking:
+            word, colour = "no shorter size has all outputs", "yellow"
+        proof = f"unproved: {safe.name} ({safe.why})" if safe.name else safe.why or safe.by_order
+        if safe.by_order == "same":
+            sure = "every addition tested" if safe.certified else "by order, not certified"
+            proof = safe.why or sure + f", for {safe.given}" * bool(safe.given)
         rows.add_row(
             f"{one.content:,}",
             f"{one.least:,}",
             f"{one.safe:,}{' or less' * bool(one.over)}",
             Text(word, colour),
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
-            "; ".join(_box(box) for box in one.at_safe.boxes),
-            _proof(one.at_safe),
+            "; ".join(_kept_box(box) for box in safe.boxes),
+            proof,
         )
     if len(sizes) <= MOST:
         return rows
@@ -225,24 +223,7 @@ def _mode(found: InvariantResult) -> list[RenderableType]:
     return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
 
 
-def _word(one: SafeSize) -> tuple[str, str]:
-    if one.at_least.serves:
-        return "equal", "green"
-    if one.at_least.lacking:
-        return "no shorter size has all outputs", "yellow"
-    return one.at_least.by_order, "red"
-
-
-def _proof(one: Serves) -> str:
-    if one.by_order == "same" and one.why:
-        return one.why
-    if one.by_order == "same":
-        word = "every addition tested" if one.certified else "by order, not certified"
-        return word + f", for {one.given}" * bool(one.given)
-    return f"unproved: {one.name} ({one.why})" if one.name else one.why or one.by_order
-
-
-def _box(box: Box | None) -> str:
+def _kept_box(box: Box | None) -> str:
     if box is None:
         return "constant"
     if not box:

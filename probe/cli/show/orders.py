@@ -15,9 +15,9 @@ from probe.case import Case
 from probe.comparison import CaseRun
 from probe.printing import counted, next_commands, ranges
 from probe.summation import certificate, notation
+from probe.summation.orders import Orders
 from probe.summation.summation import Summation
 from probe.switch_points import floors
-from probe.switch_points.recognition import Kind
 from probe.switch_points.switches import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
@@ -40,7 +40,7 @@ def regions(mask: np.ndarray) -> Iterator[Region]:
             yield (members, *inner)
 
 
-def outputs(mask: np.ndarray, most: int = 4) -> str:
+def where_true(mask: np.ndarray, most: int = 4) -> str:
     """Returns where a mask of the output's shape is True; at most ``most`` regions are written out.
 
     Axes of one entry are left out, ``*`` is all of an axis.
@@ -48,23 +48,21 @@ def outputs(mask: np.ndarray, most: int = 4) -> str:
     found = list(regions(mask))
     if mask.size == 1:
         return "the output" if found else "none"
-    text = "; ".join(_region(region, mask.shape) for region in found[:most])
-    more = len(found) - most
+    texts = []
+    for region in found[:most]:
+        parts = [
+            "*" if len(indices) == size else ranges(indices.tolist(), 8)
+            for indices, size in zip(region, mask.shape, strict=True)
+            if size > 1
+        ]
+        if len(parts) > 1:
+            parts = [f"({part})" if "," in part else part for part in parts]
+        texts.append(f"out[{', '.join(parts)}]")
+    text, more = "; ".join(texts), len(found) - most
     return f"{text}; and {more} more blocks of this kind" if more > 0 else text or "none"
 
 
-def _region(region: Region, shape: tuple[int, ...]) -> str:
-    """Returns ``out[...]``; axes with one entry are not written."""
-    parts = [
-        "*" if len(indices) == size else ranges(indices.tolist(), 8)
-        for indices, size in zip(region, shape, strict=True)
-        if size > 1
-    ]
-    several = len(parts) > 1
-    return f"out[{', '.join(f'({part})' if several and ',' in part else part for part in parts)}]"
-
-
-def name(index: tuple[int, ...]) -> str:
+def output_name(index: tuple[int, ...]) -> str:
     """Returns one entry with all its indices: ``out[0, 3, 7]``."""
     return f"out[{', '.join(map(str, index))}]"
 
@@ -80,10 +78,17 @@ def windows(found: WindowsAnswer) -> RenderableType:
     """Returns a line an output: the first and last ones, and those not where the padding says."""
     case, same = found.case, found.same
     groups = (_group(case, group, found.revealed, same) for group in range(case.groups))
+    several = "" if case.groups == 1 else f" in {case.groups} groups"
+    head = Text(f"{same.size:,} windows{several} of {case.summands:,} inputs revealed; ")
+    if same.all():
+        head.append(f"all are where padding={case.padding_text} puts them", "green")
+    else:
+        wrong = f"{int((~same).sum()):,} are not where padding={case.padding_text} puts them"
+        head.append(wrong, "bold red")
     return Group(
         Text(f"{case.label} on {found.target}", "bold"),
-        _windows_read(case, same),
-        *_reach(found),
+        head,
+        *_reach_lines(found),
         "",
         *(line for group in groups for line in group),
     )
@@ -97,7 +102,7 @@ REACHED = {
 """What ``probe.summation.reach`` finds, of outputs."""
 
 
-def _reach(found: WindowsAnswer) -> Iterator[Text]:
+def _reach_lines(found: WindowsAnswer) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
     if found.reach is None:
         yield Text("this holds for finite operands; infinities and NaN were not tested", "dim")
@@ -120,18 +125,11 @@ def _reach(found: WindowsAnswer) -> Iterator[Text]:
         more = f" ... ({len(runs) - READS} more)" if len(runs) > READS else ""
         which = f", filter {one.group * (case.filters // case.groups)}" * (case.groups > 1)
         how = "" if one.exact else "some of "
-        yield Text(f"{_output(case, one.position)}{which} is reached by {how}{some}{more}", "red")
+        yield Text(
+            f"{_output_at(case, one.position)}{which} is reached by {how}{some}{more}", "red"
+        )
     if (rest := len(found.reach.named) - SHOWN) > 0:
         yield Text(f"... and {rest:,} more; --json has them", "dim")
-
-
-def _windows_read(case: Case, same: np.ndarray) -> Text:
-    groups = "" if case.groups == 1 else f" in {case.groups} groups"
-    text = Text(f"{same.size:,} windows{groups} of {case.summands:,} inputs revealed; ")
-    if same.all():
-        return text.append(f"all are where padding={case.padding_text} puts them", "green")
-    wrong = int((~same).sum())
-    return text.append(f"{wrong:,} are not where padding={case.padding_text} puts them", "bold red")
 
 
 def _group(
@@ -152,16 +150,18 @@ def _group(
         if position != before + 1:
             yield Text("...", "dim")
         before = position
-        line = f"{_output(case, position)} reads {reads(case, revealed[group, position])}"
+        line = (
+            f"{_output_at(case, position)} reads {reads_of_output(case, revealed[group, position])}"
+        )
         yield Text(line, "" if same[group, position] else "red")
 
 
-def _output(case: Case, position: int) -> str:
+def _output_at(case: Case, position: int) -> str:
     shape = case.output_shape()[:-1]
-    return _named("out", np.unravel_index(position, shape), shape)
+    return _entry_in_words("out", np.unravel_index(position, shape), shape)
 
 
-def reads(case: Case, met: np.ndarray) -> str:
+def reads_of_output(case: Case, met: np.ndarray) -> str:
     """Returns what one output reads, kernel position by kernel position: ``x[-] x[0] x[1]``."""
     shape, channels = case.input_shape(), case.group_channels
     rows = np.asarray(met).reshape(-1, channels)
@@ -178,17 +178,17 @@ def reads(case: Case, met: np.ndarray) -> str:
 
 
 def _input(flat: int, shape: tuple[int, ...]) -> str:
-    return _named("x", np.unravel_index(flat, shape), shape)
+    return _entry_in_words("x", np.unravel_index(flat, shape), shape)
 
 
 def _span(flat: int, channels: int, shape: tuple[int, ...]) -> str:
     """Returns neighbouring channels of one place: ``x[3, 0..7]``."""
     *place, channel = (int(i) for i in np.unravel_index(flat, shape))
     span = "*" if channels == shape[-1] else f"{channel}..{channel + channels - 1}"
-    return _named("x", (*place, span), shape)
+    return _entry_in_words("x", (*place, span), shape)
 
 
-def _named(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
+def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ...]) -> str:
     """Returns an entry by its indices; axes of one entry are left out."""
     kept = [str(i) for i, size in zip(index, shape, strict=True) if size > 1] or ["0"]
     return f"{tensor}[{', '.join(kept)}]"
@@ -200,12 +200,16 @@ MOST, DRAWN = 8, 3
 
 def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
+    parts = [Text(f"{side.case.label} on {side.target.text}", "bold"), _headline(side, found)]
+    if side.orders is None:
+        return Group(*parts)
+    if side.orders.certified is not None:  # it was asked for
+        doubts = side.orders.doubts
+        parts.append(Text(certificate.words(doubts), "yellow" if doubts else "green"))
     return Group(
-        Text(f"{side.case.label} on {side.target.text}", "bold"),
-        _headline(side, found),
-        *_certified(side),
-        *_summations(side),
-        *_unknown(side),
+        *parts,
+        *_summations_by_frequency(side.orders, side.case.dtype),
+        *_outputs_without_order(side.orders),
     )
 
 
@@ -228,46 +232,34 @@ def _headline(side: CaseRun, found: Mapping[str, Any]) -> Text:
     )
 
 
-def _certified(side: CaseRun) -> Iterator[Text]:
-    """Yields whether every output was tested for every addition, where that was wanted."""
-    if side.orders is not None and side.orders.certified is not None:
-        doubts = side.orders.doubts
-        yield Text(certificate.words(doubts), "yellow" if doubts else "green")
-
-
-def _summations(side: CaseRun) -> Iterator[RenderableType]:
-    if side.orders is None:
-        return
-    counts = side.orders.counts()
+def _summations_by_frequency(orders: Orders, dtype: str) -> Iterator[RenderableType]:
+    counts = orders.counts()
     ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
     for rank, number in enumerate(ranked[:MOST]):
-        mask = (side.orders.index == number).reshape(side.orders.shape)
-        found = side.orders.summations[number]
+        mask = (orders.index == number).reshape(orders.shape)
+        found = orders.summations[number]
         head = Text(f"\norder {found.tree.id}", "bold cyan")
         head.append(
-            f"  {counted(counts[number], 'output')}: {outputs(mask)}",
+            f"  {counted(counts[number], 'output')}: {where_true(mask)}",
             "not bold default",
         )
         yield head
-        yield summation(found, side.case.dtype, rank < DRAWN)
+        yield summation(found, dtype, rank < DRAWN)
     if len(ranked) > MOST:
         rest = sum(int(counts[number]) for number in ranked[MOST:])
         more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
         yield Text(more, "dim")
 
 
-def _unknown(side: CaseRun) -> Iterator[RenderableType]:
+def _outputs_without_order(orders: Orders) -> Iterator[RenderableType]:
     """Yields outputs without a summation, and why."""
-    if side.orders is None:
-        return
-    orders = side.orders
     nothing = (orders.index < 0) & orders.replayed
     if nothing.any():
-        where = outputs(nothing.reshape(orders.shape))
+        where = where_true(nothing.reshape(orders.shape))
         yield Text(f"\n{int(nothing.sum()):,} outputs read only padding and are 0: {where}")
     rest = (orders.index < 0) & ~orders.replayed
     if rest.any():
-        where = outputs(rest.reshape(orders.shape))
+        where = where_true(rest.reshape(orders.shape))
         kind = (
             "not a sum of the products (Winograd or FFT, for example)"
             if orders.not_a_sum.any()
@@ -279,16 +271,16 @@ def _unknown(side: CaseRun) -> Iterator[RenderableType]:
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
     tree, rounding = found
-    name = notation.named(tree)
-    sum_of = Text(notation.short(tree))
+    name = notation.order_name(tree)
+    sum_of = Text(notation.short_sum(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
-    lines: list[RenderableType] = [sum_of, Text(rounded(found, dtype))]
+    lines: list[RenderableType] = [sum_of, Text(rounding_in_words(found, dtype))]
     if drawn and 2 < len(tree.leaves) <= notation.DRAWN:
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
-def rounded(found: Summation, dtype: str) -> str:
+def rounding_in_words(found: Summation, dtype: str) -> str:
     """Says in words where a summation rounds."""
     return "; ".join(found.text(dtype, ranges))
 
@@ -302,13 +294,17 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
 
     ``after``: the next commands, each with what it does.
     """
+    count, run = len(found.switches), f"{len(found.patterns)} {found.sizes} run"
+    switches = Text(counted(count, "switch"), "yellow" if count else "green")
+    span = f" between {found.sizes} {found.shortest:,} and {found.upto:,}"
+    switches.append(span, "default").append(f" ({run}, {found.seconds:.1f} s)", "dim")
     return Group(
         Text(f"{found.case.label} on {found.target}, {found.threads_text}", "bold"),
-        _switches(found),
+        switches,
         Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
-        *_classes(found),
+        *_classes_and_floor(found),
         "",
-        *_stretches(found),
+        *_stretch_lines(found),
         *_kinds(found),
         *_tails(found),
         *_doubts(found),
@@ -316,7 +312,7 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
     )
 
 
-def _classes(found: Thresholds) -> Iterator[Text]:
+def _classes_and_floor(found: Thresholds) -> Iterator[Text]:
     """Yields the classes of sizes that add alike, and the floor."""
     every = floors.classes(found)
     told = ", ".join(one.text for one in every[:LISTED]) or "none"
@@ -329,15 +325,7 @@ def _classes(found: Thresholds) -> Iterator[Text]:
     yield Text(floors.floor(found).text, "bold")
 
 
-def _switches(found: Thresholds) -> Text:
-    switches = len(found.switches)
-    style = "yellow" if switches else "green"
-    text = Text(counted(switches, "switch"), style)
-    text.append(f" between {found.sizes} {found.shortest:,} and {found.upto:,}", "default")
-    return text.append(f" ({len(found.patterns)} {found.sizes} run, {found.seconds:.1f} s)", "dim")
-
-
-def _stretches(found: Thresholds) -> Iterator[Text]:
+def _stretch_lines(found: Thresholds) -> Iterator[Text]:
     all_of = list(islands(found))
     for (first, last, kind), switch in list(zip(all_of, [None, *found.switches], strict=True))[
         :LISTED
@@ -356,19 +344,15 @@ def _kinds(found: Thresholds) -> Iterator[RenderableType]:
     used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
     for kind in sorted(used)[:LISTED]:
         yield Text(f"\nkind {kind}", "bold cyan")
-        yield from _kind(found, found.recogniser.kinds[kind])
-
-
-def _kind(found: Thresholds, row: Kind) -> Iterator[RenderableType]:
-    """Yields a row of outputs: each distinct summation, with how many filters have it."""
-    distinct = sorted(set(row))
-    for number in distinct:
-        if len(distinct) > 1:
-            yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
-        if number < 0:
-            yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
-        else:
-            yield summation(found.recogniser.summations[number], found.case.dtype)
+        row = found.recogniser.kinds[kind]
+        distinct = sorted(set(row))
+        for number in distinct:
+            if len(distinct) > 1:
+                yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
+            if number < 0:
+                yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
+            else:
+                yield summation(found.recogniser.summations[number], found.case.dtype)
 
 
 def _tails(found: Thresholds) -> Iterator[Text]:

@@ -29,19 +29,24 @@ def shrunk(found: Mapping[str, Any], start: str) -> RenderableType:
     lines.append(f"nonzero operands: {counts}")
     if found["near"]:
         lines.append(f"nearest case that agrees: {found['near']['case']}")
-    parts: list[RenderableType] = [head, *map(Text, lines), *_kept(found), _difference(found)]
+    parts: list[RenderableType] = [
+        head,
+        *map(Text, lines),
+        *_what_is_kept(found),
+        _difference(found),
+    ]
     parts += [causes_table(found["causes"])] if found["causes"] else []
     if not found["shown"]:
         parts.append(Text("no operands were found for which the bits differ", "yellow"))
     values = found["operands"] or {}
     for name, value in values.items():
-        flat = _flat(value)
+        flat = _flat_numbers(value)
         if len(flat) <= 32:
             parts.append(Text(f"{name} = {', '.join(f'{one:.9g}' for one in flat)}"))
     return Group(*parts)
 
 
-def _kept(found: Mapping[str, Any]) -> list[Text]:
+def _what_is_kept(found: Mapping[str, Any]) -> list[Text]:
     """Returns what the finding did before it was reduced, and what of it is not kept."""
     before, kept = found["before"], found["kept"]
     if before is None or kept is None:
@@ -60,9 +65,9 @@ def _kept(found: Mapping[str, Any]) -> list[Text]:
     return lines
 
 
-def _flat(value: Any) -> list[float]:
+def _flat_numbers(value: Any) -> list[float]:
     if isinstance(value, list):
-        return [one for part in value for one in _flat(part)]
+        return [one for part in value for one in _flat_numbers(part)]
     return [value]
 
 
@@ -70,13 +75,13 @@ def _difference(found: Mapping[str, Any]) -> Text:
     return Text(differ(found["differing"], found["compared"], found["max_ulp"]), "red")
 
 
-def reproduced(found: Mapping[str, Any]) -> RenderableType:
+def reproduction(found: Mapping[str, Any]) -> RenderableType:
     """Returns what was written, and what it says."""
     head = Text()
     if part := found["case"].get("part"):
         head.append(f"{part}\n", "yellow")
     head.append(found["label"], "bold")
-    parts: list[RenderableType] = [head, *_kept(found), _difference(found)]
+    parts: list[RenderableType] = [head, *_what_is_kept(found), _difference(found)]
     parts.append(causes_table(found["causes"]))
     if found["calls"] is not None:
         parts.append(Text(f"{found['calls']} reductions tried; {ENDED[found['ended']]}"))
@@ -110,7 +115,7 @@ def verified(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def emulated(found: Mapping[str, Any]) -> RenderableType:
+def emulated_file(found: Mapping[str, Any]) -> RenderableType:
     """Returns what was written, and how to run it."""
     outputs = sum(run["outputs"] for run in found["runs"])
     head = Text(f"wrote {found['out']}: {found['bytes'] / 1024:,.0f} KiB, ")

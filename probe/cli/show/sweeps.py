@@ -1,9 +1,10 @@
-"""Shows where a sweep by bits found differences."""
+"""Shows what sweeps found, by bits and by order, and what a bisection came to."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,67 +12,52 @@ from rich.text import Text
 from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
+from probe.cli.show import orders
 from probe.printing import ranges, table
+from probe.summation import certificate
 from probe.sweeps import Summary, TargetSummary
+from probe.switch_points import conditions
+from probe.switch_points.by_order import ByOrder
+from probe.switch_points.conditions import Conditions
 
 
-def summary(
+def sweep_by_bits(
     found: Summary, case: Case, values: Sequence[int], verbose: bool = False
 ) -> RenderableType:
     """Shows a row for each target, then what to do. ``values``: those compared with the largest."""
-    after = list(_after(found, case))
-    return Group(
-        _title(found, case, values),
-        "",
-        _targets(found, values),
-        *_failures(found, verbose),
-        *(["", *after] if after else []),
-    )
-
-
-def _title(found: Summary, case: Case, values: Sequence[int]) -> Text:
+    after = list(_after_sweep(found, case))
     shown = case.with_(length=None) if found.vary == "length" else case
     text = Text(f"{shown.label}", "bold")
     kind = "given weights" if case.weights else f"seed {case.seed}"
-    against = window.shown(found.vary, found.against)
+    against = window.shown_axis_value(found.vary, found.against)
     text.append(
         f"\n{found.vary} {values_of_axis(found.vary, values)} against {against}; "
         f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
         "not bold",
     )
-    return text
+    numeric = ("differing", "compared", "max ulp")
+    rows = table("target", "verdict", "differs at", *numeric, right=numeric)
+    for name, one in found.targets.items():
+        if not one.comparisons:
+            rows.add_row(name, _verdict_by_bits(one))
+            continue
+        far = "not a number" if one.max_ulp is None else f"{one.max_ulp:,}"
+        where = _where_it_differs(one, found.vary, values, found.interrupted)
+        rows.add_row(
+            name, _verdict_by_bits(one), where, f"{one.differing:,}", f"{one.compared:,}", far
+        )
+    parts = [text, "", rows, *_failures(found, verbose)]
+    return Group(*parts, *([""] * bool(after)), *after)
 
 
 def values_of_axis(vary: str, values: Iterable[int]) -> str:
     """Returns values of an axis: ranges of numbers, or layouts' words."""
     if vary != "layout":
         return ranges(values)
-    return ", ".join(window.shown(vary, value) for value in sorted(values))
+    return ", ".join(window.shown_axis_value(vary, value) for value in sorted(values))
 
 
-def _targets(found: Summary, values: Sequence[int]) -> RenderableType:
-    numeric = ("differing", "compared", "max ulp")
-    rows = table("target", "verdict", "differs at", *numeric, right=numeric)
-    for name, one in found.targets.items():
-        rows.add_row(
-            name,
-            _verdict(one),
-            _lengths(one, found.vary, values, found.interrupted)
-            if one.comparisons
-            else Text("", "dim"),
-            *_numbers(one),
-        )
-    return rows
-
-
-def _numbers(one: TargetSummary) -> tuple[str, str, str]:
-    if not one.comparisons:
-        return "", "", ""
-    far = "not a number" if one.max_ulp is None else f"{one.max_ulp:,}"
-    return f"{one.differing:,}", f"{one.compared:,}", far
-
-
-def _verdict(one: TargetSummary) -> Text:
+def _verdict_by_bits(one: TargetSummary) -> Text:
     if one.nondeterministic:
         return Text("does not repeat its own bits", "magenta")
     if not one.comparisons:
@@ -82,7 +68,9 @@ def _verdict(one: TargetSummary) -> Text:
     return found
 
 
-def _lengths(one: TargetSummary, vary: str, values: Sequence[int], interrupted: bool) -> Text:
+def _where_it_differs(
+    one: TargetSummary, vary: str, values: Sequence[int], interrupted: bool
+) -> Text:
     differing = sorted({difference.at for difference in one.differences})
     if not differing:
         return Text("none")
@@ -112,18 +100,18 @@ def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
             yield Text(f"{name}: {len(counted) - len(shown)} other failures; --verbose", "yellow")
 
 
-def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
+def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
     """Yields where results are, and the command that says why."""
     before = sum(one.stored_before for one in found.targets.values())
     known = f" ({before} comparisons were there already)" if before else ""
     if found.store:
         yield Text(f"stored in {found.store}{known}")
     if found.left_out:
-        yield _left_out(found)
+        yield _left_out_text(found)
     if found.interrupted:
         yield Text("interrupted; run the same command again to continue", "yellow")
     elif found.differing:
-        yield _why(found, case)
+        yield _command_that_explains(found, case)
     elif any(one.comparisons for one in found.targets.values()) and case.kind != "integers":
         yield Text(
             "No difference so far."
@@ -140,7 +128,7 @@ def _after(found: Summary, case: Case) -> Iterator[RenderableType]:
         )
 
 
-def _left_out(found: Summary) -> Text:
+def _left_out_text(found: Summary) -> Text:
     """Returns what there was no time for, and how much it is of all that was wanted."""
     asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
     told = [
@@ -155,12 +143,12 @@ def _left_out(found: Summary) -> Text:
     return Text(f"the time is up: {share} were left out; {kept}\n{chr(10).join(told)}", "yellow")
 
 
-def _why(found: Summary, case: Case) -> Text:
+def _command_that_explains(found: Summary, case: Case) -> Text:
     """Returns the command that explains the first difference.
     One line, however long, to be copied."""
     name, one = next((name, one) for name, one in found.targets.items() if one.differences)
     first = min(difference.at for difference in one.differences)
-    at, against = (window.shown(found.vary, value) for value in (first, found.against))
+    at, against = (window.shown_axis_value(found.vary, value) for value in (first, found.against))
     vary = "" if found.vary == "length" else f" --vary {found.vary}"
     hidden = (found.vary,)
     command = (
@@ -168,3 +156,131 @@ def _why(found: Summary, case: Case) -> Text:
         f"--target {name}"
     )
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
+
+
+MOST = 6
+"""Summations that are written out for a target."""
+
+
+def sweep_by_order(
+    found: Mapping[str, ByOrder], told: Mapping[str, Any], values: Sequence[int]
+) -> RenderableType:
+    """Returns a row for each target, then every summation with the lengths that have it."""
+    vary, label = "length", ""
+    for one in found.values():
+        vary, label = one.vary, one.case.label
+    against = window.shown_axis_value(vary, values[-1])
+    head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
+    parts: list[RenderableType] = [
+        Text(f"{head}, by order, for all finite operands"),
+        "",
+        _orders_targets(found, told["failures"]),
+    ]
+    parts += [
+        Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
+        for one in told["failures"]
+    ]
+    for target, one in found.items():
+        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
+        sure.stylize("yellow" if one.uncertified else "green")
+        parts += [sure, *_by_order_refusals(target, one)]
+        parts += [*_reached_elsewhere(target, one), *_by_order_summations(target, one)]
+    if told["store"]:
+        parts.append(Text(f"\nstored in {told['store']}"))
+    return Group(*parts)
+
+
+def _orders_targets(
+    found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
+) -> RenderableType:
+    numeric = ("outputs", "compared", "not known")
+    rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
+    for target, one in found.items():
+        differing = [at.at for at in one.values if at.outputs]
+        causes: Counter[str] = sum((at.causes for at in one.values), Counter())
+        verdict = Text("one order", "green")
+        if one.differing:
+            verdict = Text("differs", "bold red")
+        elif any(at.refusal for at in (one.base, *one.values)):
+            verdict = Text("not revealed", "magenta")
+        elif any(at.unknown for at in one.values):
+            verdict = Text("not known", "yellow")
+        rows.add_row(
+            target,
+            verdict,
+            f"{one.vary} {values_of_axis(one.vary, differing)}" if differing else "",
+            ", ".join(sorted(causes)),
+            f"{one.differing:,}",
+            f"{one.compared:,}",
+            f"{sum(at.unknown for at in one.values):,}",
+        )
+    for failure in failures:
+        rows.add_row(failure["target"], Text("failed", "yellow"))
+    return rows
+
+
+def _by_order_refusals(target: str, one: ByOrder) -> Iterator[Text]:
+    """Yields why some values have no orders, equal reasons once."""
+    reasons: dict[str, list[int]] = {}
+    for at in (*one.values, one.base):
+        if at.refusal:
+            reasons.setdefault(at.refusal, []).append(at.at)
+    for why, values in reasons.items():
+        yield Text(f"\n{target}: {one.vary} {values_of_axis(one.vary, values)}: {why}", "yellow")
+
+
+def _reached_elsewhere(target: str, one: ByOrder) -> Iterator[Text]:
+    """Yields into how many outputs infinities and NaN get from elsewhere."""
+    found = {at.at: at.reached for at in (*one.values, one.base) if at.reached}
+    if found:
+        most = max(found.values())
+        text = f"\n{target}: {one.vary} {ranges(sorted(found))}: infinities and NaN get into up to "
+        text += f"{most:,} outputs that have no weight for them; `probe window` names the inputs"
+        yield Text(text, "yellow")
+
+
+def _by_order_summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+    """Yields the summations, those of the largest value first."""
+    if not one.differing:
+        return
+    yield Text(f"\n{target}", "bold")
+    every = [*one.values, one.base]
+    where = {
+        number: [at.at for at in every if at.orders and each in at.orders.summations]
+        for number, each in enumerate(one.summations)
+    }
+    for number, each in list(enumerate(one.summations))[:MOST]:
+        head = Text(f"order {each.tree.id}", "cyan")
+        yield head.append(f"  {one.vary} {values_of_axis(one.vary, where[number])}", "default")
+        yield orders.summation(each, one.case.dtype, number < 2)
+    if len(one.summations) > MOST:
+        more = f"and {len(one.summations) - MOST} more summations; --json has all"
+        yield Text(more, "dim")
+
+
+def bisected(report: Mapping[str, Any]) -> RenderableType:
+    """Returns what changed and when, then a row a release that was tried."""
+    rows = table("release", "shows", "")
+    for step in report["steps"]:
+        told = str(step["says"] if step["seen"] else step["why"])
+        rows.add_row(step["version"], step["seen"] or "(could not be tested)", told)
+    what, count = report["what"], report["installed"]
+    if report["first"] is None:
+        answer = f"both ends show the same {what}; what changed in between and back is not seen"
+        return Group(answer, "", rows)
+    between = ", or a release that could not be tested" if report["skipped"] else ""
+    first = f"{what} changed in {report['first']}{between}; {report['last']} is as the first end"
+    checked = "all tests agree"
+    if not report["holds"]:
+        checked = "it changed again after that, so search between there and the other end too"
+    assumed = f"assumed: {report['assumption']}; {checked}"
+    return Group(f"{first} ({count} installed)\n{assumed}", "", rows)
+
+
+def conditioned(found: Conditions, what: str) -> RenderableType:
+    """Returns which conditions bring the results back, then a row a target that was tried."""
+    rows = table("target", "shows", "")
+    for step in found.steps:
+        told = step.says if step.seen else step.why
+        rows.add_row(step.version, step.seen or "(could not be tested)", told)
+    return Group(*conditions.conditions_lines(found, what), "", rows)

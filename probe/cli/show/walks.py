@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -57,16 +56,19 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
         parts.append(
             Text(f"unknown for {len(told) - MOST_REASONS} more reasons: see --json", "dim")
         )
-    if shown := _operations(found):
+    if shown := _table_of_operations(found):
         parts += ["", shown, Text(MEANS, "dim")]
     parts += [""] * bool(found.found.causes)
     for number, cause in found.found.causes.items():
-        parts += _cause(found.found.operations[number], cause)
+        one = found.found.operations[number]
+        kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+        head = ": ".join(filter(None, [f"{one.name} ({one.op})", kind]))
+        parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
     parts += ["", _outputs(found), *next_commands(after)]
     return Group(*parts)
 
 
-def _operations(found: Walked) -> RenderableType | None:
+def _table_of_operations(found: Walked) -> RenderableType | None:
     operations = found.found.operations
     if not operations or set(found.counts()) == {"equal"}:
         return None
@@ -78,7 +80,7 @@ def _operations(found: Walked) -> RenderableType | None:
         if len(some) > 1:
             compared = sum(each.compared for each in some)
             name = f"{len(some)} operations"
-            rows.add_row(name, "", f"{compared:,}", "", "", "", "", _verdict(one), "")
+            rows.add_row(name, "", f"{compared:,}", "", "", "", "", _coloured_verdict(one), "")
             continue
         rows.add_row(
             Text(one.name, "bold" if one is found.found.first else ""),
@@ -88,7 +90,7 @@ def _operations(found: Walked) -> RenderableType | None:
             f"{one.own:,}" if one.own else "",
             "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
             rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
-            _verdict(one),
+            _coloured_verdict(one),
             one.why or one.note,
         )
     left_out = len(operations) - len(found.found.computed)
@@ -100,7 +102,7 @@ def _operations(found: Walked) -> RenderableType | None:
     return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
 
 
-def _verdict(one: Aligned) -> Text:
+def _coloured_verdict(one: Aligned) -> Text:
     return Text(one.verdict, COLOURS[one.verdict])
 
 
@@ -118,12 +120,6 @@ def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
             yield [one]
     if some:
         yield some
-
-
-def _cause(one: Aligned, cause: Any) -> Iterator[RenderableType]:
-    kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
-    told = Text(": ".join(filter(None, [f"{one.name} ({one.op})", kind])), "bold")
-    yield told.append(f": {cause.why}", "not bold")
 
 
 def _outputs(found: Walked) -> RenderableType:
@@ -148,7 +144,7 @@ def _outputs(found: Walked) -> RenderableType:
     return Group(rows, Text(f"{what}first source", "dim"))
 
 
-def recorded(found: Recorded) -> RenderableType:
+def recorded_run(found: Recorded) -> RenderableType:
     """Returns what was recorded."""
     told = found.made.left_out
     more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""

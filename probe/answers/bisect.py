@@ -1,0 +1,118 @@
+"""Which conditions pin the bits of a model or a function: searched as those of a case are."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe import installation
+from probe.answers.record import arrays_by_name, arrays_for, text_of
+from probe.errors import InputError, Nondeterministic, TargetError
+from probe.launch import open_session
+from probe.progress import Say, silent
+from probe.recording.apart import Apart, is_own_library
+from probe.recording.inputs import generated_inputs
+from probe.recording.recording import Run
+from probe.recording.replayed import Port, Sides, replay_steadily
+from probe.recording.subject import is_function, open_model
+from probe.switch_points.bisection import ReleaseStep
+from probe.switch_points.conditions import Conditions, search
+from probe.target import Target
+
+CONTROLS = 2
+"""Further runs in the same process: what does not repeat its bits has no condition to find."""
+
+COUNTED = 20
+"""Runs of what does not repeat them, of which the different results are counted."""
+
+
+def bisect(
+    model: str | Path,
+    left: Target,
+    right: Target,
+    *,
+    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    seed: int = 0,
+    trust: bool = False,
+    tell: Say = silent,
+) -> Conditions:
+    """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
+
+    ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
+    dtypes. Where an end is of another release or processor, a recording is replayed on both, and
+    steps say what of it ran there. Errors: InputError, also where the function does not repeat its
+    own bits at an end.
+    """
+    text = text_of(model, "between")
+    if is_function(text):
+        arrays = (
+            generated_inputs((), None, 0, shapes or {}, seed)
+            if inputs is None
+            else arrays_by_name(inputs)
+        )
+    else:
+        arrays = arrays_for(open_model(text, trust), inputs, shapes or {}, seed)
+
+    if not all(is_own_library(one, text) for one in (left, right)):
+        with ExitStack() as running:
+            folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
+            run = Sides(text, folder, running, trust).base(left, arrays, "the run")
+            return search(left, right, partial(_replayed_step, run=run, tell=tell))
+
+    def ask(where: Target) -> ReleaseStep:
+        tell(f"running {where.text}")
+        try:
+            with Apart(text, where, arrays) as process:
+                seen = [
+                    _digest_of_outputs(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)
+                ]
+                if len(set(seen)) > 1:
+                    # how many results there are says whether it is two states or noise
+                    more = COUNTED - len(seen)
+                    seen += [_digest_of_outputs(process.plain(arrays, trust)) for _ in range(more)]
+                    why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
+                    return ReleaseStep(where.text, None, why=why)
+        except TargetError as error:
+            return ReleaseStep(where.text, None, why=error.why)
+        except InputError as error:
+            if error.name in ("target", "model"):  # this release can't run it, or can't be run
+                return ReleaseStep(where.text, None, why=error.why)
+            raise
+        return ReleaseStep(where.text, seen[0], "")
+
+    return search(left, right, ask)
+
+
+def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
+    tell(f"running {where.text}")
+    try:
+        if where.version is not None:
+            installation.install_target(where)
+        with open_session(where) as session:
+            found = replay_steadily(run, Port(session), f"the run on {where.text}")
+    except (TargetError, Nondeterministic) as error:
+        return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
+    return ReleaseStep(
+        where.text,
+        _digest_of_outputs([one for one in found.results if one is not None]),
+        found.said,
+    )
+
+
+def _digest_of_outputs(outputs: list[Any]) -> str:
+    """Returns a short name of the bits of all outputs."""
+    found = hashlib.sha256()
+    for one in outputs:
+        array = np.ascontiguousarray(one)
+        found.update(f"{array.dtype} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:12]

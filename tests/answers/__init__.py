@@ -1,0 +1,1 @@
+"""The functions of ``probe``, and what they return."""

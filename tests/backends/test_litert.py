@@ -1,0 +1,145 @@
+"""LiteRT: exact on integers, every order replayed, its models and who runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import program
+from probe.backends import conformance, litert_model
+from probe.backends.contract import Unsupported
+from probe.backends.litert import LiteRT, runners, schema_weights
+from probe.backends.source import ValueShapes
+from probe.errors import TargetError
+from tests.backends import conforming
+
+pytestmark = pytest.mark.long
+
+
+def test_integers_are_exact(started):
+    found = conforming.findings(started("litert"), ("float32", "float16"))
+    assert not found["wrong"]
+    assert {one.spec["op"] for one in found["unsupported"]} == {"conv3d"}
+    refused = [one.spec for one in found["unsupported"] if one.spec["dtype"] == "float32"]
+    assert all(spec["groups"] > 1 for spec in refused)
+
+
+@pytest.mark.parametrize("text", ["litert,xnnpack=0", "litert,threads=2"])
+@pytest.mark.slow_at("litert,threads=2")
+def test_integers_are_exact_with_other_kernels(started, text):
+    assert not conforming.findings(started(text), ("float32",))["wrong"]
+
+
+@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "litert,threads=2"])
+@pytest.mark.slow_at("litert,threads=2", "litert,xnnpack=0")
+def test_every_output_is_revealed_and_replayed(started, text):
+    assert not conforming.not_replayed(started(text))
+
+
+@pytest.mark.slow
+def test_float16_replays(started):
+    cases = [case for case in conforming.CASES[::3] if case.op != "conv3d"]
+    assert not conforming.not_replayed(started("litert"), cases, "float16")
+
+
+def test_the_built_in_kernels_have_no_float16(started):
+    spec = conformance.spec("conv1d", [2], dtype="float16")
+    x, w = np.ones((1, 4, 1), np.float16), np.ones((2, 1, 1), np.float16)
+    assert conforming.run(started("litert"), spec, x, w).ravel().tolist() == [2, 2, 2]
+    with pytest.raises(TargetError, match="LiteRT refuses: .*kTfLiteFloat32") as caught:
+        conforming.run(started("litert,xnnpack=0"), spec, x, w)
+    assert caught.value.kind == "unsupported"
+
+
+def test_new_weights_and_a_new_bias_count(started):
+    spec = conformance.spec("conv1d", [2], bias=True)
+    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
+    bias = np.array([1], np.float32)
+    for w, b, expected in (
+        (one, bias, [2, 4, 6]),
+        (2 * one, bias, [3, 7, 11]),
+        (one, 0 * bias, [1, 3, 5]),
+    ):
+        assert conforming.run(started("litert"), spec, x, w, b).ravel().tolist() == expected
+    longer = np.arange(5, dtype=np.float32).reshape(1, 5, 1)
+    assert conforming.run(started("litert"), spec, longer, one, bias).ravel().tolist() == [
+        2,
+        4,
+        6,
+        8,
+    ]
+
+
+def test_an_input_without_a_window_is_refused_and_not_answered_by_the_last_model(started):
+    spec = conformance.spec("conv1d", [5])
+    w = np.ones((5, 1, 1), np.float32)
+    for _ in range(2):
+        with pytest.raises(TargetError, match="no window fits"):
+            conforming.run(started("litert"), spec, np.ones((1, 3, 1), np.float32), w)
+
+
+def test_who_runs_an_operator(started):
+    spec = conformance.spec("conv2d", [3, 3], padding=[[0, 1], [1, 1]])
+    said = conforming.kernels(started("litert"), spec, (1, 5, 5, 1))
+    assert said == {"interpreter": ["PAD by XNNPACK", "CONV_2D by XNNPACK"]}
+    said = conforming.kernels(started("litert,xnnpack=0"), spec, (1, 5, 5, 1))
+    assert said == {"interpreter": ["PAD built in", "CONV_2D built in"]}
+
+
+@pytest.mark.parametrize(
+    ("delegate", "expected"),
+    [
+        (([0, 1, 2, 3], [5]), ["PAD by XNNPACK", "CONV_2D by XNNPACK"]),
+        (([4, 1, 2], [5]), ["PAD built in", "CONV_2D by XNNPACK"]),
+        (([0, 3], [4]), ["PAD by XNNPACK", "CONV_2D built in"]),
+    ],
+)
+def test_a_delegate_may_take_a_part(delegate, expected):
+    details = [
+        {"op_name": "PAD", "inputs": [0, 3], "outputs": [4]},
+        {"op_name": "CONV_2D", "inputs": [4, 1, 2], "outputs": [5]},
+        {"op_name": "DELEGATE", "inputs": delegate[0], "outputs": delegate[1]},
+    ]
+    assert runners(details) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "shape"),
+    [
+        ("conv1d", [5], (6, 1, 5, 3)),
+        ("conv2d", [2, 5], (6, 2, 5, 3)),
+        ("conv3d", [2, 1, 5], (2, 1, 5, 3, 6)),
+        ("depthwise_conv2d", [2, 5], (1, 2, 5, 6)),
+    ],
+)
+def test_weights_in_the_operators_layout(op, kernel, shape):
+    spec = conformance.spec(op, kernel, in_channels=3, filters=6)
+    w = np.arange(np.prod(shape), dtype=np.float32)
+    w = w.reshape(*kernel, 3 // spec["groups"], 6)
+    assert schema_weights(spec, w).shape == shape
+    assert schema_weights(spec, w).ravel()[0] == 0
+
+
+def emitted(spec, shape):
+    """The Source of a case; no library is imported."""
+    given = program.case(spec)
+    return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
+
+
+def test_the_models_buffers_are_aligned_and_hold_what_is_given():
+    pytest.importorskip("ai_edge_litert.schema_py_generated")
+    spec = conformance.spec("conv1d", [3], filters=5, bias=True)
+    hold = emitted(spec, (1, 9, 1)).hold
+    for factor in (1, 2):  # packed once; new weights go into the finished bytes
+        w, b = (factor * np.arange(1, n + 1, dtype=np.float32) for n in (15, 5))
+        content = hold({"w": w.reshape(3, 1, 5), "b": b})["model"]
+        for array in (w.reshape(3, 5).T, b):
+            place = content.index(np.ascontiguousarray(array).tobytes())
+            assert place % litert_model.ALIGNMENT == 0
+    with pytest.raises(Unsupported, match="no window fits"):
+        emitted(spec, (1, 2, 1))
+
+
+def test_facts(started):
+    facts = started("litert,threads=2").facts
+    assert facts["library"] == "litert" and facts["threads"] == 2 and facts["devices"] == ["cpu"]

@@ -1,0 +1,92 @@
+"""OpenCV on Caffe models: exact on integers, orders replayed, Winograd called what it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.backends import conformance
+from probe.backends.caffe import prototxt, symmetric
+from probe.case import Case
+from probe.errors import TargetError
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import reveal
+from probe.summation.windows import reveal_windows
+from probe.window import Geometry
+from tests.backends import conforming
+
+pytestmark = pytest.mark.long
+
+WIDE = Case("conv2d", 3, in_channels=8, filters=8, height=12, length=12)
+"""The smallest image that OpenCV convolves by Winograd's algorithm."""
+
+
+@pytest.mark.parametrize("text", ["opencv", "opencv,winograd=0", "opencv,threads=1"])
+def test_integers_are_exact(started, text):
+    found = conforming.findings(started(text), ("float32",), every=1 if text == "opencv" else 3)
+    assert not found["wrong"]
+    assert {one.spec["op"] for one in found["unsupported"]} <= {"matmul", "dot", "sum"}
+
+
+@pytest.mark.parametrize("text", ["opencv", "opencv,winograd=0"])
+@pytest.mark.slow_at("opencv,winograd=0")
+def test_every_output_is_revealed_and_replayed(started, text):
+    assert not conforming.not_replayed(started(text))
+
+
+def test_winograd_is_no_sum_and_winograd_0_is_one(started):
+    orders = reveal(started("opencv"), WIDE)
+    assert orders.not_a_sum.all() and not orders.summations and orders.evidence
+    assert reveal(started("opencv,winograd=0"), WIDE).replayed.all()
+    narrow = WIDE.with_(height=11)
+    assert reveal(started("opencv"), narrow).replayed.all()
+
+
+def test_the_windows_of_winograd_are_told_from_its_rounding(started):
+    revealed = reveal_windows(SessionOperator(started("opencv"), WIDE))
+    assert (revealed[0] == Geometry.of(WIDE).gather_indices()).all()
+
+
+def test_new_weights_and_a_new_bias_count(started):
+    spec = conformance.spec("conv1d", [2], bias=True)
+    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
+    bias = np.array([1], np.float32)
+    for w, b, expected in (
+        (one, bias, [2, 4, 6]),
+        (2 * one, bias, [3, 7, 11]),
+        (one, 0 * bias, [1, 3, 5]),
+    ):
+        assert conforming.run(started("opencv"), spec, x, w, b).ravel().tolist() == expected
+
+
+@pytest.mark.parametrize(("dtype", "why"), [("float64", "float32"), ("bfloat16", "float32")])
+def test_other_formats_are_unsupported(started, dtype, why):
+    spec = conformance.spec("conv1d", [2], dtype=dtype)
+    kind = np.uint16 if dtype == "bfloat16" else np.float64
+    x, w = np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind)
+    with pytest.raises(TargetError, match=why) as caught:
+        conforming.run(started("opencv"), spec, x, w)
+    assert caught.value.kind == "unsupported"
+
+
+def test_a_model_is_one_layer_of_caffe():
+    case = Case("conv2d", "2x3", 4, 6, length=9, height=5, groups=2, stride="1x2", bias=0.5)
+    text = prototxt(case.spec(), (1, 4, 5, 9), [0, 1])
+    assert 'type: "Convolution"' in text and "bias_term: true group: 2" in text
+    assert "kernel_h: 2 kernel_w: 3 stride_h: 1 stride_w: 2 pad_h: 0 pad_w: 1" in text
+    pool = Case("avg_pool1d", 3, length=9, stride=2)
+    assert "pool: AVE kernel_h: 1 kernel_w: 3" in prototxt(pool.spec(), (1, 1, 1, 9), [0])
+
+
+def test_padding_that_differs_becomes_a_larger_one_and_a_crop():
+    spec = Case("conv1d", 3, stride=2, padding="0:1", length=10).spec()
+    assert symmetric(spec, 0, 10, 0, 5) == (2, 1)  # a stride more: the first output is dropped
+    assert symmetric(spec, 0, 9, 1, 5) == (1, 0)
+    pool = Case("max_pool1d", 3, stride=2, padding="0:1", length=10).spec()
+    assert symmetric(pool, 0, 10, 0, 5) == (0, 0)  # Caffe's pooling rounds up by itself
+
+
+def test_facts(started):
+    facts = started("opencv,threads=1").facts
+    assert facts["library"] == "opencv" and facts["library_version"].startswith("4.")
+    assert facts["threads"] == 1

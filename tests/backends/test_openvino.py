@@ -1,0 +1,78 @@
+"""OpenVINO: exact on integers, every order replayed, in bfloat16 where its default is that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import probe
+from probe import Case, target
+from probe.backends import conformance
+from probe.errors import TargetError
+from probe.target import Target
+from tests.backends import conforming
+
+pytestmark = pytest.mark.long
+
+PLAIN = "openvino,precision=f32"
+TEXTS = ("openvino", PLAIN, "openvino,precision=f32,threads=1", "openvino,weights=argument")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.slow
+def test_integers_are_exact_and_nothing_is_refused(started, text):
+    found = conforming.findings(started(text), ("float32", "float16"), every=5)
+    assert not found["wrong"] and not found["unsupported"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cases"),
+    [
+        (PLAIN, conforming.CASES[2:3]),
+        (PLAIN + ",weights=argument", conforming.CASES[::4]),
+        pytest.param("openvino", conforming.CASES[::3], marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.slow_at("openvino,precision=f32-cases0")
+def test_every_output_is_revealed_and_replayed(started, text, cases):
+    """Constant weights are compiled anew for each mask, some 20 ms each."""
+    assert not conforming.not_replayed(started(text), cases)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "why"), [("float64", "computes it in float32"), ("bfloat16", "NumPy lacks it")]
+)
+def test_formats_that_it_does_not_compute_are_unsupported(started, dtype, why):
+    spec = conformance.spec("conv1d", [2], dtype=dtype)
+    kind = np.uint16 if dtype == "bfloat16" else np.float64
+    with pytest.raises(TargetError, match=why) as caught:
+        conforming.run(started(PLAIN), spec, np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind))
+    assert caught.value.kind == "unsupported"
+
+
+def test_the_default_is_what_its_users_have(started):
+    facts = started("openvino").facts
+    assert facts["library"] == "openvino" and facts["devices"] == ["cpu"]
+    spec = conformance.spec("conv1d", [5], in_channels=16, filters=16)
+    told = conforming.kernels(started("openvino"), spec, (1, 40, 16))["runtime-model"]
+    convolution = next(one for one in told if one.startswith("Convolution"))
+    assert convolution.endswith("_bf16)" if "BF16" in facts["capability"] else "_f32)")
+    told = conforming.kernels(started(PLAIN), spec, (1, 40, 16))["runtime-model"]
+    assert any(one.startswith("Convolution") and one.endswith("_f32)") for one in told)
+
+
+@pytest.mark.slow
+def test_a_difference_of_lengths_is_explained_and_replayed():
+    text, case = "openvino,weights=argument", Case("conv1d", 5, in_channels=64, filters=2)
+    if why := target.why_unavailable(Target.parse(text)):
+        pytest.skip(f"{text}: {why}")
+    if not probe.sweep(case, [5, 64], text).to_json()["differing"]:
+        pytest.skip(f"{text}: this processor adds alike at both lengths")
+    found = probe.explain(case, text, 5, 64).to_json()
+    assert found["causes"]["order"] == found["differing"] > 0
+    assert found["replayed"] == found["compared"]
+
+
+def test_without_the_library_the_target_says_so(monkeypatch):
+    monkeypatch.setattr(target, "installed_version", lambda backend: None)
+    assert "openvino" in target.why_unavailable(Target.parse("openvino"))

@@ -1,0 +1,161 @@
+"""Matrix products, dot products and sums: on every library, revealed and replayed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe.backends import conformance, products
+from probe.case import Case
+from probe.launch import InlineSession
+from probe.reproduction import code
+from probe.reproduction.code import of_case
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import reveal
+from probe.summation.tree import Tree
+from probe.summation.windows import reveal_windows
+from probe.target import Target
+from probe.worker import compare
+from tests.backends import conforming
+
+pytestmark = pytest.mark.long
+
+SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
+LIBRARIES = (
+    *("numpy", "tensorflow", "tensorflow,mode=graph", "tensorflow,weights=constant", "keras"),
+    *("torch", "torch,linear=0", "jax", "onnxruntime", "onnxruntime,weights=argument"),
+    *("litert", "litert,xnnpack=0", "opencv"),
+)
+SHAPES = [
+    Case("matmul", in_channels=37, filters=5, length=3),
+    Case("matmul", in_channels=37, filters=5, length=1, bias="normal"),
+    Case("matmul", in_channels=16, filters=3, length=4, batch=2),
+    Case("dot", in_channels=70, length=1),
+    Case("dot", in_channels=37, length=5),
+    Case("dot", in_channels=37, filters=5, length=1),
+    Case("sum", in_channels=37, length=3),
+    Case("sum", in_channels=150, length=1),
+    Case("dense", in_channels=37, filters=5, batch=3),
+    Case("dense", in_channels=37, filters=5, batch=1, bias="normal"),
+]
+LAYERS = ("matmul", "dense")
+
+
+def numpy_session():
+    return InlineSession(Target.parse("numpy")).start()
+
+
+def reference(algorithm):
+    return InlineSession(Target.parse(f"reference,algorithm={algorithm}")).start()
+
+
+def ask(session, case):
+    x, w, _ = case.operands()
+    return conforming.run(session, case.spec(), x, w).ravel()
+
+
+SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
+"""They compile every shape."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(one, marks=pytest.mark.slow) if one in SWITCHES else one for one in LIBRARIES],
+)
+@pytest.mark.slow_at("jax", "keras", "tensorflow", "torch,linear=0")
+def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started, text):
+    run = conformance.asking(started(text))
+    found = [conformance.compare_spec(*one, run) for one in SPECS]
+    assert not [one for one in found if one.verdict == "wrong"]
+    refused = {(one.spec["op"], one.spec["dtype"]) for one in found if one.verdict != "agrees"}
+    allowed = {(op, "bfloat16") for op in products.OPS}
+    if text.startswith(("keras", "litert", "opencv")):
+        allowed = {(op, dtype) for op in ("dot", "sum") for dtype in conformance.DTYPES}
+    if text.startswith(("litert", "opencv")):
+        narrow = [dtype for dtype in conformance.DTYPES if dtype != "float32"]
+        allowed |= {(op, dtype) for op in LAYERS for dtype in narrow}
+    assert refused <= allowed
+
+
+@pytest.mark.parametrize("text", ["numpy", "tensorflow", "torch", "jax", "onnxruntime"])
+@pytest.mark.slow_at("jax", "onnxruntime", "tensorflow")
+def test_products_and_sums_are_revealed_and_replayed(started, text):
+    assert not conforming.not_replayed(started(text), SHAPES)
+
+
+@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
+def test_products_of_models_are_revealed_and_replayed(started, text):
+    assert not conforming.not_replayed(started(text), [one for one in SHAPES if one.op in LAYERS])
+
+
+@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "opencv"])
+@pytest.mark.parametrize("shape", [SHAPES[1].with_(length=9), SHAPES[-1].with_(batch=9)])
+def test_a_script_holds_the_model_of_a_product(started, text, shape):
+    case, target = shape, Target.parse(text)
+    x, w, b = case.operands()
+    found = of_case(target, "", case, (x, w, b))
+    lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
+    lines += [f"    {line}" for line in code.block(list(found.body))]
+    names = {}
+    exec("\n".join(lines), names)
+    y = conforming.run(started(text), case.spec(), x, w, b)
+    assert (names["script"](x, w, b) == y).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_numpys_are_replayed_in_other_formats(dtype):
+    assert not conforming.not_replayed(numpy_session(), SHAPES, dtype)
+
+
+def test_numpys_long_dot_product_and_sum_are_replayed():
+    long = [Case(op, in_channels=1500, length=1) for op in ("dot", "sum")]
+    assert not conforming.not_replayed(numpy_session(), long)
+
+
+@pytest.mark.parametrize("n", [7, 100])
+def test_numpy_is_called_as_its_users_call_it(n):
+    session, case = numpy_session(), Case("matmul", in_channels=n, filters=4, length=3)
+    x, w = (array[0] for array in case.operands()[:2])
+    assert (ask(session, case) == (x @ w).ravel()).all()
+    dot = Case("dot", in_channels=n, length=1)
+    u, v = (array.ravel() for array in dot.operands()[:2])
+    assert ask(session, dot) == np.dot(u, v)
+    assert ask(session, dot.with_(op="sum")) == np.sum(u)
+    stack = case.with_(batch=2)
+    x, w = stack.operands()[0], stack.operands()[1][0]
+    assert (ask(session, stack) == (x @ w).ravel()).all()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tree"),
+    [
+        ("sequential", Tree.sequential(13)),
+        ("pairwise", Tree.pairwise(13)),
+        ("blocked", Tree.lanes(13, 4)),
+        ("reversed", Tree.sequential(range(13)[::-1])),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_sum_takes_its_masks_in_its_input(algorithm, tree, dtype):
+    case = Case("sum", in_channels=13, length=3, batch=2, dtype=dtype)
+    orders = reveal(reference(algorithm), case)
+    (found,) = orders.summations
+    assert orders.replayed.all() and found.tree == tree and found.style == "none"
+
+
+def test_a_sum_is_never_fused():
+    ((tree, rounding),) = reveal(
+        reference("fused"), Case("sum", in_channels=9, length=2)
+    ).summations
+    assert tree == Tree.sequential(9) and not rounding.fused
+
+
+def test_the_windows_of_a_sum_are_its_rows():
+    operator = SessionOperator(reference("sequential"), Case("sum", in_channels=4, length=3))
+    assert (reveal_windows(operator)[0] == np.arange(12).reshape(3, 4)).all()
+
+
+def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
+    monkeypatch.setattr(compare, "ANSWER_SECONDS", 0.0)
+    case = Case("sum", in_channels=9, length=2)
+    assert reveal(reference("pairwise"), case).replayed.all()

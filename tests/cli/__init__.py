@@ -1,0 +1,1 @@
+"""Commands as users type them: what they print, and how they end."""

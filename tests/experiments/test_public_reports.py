@@ -1,0 +1,184 @@
+"""Public reports: every thread has its row; what is asked is answered, explained and made small."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib.reports import Conventions, Operators, Pair, Report, ask
+from lib.reports.answers import answer
+from probe import Case, Store, Target, load
+from probe.launch import open_session
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "experiments"))
+script = import_module("public_reports")
+
+THREADS = {
+    *(f"pytorch/pytorch#{n}" for n in (24172, 134908, 81694, 91612, 116373, 104587, 156154)),
+    *(f"pytorch/pytorch#{n}" for n in (51276, 124025, 9326)),
+    *(f"tensorflow/tensorflow#{n}" for n in (61422, 8670, 46770, 127346)),
+    *("microsoft/onnxruntime#7642", "uxlfoundation/oneDNN#1354", "keras-team/keras#12557"),
+    *("AxisCommunications/onnx-to-keras#31", "torch/nn#116", "the original report"),
+}
+SWITCH = "reference,algorithm=pairwise,length_switch=9"
+
+
+def in_this_process(target):
+    return open_session(target, inline=True)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """The store of a quick run."""
+    store = tmp_path_factory.mktemp("public_reports")
+    assert not script.main.main(["--quick", "--store", str(store)], standalone_mode=False)
+    return store
+
+
+def test_every_thread_has_a_row_and_the_ported_questions_have_four():
+    threads = [report.thread for report in script.REPORTS]
+    assert len(set(threads)) == len(threads)
+    ported = {name for name in threads if name.startswith("porting: ")}
+    assert THREADS | ported == set(threads) and len(ported) == 4
+
+
+@pytest.mark.parametrize("report", script.REPORTS, ids=lambda report: report.thread)
+def test_a_report_asks_something_or_says_why_not(report):
+    assert bool(report.questions) == (report.reason is None)
+    assert not report.questions or report.home in script.TARGETS
+    texts = [question.text for question in report.questions]
+    assert len(set(texts)) == len(texts)
+    for words in (report.title, report.answer or "-", report.reason or "-"):
+        assert 0 < len(words) <= 100
+    for question in report.questions:
+        for target in map(Target.parse, script.TARGETS):
+            if isinstance(question, Conventions):
+                right = question.written(target, question.case)
+            elif isinstance(question, Operators):
+                right = question.sized(question.size)[1]
+            else:
+                right = question.shapes.right
+            assert question.left.length and right is not None and right.length
+
+
+def test_a_quick_run_explains_what_differs_and_makes_it_small(quick):
+    found = load(quick)
+    assert found.reports.thread.tolist() == [report.thread for report in script.REPORTS]
+    assert found.reports.number.tolist() == list(range(len(script.REPORTS)))
+    rows = found.findings
+    assert set(found.runs.experiment) == {"public_reports"} and found.failures.empty
+    assert not rows[rows.target == "reference"].differing.any()
+    differing = rows[rows.differing > 0]
+    assert set(differing.target) == {SWITCH}
+    assert (differing.explained == differing.replayed).all() and differing.bits_at.notna().all()
+    assert set(differing.causes) == {f'{{"order":{n}}}' for n in differing.explained}
+    small = [json.loads(text) for text in differing.smallest]
+    assert {one["ended"] for one in small} == {"minimal"}
+    for one in small:
+        assert one["cause"] == "order" and one["left"]["bits"] != one["right"]["bits"]
+        assert one["left"]["tree"] != one["right"]["tree"]
+        assert Case.from_json(one["case"]).summands <= 4
+
+
+def test_a_second_run_asks_nothing_again(quick):
+    before = load(quick).findings
+    assert not script.main.main(["--quick", "--store", str(quick)], standalone_mode=False)
+    after = load(quick)
+    assert after.findings.equals(before) and len(after.reports) == len(script.REPORTS)
+
+
+def test_the_smallest_case_differs_as_it_is_written(quick):
+    rows = load(quick).findings
+    small = json.loads(rows[rows.question == "length 9 against 19"].smallest.dropna().iloc[0])
+    with open_session(Target.parse(SWITCH), inline=True).start() as session:
+        for side in (small["left"], small["right"]):
+            case = Case.from_json(side["case"])
+            x, w = (np.array(list(map(float.fromhex, side[n])), np.float32) for n in "xw")
+            arrays = {"x": x.reshape(case.input_shape()), "w": w.reshape(case.weight_shape)}
+            _, given = session.request({"do": "run", "spec": case.spec()}, arrays)
+            y = given["y"].reshape(-1, case.filters)[tuple(side["place"])]
+            assert int(y.view(np.uint32)) == side["bits"]
+
+
+def test_two_operators_are_compared_over_the_same_numbers():
+    question = Operators("1x1 against product", script.pointwise_and_product, 8)
+    with open_session(Target.parse("reference"), inline=True).start() as session:
+        found = answer(question, session, in_this_process)
+    assert found.compared == 32 and not found.differing
+    switched = Target.parse("reference,algorithm=pairwise,length_switch=2")
+    with open_session(switched, inline=True).start() as session:
+        found = answer(question, session, in_this_process)
+    assert found.differing and found.causes == {"order": found.explained}
+    assert found.replayed == found.explained
+
+
+def asked(report, store, targets="reference"):
+    targets = [Target.parse(text) for text in targets.split()]
+    with Store.here(store) as kept:
+        done = ask([report], targets, kept, "test", sessions=in_this_process)
+    return done, load(store)
+
+
+def test_the_constant_map_and_its_sum_are_as_published(tmp_path):
+    (report,) = (r for r in script.REPORTS if r.thread == "pytorch/pytorch#24172")
+    done, found = asked(report, tmp_path)
+    assert done.found == 1 and not found.findings.differing.any()
+    assert script.map_and_sum(62)[0].summands == script.map_and_sum(62)[1].summands == 3844
+    assert abs(3844 * float(script.ONE**2) - 15.2352) < 1e-4
+
+
+def test_other_windows_are_told_from_rounding(tmp_path):
+    four = Conventions("SAME", "reference", script.FOUR, lambda _, case: case.with_(padding=1))
+    _, found = asked(Report("a thread", "a title", None, (four,), "reference"), tmp_path)
+    (row,) = found.findings.to_dict("records")
+    assert json.loads(row["causes"]) == {"window": 3} and row["compared"] == 3
+    small = json.loads(row["smallest"])
+    assert small["causes"] == {"window": 1} and small["left"]["case"]["padding"] == "same"
+
+
+@pytest.mark.parametrize(
+    ("thread", "differing"),
+    [("torch/nn#116", 1), ("porting: depthwise", 6), ("AxisCommunications/onnx-to-keras#31", 0)],
+)
+def test_conventions_on_the_reference(tmp_path, thread, differing):
+    (report,) = (r for r in script.REPORTS if r.thread == thread)
+    (question,) = report.questions
+    origin = "reference" if question.origin else ""
+    here = Conventions(question.text, origin, question.case, question.written, question.small)
+    _, found = asked(Report(thread, "a title", None, (here,), "reference"), tmp_path)
+    (row,) = found.findings.to_dict("records")
+    assert row["differing"] == differing
+    assert (json.loads(row["causes"]) == {"window": differing}) == bool(differing)
+
+
+def test_what_a_target_refuses_is_a_failure_and_the_rest_goes_on(tmp_path):
+    fused = "reference,algorithm=fused"
+    questions = (
+        Pair("rows", script.product(4, 1, dtype="float64"), "length", 1, 2),
+        Pair("rows of float32", script.product(4, 1), "length", 1, 2),
+    )
+    done, found = asked(Report("a thread", "a title", None, questions), tmp_path, fused)
+    assert found.failures.kind.tolist() == ["unsupported"] and set(done.failures) == {fused}
+    assert found.findings.question.tolist() == ["rows of float32"]
+
+
+def test_tf32_keeps_ten_fraction_bits_ties_to_even():
+    given = np.float32([1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-11 + 2**-23, -1.5, 0.0])
+    kept = np.float32([1.0, 1 + 2**-9, 1 + 2**-10, -1.5, 0.0])
+    assert np.array_equal(script.tf32(given), kept)
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+def test_its_notebook_runs_on_a_quick_run(quick, tmp_path):
+    from tests.experiments.notebooks import pictures
+
+    assert pictures("public_reports", quick, tmp_path) > 0

@@ -1,0 +1,203 @@
+"""Two runs and their causes, on targets whose order is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from probe import floats
+from probe.case import Case
+from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_case
+from probe.errors import InputError
+from probe.explaining import explain_case
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.target import Target
+from tests.summation.synthetic import planted
+
+REFERENCE = Target.parse("reference")
+
+
+def other(algorithm):
+    return Target.parse(f"reference,algorithm={algorithm}")
+
+
+def conv(**changes):
+    given = {"op": "conv1d", "kernel": 3, "in_channels": 4, "filters": 3, "operands": "cancel"}
+    return Case(**(given | changes))
+
+
+def explained(*args, **kwargs):
+    return explain_case(*args, inline=True, **kwargs)
+
+
+def test_the_reference_is_stable_under_every_axis():
+    for vary in ("length", "batch", "filters"):
+        case = conv() if vary == "length" else conv(length=12)
+        found = explained(case, REFERENCE, 3, 6, vary=vary)
+        assert found.replayed == found.compared > 0
+        assert not found.causes and found.by_order == 0 and found.max_ulp == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "cause"),
+    [
+        ("pairwise", "order"),
+        ("reversed", "order"),
+        ("fused", "rounding"),
+        ("winograd", "not-a-sum"),
+        ("random", "nondeterministic"),
+    ],
+)
+def test_two_targets_differ_by_their_cause(algorithm, cause):
+    found = explained(conv(length=20), REFERENCE, against_target=other(algorithm))
+    assert set(found.causes) == {cause} and sum(found.causes.values()) == len(found.differing) > 0
+    if cause in ("order", "rounding"):
+        assert found.replayed == found.compared == found.by_order
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"op": "conv2d", "height": 5},
+        {"op": "conv2d", "height": 5, "padding": 1, "groups": 2, "filters": 4},
+        {"op": "conv3d", "kernel": 2, "height": (3, 3), "batch": 2},
+        {"batch": 2},
+    ],
+)
+def test_two_targets_at_two_lengths_read_the_same_rows_and_samples(case):
+    found = explained(conv(**case), REFERENCE, 6, 9, against_target=other("pairwise"))
+    assert "order" in found.causes and set(found.causes) <= {"order", "window"}
+    width = found.left.case.output_shape()[-2]
+    apart = found.pairs.left[~found.pairs.same_window][:, 0]
+    # behind the end of the shorter rows, where padding is, the longer rows have inputs
+    assert set(apart % width) == ({width - 1} if "padding" in case else set())
+
+
+def kept_in(form):
+    return lambda array: floats.nearest(array.astype(np.float64), form).astype(np.float32)
+
+
+def cut(array):
+    return (array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+CLIPPED = {
+    "relu": lambda y: np.maximum(y, np.float32(0)),
+    "relu6": lambda y: np.clip(y, np.float32(0), np.float32(6)),
+    "clip": lambda y: np.clip(y, np.float32(-1), np.float32(1)),
+    "int8": lambda y: (np.clip(np.rint(y * 8), -128, 127) / 8).astype(np.float32),
+    "overflow": lambda y: np.where(np.abs(y) > 4, np.copysign(np.float32(np.inf), y), y),
+    "abs": np.abs,
+}
+
+
+@pytest.mark.parametrize(
+    ("functions", "cause"),
+    [
+        *(({side: kept_in(form)}, "precision") for side in ("input", "weights", "output")
+          for form in ("bfloat16", "tf32") if (side, form) != ("output", "tf32")),
+        ({"input": kept_in("tf32"), "weights": kept_in("tf32")}, "precision"),
+        ({"input": cut}, "unexplained"),
+        ({"input": kept_in("float16"), "weights": kept_in("float16")}, "unexplained"),
+        *(({"output": function}, "not-a-sum") for function in CLIPPED.values()),
+    ],
+)  # fmt: skip
+def test_the_cause_is_the_one_that_was_planted_or_none(functions, cause):
+    case = conv(length=6, filters=2, operands="normal")
+    sides = planted(), planted(**functions)
+    found = compare_shapes(ComparedShapes.named(case, at=6), *sides).reveal(*sides, Revealer())
+    assert set(found.causes) == {cause} and len(found.differing)
+    assert found.pairs.same_window.all()
+    if cause == "precision":
+        assert found.replayed == found.compared
+
+
+def test_sums_that_are_not_replayed_by_luck_at_many_of_their_outputs():
+    case = conv(length=30, filters=4)
+    double = planted(output=lambda y: y / np.float32(7) * np.float32(7))
+    side = run_case(double, case).reveal(double)
+    assert side.orders is not None and not side.replays.any()
+
+
+def test_other_paddings_are_windows_and_not_rounding():
+    found = explained(conv(length=20, padding="same", stride=2), REFERENCE, against_padding="caffe")
+    assert set(found.causes) == {"window"} and found.to_json()["windows_differ"] == 30
+
+
+def test_equal_windows_under_another_name_are_equal():
+    found = explained(conv(length=20, padding="same"), REFERENCE, against_padding="1:1")
+    assert not found.causes and found.to_json()["windows_differ"] == 0
+
+
+def test_a_switch_at_a_length_is_found_though_integers_hide_it():
+    target = Target.parse("reference,length_switch=10")
+    hidden = explained(conv(operands="integers"), target, 6, 30)
+    assert len(hidden.differing) == 0
+    assert hidden.by_order == hidden.compared > 0
+
+
+def test_the_json_has_the_keys_of_the_contract():
+    found = explained(conv(length=20), REFERENCE, against_target=other("pairwise")).to_json()
+    contract = "case left right compared differing max_ulp causes replayed left_orders right_orders"
+    assert {*contract.split(), "kernels"} <= set(found)
+    assert {"id", "tree", "fused", "outputs"} <= set(found["left_orders"][0])
+    assert found["left"] == {"target": "reference", "length": 20, "batch": 1}
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_nothing_to_compare_is_said():
+    with pytest.raises(InputError, match="the same run"):
+        explained(conv(length=9), REFERENCE, 9, 9)
+    with pytest.raises(InputError, match="length"):
+        explained(conv(), REFERENCE, against_target=other("pairwise"))
+
+
+def test_causes_of_summations():
+    chain, pairs = Tree.sequential(5), Tree.pairwise(5)
+    plain = Rounding()
+    fused, other_fused = Rounding.fused_everywhere(chain), Rounding.fused_everywhere(pairs)
+    assert Summation(chain, plain).causes(Summation(chain, plain)) == ()
+    assert Summation(chain, plain).causes(Summation(pairs, plain)) == ("order",)
+    assert Summation(chain, fused).causes(Summation(pairs, other_fused)) == ("order",)
+    assert Summation(chain, plain).causes(Summation(chain, fused)) == ("rounding",)
+    assert Summation(chain, fused).causes(Summation(pairs, plain)) == ("order", "rounding")
+    assert Summation(chain, plain).causes(
+        Summation(chain, Rounding(accumulator_format="float64"))
+    ) == ("precision",)
+    some = Rounding(fused=frozenset({2}))
+    assert Summation(chain, some).causes(Summation(chain, fused)) == ("rounding",)
+
+
+def test_a_sum_that_is_truncated_stays_apart_in_windows_that_meet_padding():
+    tree, fused = Tree.parse("(((0+1)+2)+b)"), frozenset({1, 2})
+    nearest = Rounding(fused=fused, accumulator_format="float32", rounded=frozenset({1}))
+    truncated = replace(nearest, truncated=frozenset({1}))
+    left, right = Summation(tree, nearest), Summation(tree, truncated)
+    assert left.causes(right) == ("rounding",)
+    read = [0, 1, BIAS]
+    assert left.restricted(read).causes(right.restricted(read)) == ("rounding",)
+
+
+def test_one_product_has_no_sum_to_keep_in_another_format():
+    tree = Tree.sequential(1)
+    truncated = Rounding(accumulator_format="float32", truncated=frozenset({-1}))
+    nearest = Rounding(accumulator_format="bfloat16")
+    assert Summation(tree, truncated).causes(Summation(tree, nearest)) == ("rounding",)
+
+
+def test_a_rounding_survives_json():
+    rounding = Rounding(
+        fused=frozenset({1, 3}), accumulator_format="float32", rounded=frozenset({2})
+    )
+    assert Rounding.from_json(json.loads(json.dumps(rounding.to_json()))) == rounding
+    assert len(rounding.id) == 12
+
+
+def test_restriction_drops_leaves_that_are_not_read():
+    summation = Summation(Tree.parse("(((0+1)+2)+3)"), Rounding(fused=frozenset({1, 2, 3})))
+    tree, rounding = summation.restricted([1, 2, 3])
+    assert tree.text == "((1+2)+3)" and rounding.fused == {2, 3}  # 1 meets zeros alone

@@ -1,1 +1,0 @@
-"""What users type, call and look at: commands, functions of ``probe``, pictures."""

@@ -1,1 +1,0 @@
-"""Bits, values, their rounding and comparison, and the operands that go in."""

@@ -1,1 +1,0 @@
-"""What is computed: cases, what each output reads, each operation on every library."""

@@ -1,0 +1,545 @@
+"""Graphs of NumPy operations, padded: sizes that serve are those that brute force finds."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import probe
+from lib import nine_layers
+from probe.cli.network import network as command
+from probe.errors import InputError, ProbeError
+from probe.invariant.mitigated_models import judged, recommended
+from probe.padding import search
+from probe.padding.kept import index
+from probe.padding.search import PaddedModel
+from probe.recorders.ndarray import ArrayRecorder, operation
+from probe.recording.replayed import OnTarget
+from probe.recording.subject import open_model
+from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
+
+IN_CALLS = search.in_calls
+FIXED, CHANNELS = 24, 3
+X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
+rng = np.random.default_rng(2)
+ONE, TWO = (rng.standard_normal((3, CHANNELS, CHANNELS)).astype(np.float32) for _ in range(2))
+BIAS = np.array([0.5, -0.25, 0.75], np.float32)
+WIDE = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), reads=(0, 1), weights=(0, 1, 2))
+
+
+def convolved(x, w, backwards=lambda size: False):
+    """A SAME convolution with its sums in sequence, or from the other end at some sizes."""
+    x, w = np.asarray(x), np.asarray(w)
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    size = x.shape[1]
+    terms = [
+        padded[:, k : k + size, c : c + 1] * w[k, c]
+        for k in range(w.shape[0])
+        for c in range(w.shape[1])
+    ]
+    y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
+    for term in terms[::-1] if backwards(size) else terms:
+        y = y + term
+    return y
+
+
+def conv(name, backwards=lambda size: False):
+    return operation(name, WIDE)(lambda x, w: convolved(x, w, backwards))
+
+
+class Opened:
+    """A NumPy function as an opened model."""
+
+    inputs = ()
+
+    def __init__(self, function):
+        self.function = function
+
+    def recorder(self, arrays):
+        return ArrayRecorder(self.function, *arrays.values())
+
+
+def residual(backwards=lambda size: False):
+    """Two convolutions with a residual connection, and the input concatenated."""
+    first, second = conv("first"), conv("second", backwards)
+
+    def model(x):
+        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
+        return np.concatenate([y + second(y, TWO), x], axis=2)
+
+    return model
+
+
+def graph(model, arrays=None, along=None, fixed=FIXED):
+    return PaddedModel(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
+
+
+def brute(model, content):
+    """The least size at which all outputs that read content come out, by numbers alone."""
+
+    def run(content, size):
+        x = np.zeros((1, size, CHANNELS), np.float32)
+        x[:, :content] = X[:, :content]
+        return np.asarray(model(x))
+
+    whole = run(content, FIXED)
+    read = np.flatnonzero((whole != run(0, FIXED)).any(axis=(0, 2)))
+    for size in range(content, FIXED):
+        short = run(content, size)
+        if short.shape[1] > read[-1] and np.array_equal(
+            short[:, read[0] : read[-1] + 1], whole[:, read[0] : read[-1] + 1]
+        ):
+            return size
+    return FIXED
+
+
+@pytest.mark.parametrize("content", [5, 23])
+def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
+    found = graph(residual()).sized(content)
+    assert found.least == found.safe == brute(residual(), content)
+    assert found.at_safe.by_order == "same" and found.at_safe.certified
+
+
+BIASED = replace(WIDE, reads=(0, 1, 2))
+
+
+def biased(first):
+    """A convolution with its bias added last, or first of all at some sizes."""
+
+    def run(x, w, b):
+        x, w = np.asarray(x), np.asarray(w)
+        size, padded = x.shape[1], np.pad(x, ((0, 0), (1, 1), (0, 0)))
+        y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
+        y = y + b if first(size) else y
+        for k in range(w.shape[0]):
+            for c in range(w.shape[1]):
+                y = y + padded[:, k : k + size, c : c + 1] * w[k, c]
+        return y if first(size) else y + b
+
+    return operation("biased", BIASED)(run)
+
+
+@pytest.mark.parametrize("sizes", [(), (7, 8)])
+def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
+    rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
+    model = PaddedModel(
+        Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED
+    )
+    model.inputs = lambda content, size, seed=0: PaddedModel.inputs(model, content, size)
+    found = model.sized(6)
+    assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
+    assert found.at_safe.certified
+
+
+def test_windows_that_lie_in_the_padding_read_nothing():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Conv1d(CHANNELS, 2, 1, padding=1, bias=False)
+    x = {"x": np.moveaxis(X, 1, 2)}
+    found = probe.network(model, vary="x:2", fixed=FIXED, lengths=[5], inputs=x).to_json()
+    assert found["verdict"] == "equal" and found["contents"][0]["safe"] <= 6
+
+
+def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
+    rounded = np.round(X * 2)  # sums of small whole numbers have the same bits in any order
+    first, second = conv("first"), conv("second", lambda size: size in (9, 10))
+
+    def model(x):
+        return second(np.maximum(first(x, np.rint(ONE)), np.float32(0)), np.rint(TWO))
+
+    one = PaddedModel(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
+    one.inputs = lambda content, size, seed=0: PaddedModel.inputs(
+        one, content, size
+    )  # no other numbers
+    found = one.sized(6)
+    assert (found.least, found.safe) == (9, 11)
+    assert (found.at_least.name, found.at_least.by_order) == ("second", "differs")
+    assert "added differently" in found.at_least.why
+
+
+def test_a_difference_that_reaches_nothing_that_is_kept_is_none():
+    """In the short run the last entry alone is added otherwise, and it reads padding."""
+
+    def tail(x, w):
+        y = convolved(x, w)
+        if x.shape[1] == 9:
+            y[:, -1] = convolved(x, w, lambda size: True)[:, -1]
+        return y
+
+    second = operation("second", WIDE)(tail)
+    first = conv("first")
+
+    def model(x):
+        return second(first(x, ONE), TWO)
+
+    found = graph(model).serves(5, 9)
+    assert found.serves and found.boxes[0][0].stop == 7
+
+
+def test_what_reads_all_of_the_axis_is_named():
+    mean = operation("mean", Reduces((1,), "mean", True))(
+        lambda y: np.asarray(y).mean(axis=1, keepdims=True)
+    )
+    found = graph(lambda x: mean(residual()(x))).sized(4)
+    assert (found.least, found.safe) == (FIXED, FIXED)
+    assert found.at_least.name == "mean" and "read the whole padded axis" in found.at_least.why
+
+
+def test_a_state_that_is_carried_keeps_the_places_of_content():
+    carried = operation("scan", Scans(1))(lambda x: np.cumsum(np.asarray(x), axis=1))
+    one = graph(lambda x: carried(x))
+    found = one.sized(4)
+    assert one.own_places and (found.least, found.safe) == (4, 4)
+    assert (found.at_safe.boxes[0][0].start, found.at_safe.boxes[0][0].stop) == (0, 4)
+    assert (found.at_safe.by_order, found.at_safe.name) == ("unknown", "scan")
+
+
+def vector_loop(x):
+    """A function whose last odd elements come out of other code."""
+    y = np.tanh(np.asarray(x, np.float32))
+    flat = y.reshape(-1)
+    odd = len(flat) % 4
+    if odd:
+        flat[-odd:] = np.nextafter(flat[-odd:], np.float32(2))
+    return y
+
+
+def test_functions_are_compared_place_by_place():
+    function = operation("tanh", Each("tanh"))(vector_loop)
+    one = graph(lambda x: function(x), {"x": X[..., :1]})
+    found = one.sized(5)  # of 5 to 7 elements the last ones are a remainder, of which one is kept
+    assert (found.least, found.safe) == (5, 8)
+    assert found.at_least.by_order == "differs" and found.at_least.name == "tanh"
+    assert found.at_safe.by_order == "unknown" and "place by place" in found.at_safe.why
+
+
+def test_what_is_not_understood_is_compared_by_bits_and_in_the_way():
+    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.3))
+    found = graph(lambda x: riddle(x)).sized(5)
+    assert (found.least, found.safe) == (FIXED, FIXED)
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    halved = operation("halved", Each("halved"))(
+        lambda x: np.nextafter(np.asarray(x), np.float32(9)) if len(x) == 3 else np.asarray(x)
+    )
+    found = graph(lambda x: halved(x), {"x": rows}, {"x": 0}, 8).sized(3)
+    assert (found.least, found.safe, found.at_safe.name) == (3, 4, "halved")
+
+
+def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_others():
+    """TensorFlow's ReLU: exact wherever it stands, but for subnormal numbers."""
+    relu = operation("relu", replace(Each("relu", "stays"), approximate=True))(
+        lambda x: np.maximum(np.asarray(x), np.float32(0))
+    )
+    first = conv("first")
+    found = graph(lambda x: first(relu(x), ONE)).sized(5).at_safe
+    assert found.certified and found.given == "values that are not subnormal at relu"
+    told = answered(lambda x: first(relu(x), ONE), lengths=[5])
+    assert told.to_json()["certified_for"] == found.given and found.given in told.advice()
+    assert any(found.given in one for one in told.plan.assumed)
+    small = X.copy()
+    small[0, 0, 0] = 1e-40
+    found = graph(lambda x: first(relu(x), ONE), {"x": small}).sized(5).at_safe
+    assert (found.certified, found.given, found.name) == (False, "", "relu")
+
+
+def test_what_a_compiler_may_fuse_is_not_certified(monkeypatch):
+    model = residual()
+    one = graph(model)
+    whole = lambda arrays, times=1: (np.asarray(model(*arrays.values())), [1.0], "")  # noqa: E731
+    one.opened.end_to_end = whole
+    assert one.sized(5).at_safe.certified  # a call for each operation: these decide
+    monkeypatch.setattr(search, "in_calls", lambda where: False)
+    told = one.serves(5, one.sized(5).safe)
+    assert (told.by_order, told.certified, told.why) == ("same", False, search.BY_BITS)
+    names = {"tensorflow": True, "tensorflow,xla=1": False, "tensorflow==1.2.1": False}
+    names |= {"torch,threads=1": True, "onnxruntime": False, "jax": False, "litert": False}
+    assert {text: IN_CALLS(probe.Target.parse(text)) for text in names} == names
+
+
+def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
+    def product(x, w):
+        x, w = np.asarray(x), np.asarray(w)
+        order = range(w.shape[0])[::-1] if len(x) < 4 else range(w.shape[0])
+        y = np.zeros((len(x), w.shape[1]), np.float32)
+        for k in order:
+            y = y + x[:, k : k + 1] * w[k]
+        return y
+
+    dense = operation("dense", Contracts("mk,kn->mn"))(product)
+    a, b = (rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
+    w = rng.standard_normal((6, 5)).astype(np.float32)
+    one = graph(lambda a, b: (dense(a, w) - b[:, :5], b), {"a": a, "b": b}, {"a": 0, "b": 0}, 8)
+    found = one.sized(2)
+    assert (found.least, found.safe) == (2, 4) and found.at_safe.certified
+    assert [box[0].stop for box in found.at_safe.boxes] == [2, 2]
+
+
+def answered(model, **words):
+    return probe.network(lambda x: model(x), inputs={"x": X}, fixed=FIXED, **words)
+
+
+def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
+    found = answered(residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
+    assert found.verdict == "differs" and found.first == "second"
+    told = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert told["certified"] and not told["failed"]
+    assert (found.found[0].content, found.found[0].safe) == (3, 7)
+    spec = importlib.util.spec_from_file_location("padded", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    model = residual(lambda size: size == 6)
+    for content in range(1, 4):
+        x = X[:, :content] * np.float32(1.5)
+        whole = np.zeros_like(X)
+        whole[:, :content] = x
+        short = model(padded.pad({"x": x})["x"])
+        (y,) = padded.complete([np.asarray(short)], content)
+        assert y.tobytes() == np.asarray(model(whole)).tobytes()
+
+
+def test_constants_between_operations_make_shorter_sizes_serve():
+    first, second, third = conv("first"), conv("second"), conv("third")
+
+    def model(x):
+        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
+        z = np.maximum(second(y, TWO) + BIAS, np.float32(0)) + y
+        return third(z, ONE) + BIAS
+
+    found = answered(model, lengths=[5])
+    (one,) = found.plan.between
+    assert one.size < found.found[0].safe and one.proved == 3 and one.certified
+    assert {each.operation.partition("#")[0] for each in one.splices} <= {
+        "first",
+        "second",
+        "third",
+        "add",
+        "maximum",
+    }
+    assert any(each.operation == "second" for each in one.splices)
+
+
+def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, monkeypatch):
+    found = answered(residual(), lengths=[1], safe=False)
+    told = found.to_json()
+    assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
+    assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
+    assert "certified" in repr(found) and found.picture() is not None
+    with pytest.raises(InputError, match="content=25: the full size is 24"):
+        answered(residual(), lengths=[25])
+    with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
+        answered(residual(), lengths=[5], padded=3)
+
+
+def test_operations_that_nobody_understands_are_in_the_way_of_orders():
+    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.5))
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
+    found = probe.network(lambda x: riddle(x), sizes=[2], **words)
+    (two,) = found.to_json()["sizes"]
+    assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
+
+
+def test_a_function_in_the_way_of_orders_is_named_with_what_is_not_proved():
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    wave = operation("wave", Each("gelu"))(lambda x: np.sin(x))
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
+    (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
+    assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave")
+    assert two["why"] == "whether gelu gives the same bits at every position is not proved"
+
+
+def test_ways_of_padding_are_judged_and_timed():
+    rows = np.random.default_rng(3).standard_normal((1, 12, 2)).astype(np.float32)
+
+    def tripled(x, w):
+        y = convolved(x, w)
+        return np.nextafter(y, np.float32(9)) if x.shape[1] == 5 else y
+
+    wide = operation("conv", WIDE)(tripled)
+    w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
+    one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    ways = {each["name"]: each for each in judged(one, [one.sized(4)], 4)}
+    assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
+    assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
+    assert recommended(list(ways.values())) == "pad"
+    assert ways["fixed"]["of_fixed"] == 1
+
+
+@pytest.mark.slow
+def test_a_graph_runs_on_a_target_in_a_process_of_its_own(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper, numpy_helper
+
+    w = np.random.default_rng(1).standard_normal((4, 4, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1], kernel_shape=[3]),
+        helper.make_node("Add", ["x", "y"], ["z"]),
+    ]
+    shape = [1, 4, "t"]
+    made = helper.make_graph(
+        nodes,
+        "residual",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    path = str(tmp_path / "model.onnx")
+    here = probe.network(path, fixed=16, lengths=[3])
+    there = probe.network(path, "onnxruntime,threads=1", vary="length", fixed=16, lengths=[3])
+    assert there.graph.nothing.target.startswith("onnxruntime")
+    assert [one.least for one in here.found] == [one.least for one in there.found] == [4]
+    assert here.plan.failed == there.plan.failed == []
+
+
+def switching(tmp_path, **words):
+    """Nine layers in small as an ONNX file, and a target that adds short rows otherwise."""
+    pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "small.onnx", width=3, blocks=2, **words)
+    shape = {"x": (1, 1, 1, 80)}
+    return str(path), "reference,algorithm=pairwise,length_switch=9", {"shapes": shape, "fixed": 80}
+
+
+def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
+    path, target, words = switching(tmp_path)
+    found = probe.network(path, target, lengths=[1, 20, 40], plan=tmp_path / "plan", **words)
+    told = found.to_json()
+    assert (told["verdict"], told["first"], told["target"]) == ("differs", "conv3", target)
+    for one in told["contents"]:  # conv3 adds as at the full length where it gives 9 positions
+        assert one["least"] <= one["safe"] and one["certified"]
+        assert one["at_safe"]["by_order"] == "same"
+    assert found.plan.failed == [] and found.plan.certified
+    assert [one["safe"] for one in told["contents"]] == [64, 64, 68]
+    assert any("ran there" in one for one in told["notes"])
+
+
+def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
+    path, target, words = switching(tmp_path)
+    options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
+    options += [
+        "--target",
+        "tensorflow==0.1",
+        "--target",
+        target,
+        "--plan",
+        str(tmp_path / "plans"),
+    ]
+    shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
+    told = json.loads(shown.stdout)
+    assert shown.return_value == 3 and list(told["targets"]) == [target]
+    assert [one["target"] for one in told["failures"]] == ["tensorflow==0.1"]
+    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
+    with pytest.raises(ProbeError):
+        probe.network(path, "tensorflow==0.1", lengths=[1], **words)
+
+
+def programs(kind, tmp_path):
+    """A model of a library, what ``probe.network`` is given besides, and how its users call it."""
+    words = {"width": 3, "blocks": 2}
+    if kind == "keras":
+        pytest.importorskip("tensorflow")
+        model = nine_layers.keras_model(**words)
+        return model, {"fixed": 80}, "x", (1, 1, 80, 1), 2, lambda x: np.asarray(model(x))
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        model, shape = nine_layers.torch_module(**words), (1, 1, 1, 80)
+        run = lambda x: model(torch.from_numpy(x)).numpy()  # noqa: E731
+        return model, {"fixed": 80, "shapes": {"x": shape}}, "x", shape, 3, run
+    library = pytest.importorskip("onnxruntime")
+    path = nine_layers.onnx_model(tmp_path / "model.onnx", **words)
+    session = library.InferenceSession(path)
+    run = lambda x: session.run(None, {"x": x})[0]  # noqa: E731
+    return str(path), {"fixed": 80, "shapes": {"x": (1, 1, 1, 80)}}, "x", (1, 1, 1, 80), 3, run
+
+
+@pytest.mark.parametrize("kind", [pytest.param("keras", marks=pytest.mark.slow), "torch", "onnx"])
+def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
+    model, words, name, shape, axis, run = programs(kind, tmp_path)
+    found = probe.network(model, lengths=[24], plan=tmp_path / "plan", **words)
+    assert found.plan.failed == [] and found.graph.positions is not None
+    spec = importlib.util.spec_from_file_location(f"padded_{kind}", tmp_path / "plan" / "padded.py")
+    padded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(padded)
+    for content in (1, 7, 24):
+        for seed in range(4):
+            x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+            x[(slice(None),) * axis + (slice(content, None),)] = 0
+            bare = np.ascontiguousarray(np.take(x, range(content), axis))
+            (y,) = padded.complete([run(padded.pad({name: bare})[name])], content)
+            assert y.tobytes() == run(x).tobytes(), (content, seed)
+
+
+def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
+    """Sizes of such a function are not derived: its outputs read more than operations show."""
+    first = conv("first")
+
+    def model(x):
+        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
+        return first(x, ONE) + aside
+
+    one = graph(model)
+    assert one.positions is None
+    assert one.sized(5).safe == 5 and one.own_places  # every output reads content
+
+
+def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
+    # a double of a compiler: as one program, inputs below 70 positions give other outputs
+    path, target, words = switching(tmp_path)
+
+    def whole(self, arrays, times=1):
+        (x,) = arrays.values()
+        (y,) = self.plain(arrays)
+        return (y if x.shape[-1] >= 70 else np.nextafter(y, np.float32(9))), [1.0], ""
+
+    monkeypatch.setattr(OnTarget, "end_to_end", whole)
+    found = probe.network(path, target, lengths=[1], explain=False, **words)
+    assert found.found[0].safe == 70  # 64 operation by operation
+
+
+GRAPHS = {
+    "strided": lambda nn, x: nn.b(nn.a(x).relu()),
+    "residual": lambda nn, x: x + nn.c(nn.c(x).tanh()),
+    "upsampled": lambda nn, x: nn.c(nn.d(nn.a(x).relu())),
+    "dilated and causal": lambda nn, x: nn.e(nn.pad(x)),
+    "concatenated": lambda nn, x: nn.c(nn.torch.cat([nn.c(x)[:, :2], x[:, 2:]], 1)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    parts = SimpleNamespace(
+        torch=torch,
+        a=torch.nn.Conv1d(4, 4, 3, 2, 1),
+        b=torch.nn.Conv1d(4, 4, 4, 2, 1),
+        c=torch.nn.Conv1d(4, 4, 3, padding=1),
+        d=torch.nn.ConvTranspose1d(4, 4, 4, 2, 1),
+        e=torch.nn.Conv1d(4, 4, 3, dilation=2),
+        pad=torch.nn.ConstantPad1d((4, 0), 0.0),
+    )
+
+    @torch.no_grad()
+    def model(x):
+        return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
+
+    whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
+    one = PaddedModel(open_model(model), {"x": whole}, {"x": 2}, 64)
+    assert one.positions is not None  # no size is recorded for itself
+    for content in (1, 6, 21):
+        found = one.sized(content)
+        (box,) = found.at_safe.boxes
+        for seed in range(8):
+            x = np.random.default_rng(seed).standard_normal(whole.shape).astype(np.float32)
+            if seed % 2:  # neighbours cancel but for their last bits
+                x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
+            x[..., content:] = 0
+            full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
+            mine, other = short[index(box, True, 3)], full[index(box, False, 3)]
+            assert mine.tobytes() == other.tobytes(), (content, seed)

@@ -1,0 +1,1 @@
+"""Pictures of answers, and trees to take away."""

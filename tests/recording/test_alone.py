@@ -1,0 +1,116 @@
+"""What differs by itself behind the first source is found, and nothing else is said to."""
+
+import numpy as np
+import pytest
+
+import probe
+from probe.errors import InputError
+from probe.recorders.ndarray import ArrayRecorder, operation
+from probe.recording import alone
+from probe.recording.difference import compare_runs
+from probe.recording.recording import record_run
+from probe.semantics import Contracts, Each
+
+SHAPE = (3, 40)
+
+
+def planted(*wrong):
+    """Four functions in a row, those in ``wrong`` with their last bit turned."""
+
+    def model(x):
+        for number, function in enumerate((np.sin, np.exp, np.negative, np.cos)):
+            made = (
+                function
+                if number not in wrong
+                else lambda y, f=function: np.nextafter(f(np.asarray(y)), np.float32(9))
+            )
+            x = operation(f"step{number}", Each(function.__name__))(made)(x)
+        return x
+
+    return model
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"), [((0,), []), ((0, 3), ["step3"]), ((0, 1, 3), ["step1", "step3"])]
+)
+def test_a_second_difference_is_found_behind_the_first(wrong, expected):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    left, right = (
+        record_run(ArrayRecorder(planted(), x)),
+        record_run(ArrayRecorder(planted(*wrong), x)),
+    )
+    found = compare_runs(left, right)
+    assert found.first.name == f"step{wrong[0]}"
+    asked, able = alone.find_own_differences(found)
+    assert asked == able == 3 - wrong[0]
+    assert [one.name for one in found.operations if one.own] == expected
+    for one in found.operations:
+        assert one.own is None or one.own in (0, x.size)
+
+
+def test_as_a_source_it_has_the_differences_of_its_own_alone():
+    x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
+    left, right = (
+        record_run(ArrayRecorder(planted(), x)),
+        record_run(ArrayRecorder(planted(0, 3), x)),
+    )
+    found = compare_runs(left, right)
+    alone.find_own_differences(found)
+    last = found.operations[-1]
+    side, source = alone.as_source(last, left, right)
+    assert source.verdict == "source" and source.differing == last.own == x.size
+    assert source.max_ulp == 1 and last.verdict == "carried"
+    (read,) = source.reads
+    healed = side.arrays({read.right})[read.right]
+    assert np.array_equal(healed, left.arrays({read.left})[read.left])
+    assert not np.array_equal(healed, right.arrays({read.right})[read.right])
+
+
+def halved(x):
+    """Half of each number, and a little more in batches of three."""
+    y = np.asarray(x) * np.float32(0.5)
+    return np.nextafter(y, np.float32(9)) if len(y) == 3 else y
+
+
+def test_other_sizes_are_said_to_have_the_bits_or_not():
+    x = np.random.default_rng(2).standard_normal((8, 5)).astype(np.float32)
+    model = operation("half", Each("half"))(halved)
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}}
+    found = probe.network(lambda x: model(x), sizes=range(1, 9), **words)
+    said = {one["at"]: one["verdict"] for one in found.to_json()["sizes"]}
+    assert said == {n: "differs" if n == 3 else "equal" for n in range(1, 8)}
+    assert found.to_json()["certified"] is False and found.verdict == "equal"
+    assert "the bits of batch 8: 1, 2, 4..7; different bits: 3" in found.same_bits()
+    with pytest.raises(InputError, match=r"sizes=.*give vary="):
+        probe.network("module:function", "numpy", sizes=[2], **words)
+
+
+W = np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)
+
+
+def added(x, w):
+    """A product with its sums in sequence; in batches of three from the other end."""
+    x, w = np.asarray(x), np.asarray(w)
+    order = range(w.shape[0])[::-1] if len(x) == 3 else range(w.shape[0])
+    y = np.zeros((len(x), w.shape[1]), np.float32)
+    for k in order:
+        y = y + x[:, k : k + 1] * w[k]
+    return y
+
+
+@pytest.mark.parametrize("last", ["relu", "riddle"])
+def test_sizes_are_judged_by_order_and_what_is_in_the_way_is_named(last):
+    x = np.random.default_rng(5).integers(-3, 3, (8, 24)).astype(np.float32)  # bits can't tell
+    product = operation("product", Contracts("mk,kn->mn"))(added)
+    behind = operation(last, Each(last))(lambda y: np.maximum(np.asarray(y), np.float32(0)))
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}, "by": "order"}
+    found = probe.network(lambda x: behind(product(x, np.rint(W))), sizes=[2, 3], **words)
+    two, three = found.to_json()["sizes"]
+    assert two["verdict"] == three["verdict"] == "equal"
+    assert (three["by_order"], three["in_the_way"]) == ("differs", "product")
+    if last == "riddle":
+        assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
+        assert not two["certified"]
+    else:
+        assert two["by_order"] == "same" and two["certified"]
+    assert not found.to_json()["certified"] and "3 (product" in found.same_bits()

@@ -1,0 +1,149 @@
+"""A smaller case keeps the cause and the kernels of what was found, unless they are given up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from probe.case import Case
+from probe.comparison import Finding
+from probe.errors import InputError
+from probe.kernels import computing
+from probe.reproduction import folder, program, report
+from probe.reproduction.failing import (
+    Effect,
+    Failing,
+    KeepsCause,
+    failing,
+    names_a_kernel,
+    same_cause,
+    same_kernels,
+    shown_by_products,
+)
+from probe.target import Target
+
+pytestmark = pytest.mark.long
+
+FUSED = Target.parse("reference,algorithm=fused")
+PAIRS = Target.parse("reference,algorithm=pairwise")
+SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=8")
+CASE = Case("conv1d", 5, in_channels=3, length=9)
+
+
+def shrunken(anything: bool):
+    """Two algorithms that differ in order and rounding, made smaller."""
+    finding = Finding.of(CASE)
+    with failing(FUSED, PAIRS) as failed:
+        condition = KeepsCause(failed, finding, anything)
+        found = folder.shrunken(failed, finding, kept=condition)
+        explanation = failed.explained(found.finding)
+        return condition, found, condition.after(explanation, found.finding)
+
+
+def test_order_and_rounding_stay_order_and_rounding():
+    condition, found, after = shrunken(anything=False)
+    assert condition.before.cause == after.cause == "order+rounding" and found.ended == "minimal"
+    assert condition.told(after) == {"cause": True, "kernels": None}
+    products = found.finding.x.size and np.count_nonzero(found.finding.w)
+    assert products >= 3  # two products have one order
+    assert found.calls <= 300
+
+
+def test_a_case_by_another_cause_is_smaller_and_said_to_be_one():
+    condition, found, after = shrunken(anything=True)
+    assert after.cause == "rounding" and condition.before.cause == "order+rounding"
+    assert condition.told(after)["cause"] is False
+    assert np.count_nonzero(found.finding.w) <= 2
+
+
+@pytest.mark.slow
+def test_kernels_are_kept_where_the_library_names_them(monkeypatch):
+    def named(self, finding):
+        """A library that takes another kernel from seven positions on."""
+        names = [["large" if side.length >= 7 else "small"] for side in (finding.left,) * 2]
+        return dict(zip(("left", "right"), ({"said": one} for one in names), strict=True))
+
+    monkeypatch.setattr(Failing, "kernels", named)
+    condition, found, after = shrunken(anything=False)
+    assert found.finding.left.length >= 7 and condition.told(after)["kernels"] is True
+    condition, found, after = shrunken(anything=True)
+    assert found.finding.left.length < 7 and condition.told(after)["kernels"] is False
+
+
+def test_a_cause_that_comes_new_is_not_the_same():
+    def effect(**causes):
+        return Effect("", 9, 9, 1, 1.0, 1.0, causes)
+
+    before = effect(order=5, rounding=2)
+    assert before.cause == "order"
+    assert same_cause(before, effect(order=1)) and same_cause(before, effect(order=1, rounding=3))
+    assert not same_cause(before, effect(rounding=1))
+    assert not same_cause(before, effect(order=1, window=1))
+    assert effect().cause is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (["reorder jit:uni", "convolution a"], ["convolution a"], True),
+        (["convolution a"], ["convolution b"], False),
+        (["convolution a"], ["(nothing was said)"], False),
+        (["convolution", "add"], ["convolution", "broadcast", "fusion"], True),
+    ],
+)
+def test_what_moves_operands_is_no_other_kernel(one, other, same):
+    sides = [{"left": {"log": names}, "right": {}} for names in (one, other)]
+    assert same_kernels(*sides) is same
+    assert computing(["reorder x", "dot", "PAD built in"]) == ["dot"]
+    assert names_a_kernel(sides[0]) and not names_a_kernel({"left": {"log": ["(nothing)"]}})
+
+
+def test_zeros_do_not_hide_that_two_products_are_left():
+    finding = Finding.of(CASE)
+    w = np.zeros_like(finding.w)
+    w[:2, 0, 0] = -1, 1 + 2**-12
+    x = np.full_like(finding.x, 1 + 2**-12)
+    with failing(FUSED, PAIRS) as failed:
+        found = failed.judged(finding.with_operands(x, w, finding.b))
+        assert found is not None and set(found.causes) == {"order+rounding"}
+        assert shown_by_products(found, "order+rounding") is None
+        assert not KeepsCause(failed, finding).keeps(finding.with_operands(x, w, finding.b))
+
+
+@pytest.mark.slow
+def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path):
+    finding = Finding.of(Case("conv1d", 5, operands="cancel"), "length", 6, 20)
+    made = folder.reproduce(finding, SWITCHES, times=1)
+    assert made.short is not None and made.short.text.count("\n") <= 30
+    left, right = made.evidence.left.library, made.evidence.right.library
+    said = [int(np.float32(word).view("u4")) for word in made.short.printed.split()]
+    assert said == [left, right]
+    assert "Fraction" in made.emulated and "s0 = once(" in made.emulated and made.shown is True
+    assert len(made.emulated.splitlines()) < 60
+    assert made.to_json()["short"]["ways"] and made.to_json()["kept"]["cause"] is True
+    assert made.avoids == [] or "tried" in made.avoids[0]
+    folder.fresh(tmp_path)
+    folder.write_folder(made, tmp_path)
+    assert made.sizes["report.md"] == len((tmp_path / "report.md").read_text())
+    with pytest.raises(InputError, match="force=True"):
+        folder.fresh(tmp_path)
+    folder.fresh(tmp_path, force=True)
+    made.ran = replace(made.ran, printed="x" * 100_000)
+    made.short, made.script = None, "y" * 100_000
+    whole = report.report_text(made, "tensorflow")
+    assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
+
+
+def test_two_releases_are_told_as_a_change():
+    targets = Target.parse("torch==1.0.0"), Target.parse("torch==2.0.0")
+    finding = Finding.of(CASE)
+    title = program.finding_title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
+    assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
+    told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
+    told.versions, told.explanation = ("1.0.0", "2.0.0"), SimpleNamespace(causes={"order": 1})
+    assert "changed between PyTorch 1.0.0 and PyTorch 2.0.0" in report.question(told)
+    told.versions = ("2.0.0", "2.0.0")
+    assert report.question(told).startswith("Should conv1d give the same bits with")

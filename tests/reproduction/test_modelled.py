@@ -1,0 +1,106 @@
+"""A model's operation is taken for a case where that gives the recorded bits, and never else."""
+
+import numpy as np
+import pytest
+
+import probe
+from probe.errors import InputError
+from probe.recording.source import Region, find_cause
+from probe.recording.subject import function_recorder
+from probe.recording.walk import walk
+from probe.reproduction import modelled
+
+torch = pytest.importorskip("torch")
+
+SPELLED = {
+    "nn.Linear(12, 5)": {"op": "dense", "in_channels": 12, "filters": 5},
+    "nn.Conv1d(4, 6, 3, stride=2, padding=1)": {
+        "op": "conv1d",
+        "kernel": 3,
+        "in_channels": 4,
+        "filters": 6,
+        "stride": 2,
+        "padding": 1,
+        "length": 9,
+    },
+    "nn.Conv1d(4, 6, 5, padding=2)": {
+        "op": "conv1d",
+        "kernel": 5,
+        "in_channels": 4,
+        "filters": 6,
+        "padding": "same",
+        "length": 9,
+    },
+    "nn.Conv2d(4, 4, (3, 3), groups=4)": {
+        "op": "depthwise_conv2d",
+        "kernel": 3,
+        "in_channels": 4,
+        "length": 9,
+    },
+}
+
+
+@pytest.mark.parametrize("text", SPELLED)
+def test_a_case_in_the_words_of_pytorch(text):
+    case = probe.Case(**SPELLED[text])
+    assert modelled.as_users_write(case, "torch") == text
+
+
+def test_in_the_words_of_keras():
+    case = probe.Case("conv1d", kernel=3, in_channels=4, filters=6, padding="same", length=9)
+    assert (
+        modelled.as_users_write(case, "tensorflow") == "Conv1D(6, 3, padding='same') of 4 channels"
+    )
+    dense = probe.Case("dense", in_channels=12, filters=5)
+    assert modelled.as_users_write(dense, "keras") == "Dense(5) of 12 numbers"
+    assert modelled.as_users_write(dense, "tensorflow", False) == "tf.matmul with 12x5 weights"
+
+
+def compared(rows):
+    """Two runs of a layer, of whose rows some differ on this processor; ``rows`` of the larger
+    run are the smaller one's."""
+    torch.manual_seed(1)
+    for width in (96, 384, 768):
+        layer, x = torch.nn.Linear(width, 64).eval(), torch.randn(40, width)
+        for count in (1, 2, 3, 5, 7, 9, 11, 13):
+            some = rows(count)
+            with torch.no_grad():
+                found = walk(
+                    function_recorder(lambda layer=layer, x=x, some=some: layer(x[some])),
+                    function_recorder(lambda layer=layer, x=x: layer(x)),
+                    False,
+                )
+            if found.first is not None and found.first.verdict == "source":
+                return found, found.first
+    pytest.skip("this processor adds all rows of these layers alike")
+
+
+def test_the_case_gives_the_recorded_bits_of_both_runs():
+    found, first = compared(lambda count: slice(0, count))
+    region = Region.of(found.left, found.right, first)
+    made = modelled.verified_alone(modelled.case_of_region(region))
+    assert made.finding.vary == "batch" and made.finding.against == 40
+    np.testing.assert_array_equal(made.bits[0].reshape(-1), region.left.gives[0].reshape(-1))
+    cause = find_cause(found.left, found.right, first)
+    assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
+
+
+def test_other_bits_than_the_models_are_no_case():
+    found, first = compared(lambda count: slice(0, count))
+    made = modelled.case_of_region(Region.of(found.left, found.right, first))
+    changed = made.bits[0].copy()
+    changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(np.inf))
+    strange = modelled.replace(made, bits=(changed, made.bits[1]))
+    with pytest.raises(InputError, match="gives different bits than in the model"):
+        modelled.verified_alone(strange)
+
+
+def test_what_is_no_product_or_convolution_is_no_case():
+    x = torch.randn(40, 33)
+
+    def run(rows):
+        with torch.no_grad():
+            return torch.softmax(x[:rows] * 3, -1)
+
+    found = walk(function_recorder(lambda: run(3)), function_recorder(lambda: run(40)), False)
+    assert all(modelled.layer_of(found, one) == "" for one in found.operations if one.differing)

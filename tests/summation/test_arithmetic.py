@@ -1,0 +1,141 @@
+"""One rounding each: every format against exact arithmetic, on operands that provoke two."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from probe import floats, ulp
+from probe.summation import arithmetic
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
+from tests.exact import awkward, rounded
+
+
+def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str) -> np.ndarray:
+    """a * b + c rounded once."""
+    fused = Summation(Tree.parse("(0+b)"), Rounding(fused=frozenset([0])))
+    return replay(fused, a[None], b[None], name, c)
+
+
+def multiply(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
+    return replay(Summation(Tree.parse("0")), a[None], b[None], name)
+
+
+def exact(name: str, *terms: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The sum of the products of the given arrays, rounded once, element by element."""
+    columns = [[floats.widen(factor, name).tolist() for factor in term] for term in terms]
+    results = []
+    for i in range(len(terms[0][0])):
+        total = Fraction(0)
+        for term in columns:
+            product = Fraction(1)
+            for factor in term:
+                product *= Fraction(factor[i])
+            total += product
+        results.append(rounded(total, name))
+    return floats.round_to(np.array(results), name)
+
+
+def assert_equal(got: np.ndarray, expected: np.ndarray, name: str) -> None:
+    found = ulp.differences(got, expected, name)
+    assert not found.index.size, f"{found.index.size} differ, first: {[f[0] for f in found]}"
+
+
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_awkward_operands(name: str) -> None:
+    a, b, c = (awkward(name, 3000, seed) for seed in (1, 2, 3))
+    assert_equal(multiply_add(a, b, c, name), exact(name, (a, b), (c,)), name)
+    one = np.broadcast_to(floats.round_to(np.ones(1), name), a.shape)
+    assert_equal(multiply_add(a, one, c, name), exact(name, (a,), (c,)), name)
+    assert_equal(multiply(a, b, name), exact(name, (a, b)), name)
+
+
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_cancellation_leaves_the_rounding_error_of_the_product(name: str) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (floats.round_to(rng.standard_normal(1000), name) for _ in range(2))
+    c = multiply(floats.round_to(-floats.widen(a, name), name), b, name)
+    got = multiply_add(a, b, c, name)
+    assert_equal(got, exact(name, (a, b), (c,)), name)
+    assert np.count_nonzero(floats.widen(got, name)) > 500
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_sums_just_beside_a_midpoint(name: str) -> None:
+    """c is an odd multiple of half a step away from the grid; a * b tips the balance."""
+    form = floats.FORMATS[name]
+    rng, count = np.random.default_rng(5), 1000
+    c = 1 + rng.integers(0, 2 ** (form.precision - 1), count) * floats.eps(name)
+    a = floats.eps(name) * (0.5 + rng.integers(-1, 2, count) * floats.eps(name))
+    b = 1 + rng.integers(-1, 2, count) * floats.eps(name)
+    operands = [floats.round_to(values, name) for values in (a, b, c)]
+    assert_equal(
+        multiply_add(*operands, name), exact(name, tuple(operands[:2]), (operands[2],)), name
+    )
+
+
+def test_double_rounding_of_float32_is_undone() -> None:
+    """In float64 these sums round to a midpoint, whose rounding to even is then wrong."""
+    a, b = np.float32([1 + 2**-23, -1]), np.float32([2**-24 - 2**-47, 2**-80])
+    c = np.float32([1 + 2**-23, 1 + 2**-23])
+    a, b, c = (np.append(side, np.float32(last)) for side, last in ((a, 1), (b, 2**-90), (c, 1)))
+    a[1], b[1], c[1] = 3, 2**-25, 1  # an exact sum beside them stays as it is
+    twice = (a.astype(float) * b + c).astype(np.float32)
+    once = multiply_add(a, b, c, "float32")
+    assert_equal(once, exact("float32", (a, b), (c,)), "float32")
+    assert twice[0] != once[0]
+
+
+def test_float64_out_of_the_safe_range() -> None:
+    rng, count = np.random.default_rng(6), 300
+    a = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
+    b = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
+    c = rng.standard_normal(count) * 2.0 ** rng.integers(-1074, -1000, count)
+    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
+    a, b = a * 2.0**1000, b * 2.0**1000
+    c = -rng.standard_normal(count) * 2.0 ** rng.integers(980, 1020, count)
+    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
+
+
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_infinities_nan_and_zeros(name: str) -> None:
+    inf, nan, big = np.inf, np.nan, floats.largest_finite(name)
+    table = [
+        (inf, 1, -inf, nan),
+        (inf, 0, 1, nan),
+        (nan, 1, 1, nan),
+        (1, 1, nan, nan),
+        (big, 2, -inf, -inf),
+        (big, big, inf, inf),
+        (big, 1, big, inf),
+        (big, 2, -big, big),
+        (0, 5, -0.0, 0),
+        (-0.0, 5, -0.0, -0.0),
+        (1, -1, 1, 0),
+    ]
+    a, b, c, expected = (floats.round_to(np.array(side), name) for side in zip(*table, strict=True))
+    got = floats.widen(multiply_add(a, b, c, name), name)
+    np.testing.assert_array_equal(got, floats.widen(expected, name))
+    zero = got == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), [False, True, False])
+
+
+def test_exact_total_of_many_terms_is_rounded_once() -> None:
+    rng = np.random.default_rng(8)
+    terms = list(rng.standard_normal((6, 500)) * 2.0 ** rng.integers(-60, 60, (6, 500)))
+    terms += [-terms[0] * (1 + 2.0**-52), terms[1] * 2.0**-70]
+    total, error = arithmetic.exact_total(terms)
+    for i in range(500):
+        true = sum((Fraction(float(term[i])) for term in terms), Fraction(0))
+        assert total[i] == rounded(true, "float64")
+        assert np.sign(error[i]) == (true > Fraction(total[i])) - (true < Fraction(total[i]))
+
+
+def test_exact_total_follows_infinities_and_overflow_on_the_way() -> None:
+    big = np.finfo(float).max
+    terms = [np.array([np.inf, np.inf, big]), np.array([1, -np.inf, big]), np.array([1, 1, -big])]
+    np.testing.assert_array_equal(arithmetic.exact_total(terms)[0], [np.inf, np.nan, big])

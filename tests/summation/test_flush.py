@@ -1,0 +1,247 @@
+"""Subnormal numbers that become zero: each kind is asked, told, replayed, and a cause."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from probe import floats, ulp
+from probe.case import Case
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
+from probe.errors import TargetError
+from probe.explaining import explain_case
+from probe.launch import InlineSession
+from probe.reproduction import evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import EVERY, Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.target import Target
+from tests.exact import rounded
+from tests.reproduction.test_emulate import evaluated
+from tests.summation.test_reveal import Known, everywhere, revealed
+
+ALL = frozenset([EVERY])
+FLUSHED = {
+    "flush": {"flushed_inputs", "flushed_weights", "flushed_products", "flushed_sums"},
+    "flush_inputs": {"flushed_inputs"},
+    "flush_weights": {"flushed_weights"},
+    "flush_products": {"flushed_products"},
+    "flush_sums": {"flushed_sums"},
+    "sequential": set(),
+}
+
+
+def explained(case, at, against, left, right=None):
+    one = InlineSession(Target.parse(f"reference,algorithm={left}"))
+    two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
+    with one, two:
+        shapes = ComparedShapes.named(case, at=at, against=against)
+        return compare_shapes(shapes, one, two).reveal(one, two, Revealer())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("algorithm", FLUSHED)
+def test_each_kind_is_told_from_the_others_and_replayed(algorithm, dtype):
+    case = Case("matmul", in_channels=9, filters=3, operands="tiny", seed=0, dtype=dtype)
+    found = explained(case, 2, 5, algorithm)
+    (summation,) = found.left.orders.summations
+    told = {name for name, value in summation.rounding.sets().items() if value == ALL}
+    assert told == FLUSHED[algorithm], summation.rounding
+    assert found.replayed == found.compared
+
+
+@pytest.mark.parametrize("op", ["sum", "conv1d"])
+def test_flush_is_a_cause_of_its_own(op):
+    more = {"kernel": 4, "filters": 2, "bias": "normal"} if op == "conv1d" else {}
+    case = Case(op, in_channels=5, operands="tiny", seed=0, **more)
+    found = explained(case, 9, None, "flush", "sequential")
+    assert len(found.differing) and set(found.causes) == {"flush"}
+    assert found.replayed == found.compared
+    assert found.by_order == found.compared
+    (one,) = found.to_json()["left_orders"]
+    assert one["flushed_sums"] and one["flushed_products"]
+    (other,) = found.to_json()["right_orders"]
+    assert not any("flush" in key for key in other)
+
+
+def test_another_order_and_flush_are_two_causes():
+    case = Case("matmul", in_channels=12, filters=4, operands="tiny", seed=0)
+    found = explained(case, 6, None, "flush", "pairwise")
+    assert set(found.causes) == {"order+flush"} and found.replayed == found.compared
+
+
+def test_flush_is_no_cause_where_nothing_is_subnormal():
+    case = Case("matmul", in_channels=9, filters=3, operands="cancel")
+    found = explained(case.with_(length=7), None, None, "flush", "pairwise")
+    assert set(found.causes) == {"order"} and found.replayed == found.compared
+    assert set(found.apart) == {"order+flush"}, "by order it is apart: other operands would show it"
+
+
+def test_what_flushes_nothing_is_asked_two_questions_more():
+    tree = Tree.sequential(20)
+    operator = Known(everywhere(tree), 20)
+    _, masks = revealed(operator)
+    asked = masks.calls
+    masks.flushing = None
+    from probe.summation.flush import flushing_outputs
+
+    assert not flushing_outputs(masks).any() and masks.calls == asked + 2
+
+
+class Partly(Known):
+    """An operator that flushes the sums of some nodes alone, and the bias or not."""
+
+    def __init__(self, *given, flushed, **more):
+        super().__init__(*given, **more)
+        self.flushed = flushed
+
+    def _sum(self, tree, fused, x, w):
+        rounding = Rounding(frozenset(fused), flushed_sums=frozenset(self.flushed))
+        count = len(w)
+        columns = np.full((self.summands, count), x)
+        weights = w[:, : self.summands].T
+        bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
+        given = (floats.round_to(one, self.dtype) for one in (columns, weights))
+        return replay(Summation(tree, rounding), *given, self.dtype, bias)
+
+
+@pytest.mark.parametrize(
+    "flushed", [{3}, {18}, {0, 9, 18}, {0, 9}, {5, 6, 7, 8}, set(range(19)) - {2}]
+)
+def test_nodes_that_flush_where_others_do_not_are_named(flushed):
+    """Nodes 0 and 9 are the sampled ones, 18 is the root: they say nothing of the others."""
+    tree = Tree.lanes(20, 4)
+    orders, _ = revealed(Partly(everywhere(tree, 2, 3), 20, flushed=flushed))
+    assert {one.summation.rounding.flushed_sums for one in orders.values()} == {frozenset(flushed)}
+
+
+@pytest.mark.parametrize(("flushed", "kept"), [(ALL, 0.0), (frozenset(), 2.0**-15)])
+def test_a_sum_that_rounds_twice_is_flushed_where_it_is_kept(flushed, kept):
+    """1.5 and -1 times the smallest normal number, and that again: the first sum is subnormal."""
+    rounding = Rounding(intermediate_format="float32", flushed_sums=flushed)
+    w = np.array([[1.5], [-1.0], [1.0]]) * 2.0**-14
+    given = (floats.round_to(one, "float16") for one in (np.ones((3, 1)), w))
+    y = replay(Summation(Tree.sequential(3), rounding), *given, "float16")
+    assert floats.widen(y, "float16").tolist() == [kept + 2.0**-14]
+
+
+@pytest.mark.parametrize("positions", [1, 2])
+def test_every_node_of_any_tree_is_all_of_them(positions):
+    for tree in (Tree.sequential(40), Tree.pairwise(33), Tree.lanes(30, 8)):
+        n = len(tree.leaves)
+        operator = Partly(everywhere(tree, positions, 2), n, flushed={EVERY})
+        orders, _ = revealed(operator)
+        assert {one.summation.rounding.flushed_sums for one in orders.values()} == {ALL}
+
+
+@pytest.mark.parametrize(
+    ("tininess", "below", "stays"),
+    [(None, 25, True), (None, 24, False), ("before", 25, False), ("grid", 25, True)]
+    + [("grid", 24, True), ("grid", 23, False)],
+)
+def test_a_sum_at_the_bound_itself_stays(tininess, below, stays):
+    """2^-126 less one unit 2^-``below`` times as large: a tie, which rounds up to 2^-126."""
+    factors = {25: (31, 1082401), 24: (4095, 4097), 23: (47, 178481)}[below]
+    assert factors[0] * factors[1] == 2**below - 1
+    x = np.array([[0.0], [factors[0] * 2.0 ** (-50 - below)]], np.float32)
+    w = np.array([[1.0], [factors[1] * 2.0**-76]], np.float32)
+    rounding = Rounding(frozenset([1]), flushed_sums=ALL, tininess=tininess)
+    found = replay(Summation(Tree.sequential(2), rounding), x, w, "float32")
+    assert found.tolist() == [2.0**-126 if stays else 0.0]
+
+
+def slowly(tree, rounding, x, w, dtype, bias):
+    """A sequential replay in rational numbers, flushing as x86 does it: its definition."""
+    least = Fraction(2) ** floats.FORMATS[dtype].emin
+    limit = least * (1 - Fraction(1, 2 ** (floats.FORMATS[dtype].precision + 1)))
+
+    def flush(value, some, number, below):
+        return Fraction(0) if (number in some or EVERY in some) and abs(value) < below else value
+
+    values = {BIAS: flush(Fraction(bias), rounding.flushed_products, BIAS, least)}
+    for leaf in range(len(x)):
+        a = flush(Fraction(x[leaf]), rounding.flushed_inputs, leaf, least)
+        product = a * flush(Fraction(w[leaf]), rounding.flushed_weights, leaf, least)
+        if leaf in rounding.fused:
+            values[leaf] = flush(product, rounding.flushed_whole, leaf, least)
+        else:
+            product = flush(product, rounding.flushed_products, leaf, limit)
+            values[leaf] = Fraction(rounded(product, dtype))
+    for node, children in enumerate(tree.nodes):
+        total = sum((values[child] for child in children), Fraction(0))
+        values[~node] = Fraction(rounded(flush(total, rounding.flushed_sums, node, limit), dtype))
+    return float(values[-len(tree.nodes)])
+
+
+@pytest.mark.parametrize("dtype", list(floats.FORMATS))
+def test_the_replay_and_the_script_flush_as_defined(dtype):
+    rng, form = np.random.default_rng(5), floats.FORMATS[dtype]
+    tree = Tree.from_nodes([(0, 1), (~0, 2, BIAS), (3, 4), (~1, ~2), (~3, 5)])
+    shape = (6, 40)
+    for trial in range(12):
+        small = form.emin // 2 if trial % 2 else form.emin
+        x, w = (
+            floats.round_to(rng.standard_normal(shape) * 2.0**scale, dtype)
+            for scale in (small, form.emin - small)
+        )
+        bias = floats.round_to(rng.standard_normal(40) * 2.0**form.emin, dtype)
+        picks = [ALL, frozenset(), frozenset(rng.permutation(6)[:3].tolist())]
+        sets = [picks[n] for n in rng.integers(0, 3, 5)]
+        rounding = Rounding(
+            frozenset([1, 4, 5]) if trial % 3 else frozenset(),
+            flushed_inputs=sets[0],
+            flushed_weights=sets[1],
+            flushed_products=sets[2],
+            flushed_whole=sets[3],
+            flushed_sums=frozenset(sets[4] - {5}),
+        )
+        assert Rounding.from_json(rounding.to_json()) == rounding
+        got = replay(Summation(tree, rounding), x, w, dtype, bias)
+        wide = [floats.widen(one, dtype) for one in (x, w, bias)]
+        columns = zip(wide[0].T.tolist(), wide[1].T.tolist(), wide[2].tolist(), strict=True)
+        exact = [slowly(tree, rounding, a, b, dtype, c) for a, b, c in columns]
+        expected = floats.round_to(np.array(exact), dtype)
+        assert ulp.equal(got, expected, dtype), rounding
+        written = evaluated(tree, rounding, x, w, dtype, bias)
+        assert evaluator.equal(written, expected, dtype).all(), rounding
+
+
+@pytest.mark.parametrize("kind", [None, "before", "grid"])
+def test_what_counts_as_subnormal_is_told_before_or_after_rounding(kind):
+    least = 2.0**-126
+    x = np.float32([[31 * 2.0**-10, 4095 * 2.0**-10, 1.0]])
+    w = np.float32([[1082401 * 2.0**-141, 4097 * 2.0**-140, 2.0**-127]])
+    rounding = Rounding(flushed_products=ALL, tininess=kind)
+    got = replay(Summation(Tree.sequential(1), rounding), x, w, "float32")
+    up = {None: [least, 0, 0], "before": [0, 0, 0], "grid": [least, least, 0]}[kind]
+    assert got.tolist() == up
+
+
+TINY = [f"{(-1) ** k * (1 + k % 7 / 5):.4g}e-38" for k in range(65 * 8)]
+MATMUL = Case("matmul", in_channels=65, filters=8, weights=[float(one) for one in TINY])
+CONV = Case("conv1d", 5, weights=[1e-40, 2e-40, 3e-40, 4e-40, 5e-40])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "target", "at", "against", "other"),
+    [
+        (MATMUL, "tensorflow,onednn=0", 1, 40, None),
+        (MATMUL, "tensorflow,isa=avx2", 1, 40, None),
+        (MATMUL, "jax", 1, 104, None),
+        (CONV, "tensorflow", 9, 40, "torch"),
+        (CONV, "torch,flush=1", 9, None, "torch"),
+    ],
+)
+def test_libraries_that_flush_are_explained(case, target, at, against, other):
+    targets = [Target.parse(one) for one in (target, other or target)]
+    try:
+        found = explain_case(case, targets[0], at, against, against_target=targets[1])
+    except TargetError as error:
+        pytest.skip(str(error))
+    assert found.replayed == found.compared and "unexplained" not in found.causes
+    flushes = [one.rounding.flushes for one in found.right.orders.summations]
+    if other == "torch" and not any(flushes) and len(found.differing):
+        assert all("flush" in cause for cause in found.causes)

@@ -1,0 +1,335 @@
+"""Revealed and replayed on targets whose order is known: the reference and its test doubles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe import window
+from probe.case import Case, require_length
+from probe.errors import InputError, Nondeterministic, NotASum
+from probe.launch import InlineSession
+from probe.summation import orders as orders_room
+from probe.summation.fprev import fprev_calls
+from probe.summation.masks import SessionOperator
+from probe.summation.orders import _OpenOutputs, reveal
+from probe.summation.reveal import ASKED, Answers
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
+from probe.summation.windows import reveal_windows
+from probe.target import Target
+
+
+def session(algorithm="sequential"):
+    return InlineSession(Target.parse(f"reference,algorithm={algorithm}")).start()
+
+
+def conv(op="conv1d", kernel=3, in_channels=4, filters=3, length=9, **more):
+    return Case(
+        op=op, kernel=kernel, in_channels=in_channels, filters=filters, length=length, **more
+    )
+
+
+def leaves(case):
+    return range(case.summands)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tree"),
+    [
+        ("sequential", Tree.sequential),
+        ("pairwise", Tree.pairwise),
+        ("blocked", lambda n: Tree.lanes(n, 4)),
+        ("reversed", lambda n: Tree.sequential(reversed(n))),
+        ("fused", Tree.sequential),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_known_order_is_found_at_every_output(algorithm, tree, dtype):
+    if algorithm == "fused" and dtype != "float32":
+        pytest.skip("the reference fuses in float32 only")
+    case = conv(dtype=dtype)
+    orders = reveal(session(algorithm), case)
+    assert orders.replayed.all()
+    (found,) = orders.summations
+    assert found.tree == tree(leaves(case))
+    assert found.style == ("all" if algorithm == "fused" else "none")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("summands", [1, 2, 3, 40])
+def test_results_that_are_truncated_are_told_from_rounded_ones(summands, dtype):
+    case = conv("matmul", kernel=None, in_channels=summands, dtype=dtype)
+    orders = reveal(session("truncated"), case)
+    assert orders.replayed.all()
+    (found,) = orders.summations
+    tree, rounding = found
+    assert (rounding.accumulator_format, rounding.truncated) == ("float32", {summands - 2})
+    nearest = Summation(tree, replace(rounding, truncated=frozenset()))
+    assert found.causes(nearest) == ("rounding",)
+
+
+@pytest.mark.parametrize("summands", [2, 3, 40])
+def test_a_sum_may_be_truncated_before_the_bias_is_added(summands):
+    case = conv("matmul", kernel=None, in_channels=summands, dtype="bfloat16", bias="normal")
+    orders = reveal(session("truncated"), case)
+    assert orders.replayed.all()
+    ((tree, rounding),) = orders.summations
+    assert tree.nodes[-1] == (~(summands - 2), BIAS) and rounding.truncated == {summands - 2}
+
+
+def test_the_bias_is_a_summand():
+    (found,) = reveal(session(), conv(kernel=2, in_channels=1, bias="normal")).summations
+    assert found.tree == Tree.sequential([0, 1, BIAS]) and found.tree.text == "((0+1)+b)"
+
+
+@pytest.mark.parametrize("algorithm", ["winograd", "fft"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        conv(),
+        conv(in_channels=1, filters=1),
+        conv("conv2d", length=6, height=5),
+        conv(bias="normal"),
+    ],
+    ids=["conv1d", "one-channel", "conv2d", "bias"],
+)
+def test_transforms_are_no_sums_and_get_no_tree(algorithm, case):
+    orders = reveal(session(algorithm), case)
+    assert not orders.summations and not orders.replayed.any()
+    assert orders.not_a_sum.all() and "product" in orders.evidence
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_what_replays_by_luck_is_taken_back_by_a_certificate(monkeypatch, padding):
+    case = conv(in_channels=12, filters=3, padding=padding)
+    true, wrong = Tree.sequential(36), Tree.sequential([1, 0, 3, 2, *range(4, 36)])
+    known = [Summation(Tree.pairwise(36)), Summation(wrong)]
+    agree = orders_room.replays_agree
+
+    def lucky(sets, summation, positions, filters):
+        if summation in known:
+            return np.ones(len(positions), bool)
+        return agree(sets, summation, positions, filters)
+
+    monkeypatch.setattr(orders_room, "replays_agree", lucky)
+    monkeypatch.setattr(Answers, "like", lambda self, tree, positions, filters: filters >= 0)
+    monkeypatch.setattr(Answers, "edges_like", Answers.like)
+    assert reveal(session(), case, known).summations == known[:1]
+    found = reveal(session(), case, known, budget=4096)
+    assert found.certified.all() and not found.doubts
+    assert {found.summations[n].tree for n in np.unique(found.index)} == {true}
+
+
+def test_a_random_order_is_nondeterministic():
+    with pytest.raises(Nondeterministic, match="the same call again"):
+        reveal(session("random"), conv())
+
+
+class Changed(InlineSession):
+    """The reference with something done to its outputs."""
+
+    def __init__(self, change):
+        super().__init__(Target.parse("reference"))
+        self.change = change
+        self.start()
+
+    def stream(self, header, arrays=None):
+        for answer, found in super().stream(header, arrays):
+            names = {"y", "outputs"} & set(found)
+            yield answer, found | {name: self.change(found[name]) for name in names}
+
+
+class ByFilter(InlineSession):
+    """The reference, whose last filter is computed by another algorithm."""
+
+    def __init__(self, algorithm):
+        super().__init__(Target.parse("reference"))
+        self.last = algorithm
+        self.start()
+
+    def stream(self, header, arrays=None):
+        others = []
+        if header["do"] != "start":
+            others = [found for _, found in session(self.last).stream(header, arrays)]
+            self.start()  # all sessions of this process share one backend
+        for number, (answer, found) in enumerate(super().stream(header, arrays)):
+            for name in {"y", "outputs"} & set(found):
+                found[name] = found[name].copy()
+                found[name][..., -1] = others[number][name][..., -1]
+            yield answer, found
+
+
+@pytest.mark.parametrize("algorithm", ["pairwise", "reversed", "blocked"])
+def test_filters_that_look_alike_and_differ_are_revealed_apart(algorithm, monkeypatch):
+    monkeypatch.setattr("probe.summation.reveal.SIGNATURE_PAIRS", 1)
+    orders = reveal(ByFilter(algorithm), conv())
+    assert orders.replayed.all() and len(orders.summations) == 2
+    assert (orders.index[:, :2] == orders.index[0, 0]).all()
+    assert (orders.index[:, 2] == 1 - orders.index[0, 0]).all()
+
+
+@pytest.mark.parametrize("filters", [1, 3])
+def test_a_node_of_three_is_asked_for_however_the_bits_agree(filters, monkeypatch):
+    """Filters of two orders that take turns in answering give nodes that none of them has."""
+    monkeypatch.setattr(orders_room, "replays_agree", _lucky)
+    work = _OpenOutputs(SessionOperator(session(), conv(filters=filters)), None)
+    mixed = Tree.from_nodes([[0, 1, 2], [-1, 3], *([-n, n + 2] for n in range(2, 10))])
+    assert set(mixed.leaves) == set(leaves(work.case))
+    work.settle(Summation(mixed), work.open)
+    assert work.open.all()
+    work.settle(Summation(Tree.sequential(leaves(work.case))), work.open)
+    assert not work.open.any()
+
+
+def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
+    """One block that is added otherwise rounds alike on nearly all operands."""
+    monkeypatch.setattr(orders_room, "replays_agree", _lucky)
+    work = _OpenOutputs(SessionOperator(session(), conv(in_channels=16, padding=1)), None)
+    summands = list(leaves(work.case))
+    nodes = [[40, 41], [0, 1], *([-n, n] for n in range(2, 40))]
+    nodes += [[-1, -40], *([-n + 1, n] for n in range(42, 48))]
+    joined = Tree.from_nodes(nodes)
+    assert sorted(joined.leaves) == summands
+    monkeypatch.setattr(work.answers, "like", lambda tree, ours, theirs: np.ones(len(ours), bool))
+    work.settle(Summation(joined), work.open)
+    assert work.open[0].all() and not work.open[1:-1].any()
+    assert not work.open[-1].any()  # reads neither of the two
+    work.settle(Summation(Tree.sequential(summands)), work.open)
+    assert not work.open.any()
+
+
+def _lucky(operands, summation, positions, filters):
+    return np.ones(len(positions), bool)
+
+
+def test_a_non_linear_operator_gets_no_tree():
+    with pytest.raises(NotASum, match=r"-f\(-x\) gives"):
+        reveal(Changed(lambda y: np.maximum(y, 0)), conv())
+    with pytest.raises(NotASum, match=r"2 f\(x/2\) gives"):
+        reveal(Changed(lambda y: y * np.abs(y)), conv())
+
+
+def test_a_stateful_operator_is_nondeterministic():
+    calls = []
+
+    def drifts(y):
+        calls.append(1)
+        return y + np.float32(len(calls))
+
+    with pytest.raises(Nondeterministic):
+        reveal(Changed(drifts), conv())
+
+
+def test_an_operator_that_saturates_under_the_masks_gets_no_tree():
+    orders = reveal(Changed(lambda y: np.clip(y, -1e9, 1e9)), conv())
+    assert orders.replayed.all() and len(orders.summations) == 1  # the units still count
+    lossy = Changed(lambda y: np.where(np.abs(y) > 30, np.float32(np.inf) * np.sign(y), y))
+    with pytest.raises(NotASum, match="inf"):
+        reveal(lossy, conv(in_channels=16))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        conv(padding="same", stride=2, length=11),
+        conv(padding="3:1", dilation=2, length=7),
+        conv("conv2d", kernel="2x3", padding="same", height=4, length=5, batch=2),
+        conv("depthwise_conv2d", kernel=3, in_channels=4, filters=8, height=5, length=6),
+        conv(groups=2, in_channels=6, filters=4),
+        conv(in_channels=40, padding="same"),  # long enough to settle edges by replay
+    ],
+    ids=lambda case: case.label,
+)
+def test_edges_strides_groups_and_batches_replay_everywhere(case):
+    orders = reveal(session(), case)
+    assert orders.replayed.all() and not orders.not_a_sum.any()
+
+
+def test_windows_that_read_only_padding_have_no_way_and_no_fault():
+    orders = reveal(session(), conv(kernel=1, padding="2:2", length=3))
+    nothing = orders.index[:, 0] < 0
+    assert nothing.tolist() == [True, True, False, False, False, True, True]
+    assert orders.replayed.all()
+
+
+def test_known_ways_of_long_sums_save_every_question():
+    case = conv(in_channels=64)
+    first = reveal(session(), case)
+    again = reveal(session(), case.with_(length=15), known=first.summations)
+    assert (
+        again.replayed.all() and again.summations == first.summations and again.calls <= 1 + ASKED
+    )
+
+
+def test_a_known_way_that_replays_by_luck_is_asked():
+    case = conv(in_channels=64, padding="same")
+    work = _OpenOutputs(SessionOperator(session(), case), None)
+    places = np.nonzero(work.open)
+    assert work.answers.like(Tree.sequential(case.summands), *places).all()
+    assert not work.answers.like(Tree.pairwise(case.summands), *places).any()
+    assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
+
+
+def test_only_wanted_outputs_are_revealed():
+    case = conv()
+    wanted = np.zeros((7, 3), bool)
+    wanted[2, 1] = True
+    orders = reveal(session(), case, wanted=wanted)
+    assert (orders.replayed == wanted).all() and ((orders.index >= 0) == wanted).all()
+
+
+def test_an_open_length_is_said():
+    with pytest.raises(InputError, match="length=None"):
+        require_length(Case(op="conv1d", kernel=3))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_revealed_windows_are_the_ones_that_the_padding_predicts(data):
+    kernel = data.draw(st.integers(1, 4))
+    groups = data.draw(st.sampled_from([1, 2]))
+    case = Case(
+        op="conv1d",
+        kernel=kernel,
+        in_channels=2 * groups,
+        filters=groups * data.draw(st.integers(1, 3)),
+        groups=groups,
+        stride=data.draw(st.integers(1, 3)),
+        dilation=data.draw(st.integers(1, 2)),
+        padding=data.draw(st.sampled_from(["valid", "same", "caffe", "2:0"])),
+        length=data.draw(st.integers(8, 12)),
+        batch=data.draw(st.integers(1, 2)),
+        dtype=data.draw(st.sampled_from(["float32", "bfloat16"])),
+    )
+    found = reveal_windows(SessionOperator(session(), case))
+    geometry = window.Geometry.of(case)
+    for group in range(groups):
+        one = geometry.gather_indices(group * case.filters // groups)
+        entry = case.length * case.in_channels
+        both = np.concatenate([np.where(one < 0, -1, one + b * entry) for b in range(case.batch)])
+        assert (found[group] == both).all()
+
+
+def test_cost_of_one_output_with_fprev():
+    assert fprev_calls(Tree.sequential(10)) == 9
+    assert fprev_calls(Tree.sequential(range(10)[::-1])) == 45
+    assert fprev_calls(Tree.pairwise(4)) == 4
+
+
+@pytest.mark.parametrize("algorithm", ["sequential", "pairwise", "blocked"])
+def test_all_outputs_cost_at_most_what_fprev_needs_for_one_and_a_half(algorithm):
+    case = conv(in_channels=32, filters=1, length=12)
+    orders = reveal(session(algorithm), case)
+    assert orders.calls <= 1.5 * fprev_calls(orders.summations[0][0])
+
+
+def test_windows_of_one_leaf_in_a_long_kernel_are_revealed():
+    case = Case("conv2d", "7x7", length=1, height=1, padding="same")
+    with InlineSession(Target.parse("reference")) as session:
+        found = reveal(session, case)
+    assert found.replayed.all() and case.summands > 32

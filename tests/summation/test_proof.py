@@ -1,0 +1,244 @@
+"""Long sums: trees that are guessed from a few answers, and proved by few calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import floats
+from probe.summation import proof, reveal
+from probe.summation.fprev import fprev_calls
+from probe.summation.guess import Asker, Lost, guess
+from probe.summation.masks import Masks
+from probe.summation.proof import outputs_proved
+from probe.summation.tree import BIAS, Tree
+from tests.summation.test_reveal import Known, everywhere, revealed
+
+
+def lanes_in_blocks(leaves, lanes, block):
+    """Blocks of lanes, each added to the sum of those before."""
+    nodes, total = [], None
+    for start in range(0, leaves, block):
+        numbers = list(range(start, min(start + block, leaves)))
+        sums = [numbers[lane::lanes] for lane in range(min(lanes, len(numbers)))]
+        parts = []
+        for lane in sums:
+            part = lane[0]
+            for leaf in lane[1:]:
+                nodes.append((part, leaf))
+                part = ~(len(nodes) - 1)
+            parts.append(part)
+        for part in parts:
+            nodes += [] if total is None else [(total, part)]
+            total = part if total is None else ~(len(nodes) - 1)
+    return Tree.from_nodes(nodes)
+
+
+def downwards(leaves):
+    """The last leaf is the deepest."""
+    return Tree.chain([[leaf] for leaf in reversed(range(leaves))])
+
+
+REGULAR = {
+    "a chain": Tree.sequential(200),
+    "a chain downwards": downwards(150),
+    "neighbours": Tree.pairwise(150),
+    "eight lanes": Tree.lanes(203, 8),
+    "four lanes in blocks": lanes_in_blocks(300, 4, 64),
+}
+
+
+def other_trees(tree, count, seed):
+    """Trees of the same leaves: two leaves swapped, or one moved elsewhere."""
+    rng, found = np.random.default_rng(seed), []
+    while len(found) < count:
+        one, other = (int(k) for k in rng.choice(len(tree.leaves), 2, replace=False))
+        if rng.random() < 0.5:
+            names = {one: other, other: one}
+            nodes = [tuple(names.get(c, c) for c in node) for node in tree.nodes]
+        else:
+            rest = tree.restricted(leaf for leaf in tree.leaves if leaf != one)
+            nodes = list(rest.nodes)
+            at = next(n for n, children in enumerate(nodes) if other in children)
+            moved = [tuple(c if c > ~at else c - 1 for c in node) for node in nodes]
+            moved[at] = tuple(~at if c == other else c for c in moved[at])
+            nodes = [*moved[:at], (other, one), *moved[at:]]
+        changed = Tree.from_nodes(nodes)
+        if changed != tree:
+            found.append(changed)
+    return found
+
+
+def everything(masks):
+    return np.ix_(np.arange(masks.operator.positions), np.arange(masks.operator.filters))
+
+
+@pytest.mark.parametrize("tree", REGULAR.values(), ids=REGULAR)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_regular_long_sums_take_fewer_calls_than_leaves(tree, dtype):
+    orders, masks = revealed(
+        Known(everywhere(tree, 1, 1), len(tree.leaves), dtype=dtype, wide=dtype == "float16")
+    )
+    assert orders[0, 0].summation.tree == tree
+    assert [each.tree for each in masks.proved] == [tree]
+    assert masks.calls < max(len(tree.leaves), fprev_calls(tree))
+
+
+@pytest.mark.parametrize("tree", REGULAR.values(), ids=REGULAR)
+@pytest.mark.parametrize("scales", [True, False])
+def test_a_tree_is_proved_and_no_other_is(tree, scales):
+    """Filters that differ in one or two leaves' places: each tree is proved of its own alone."""
+    trees = [tree, *dict.fromkeys(other_trees(tree, 12, seed=len(tree.leaves)))]
+    masks = Masks(Known([[(each, frozenset()) for each in trees]], len(tree.leaves)))
+    for number in (0, len(trees) - 1):
+        fits = outputs_proved(masks, trees[number], everything(masks), scales)[0]
+        assert np.flatnonzero(fits).tolist() == [number]
+
+
+def test_partial_sums_in_any_format_prove_a_tree_or_nothing():
+    """Scales need the format to be known; without them a proof holds whatever it is."""
+    tree = REGULAR["eight lanes"]
+    for how in ({"dtype": "float32", "wide": True}, {"dtype": "float16"}, {"dtype": "float64"}):
+        masks = Masks(Known(everywhere(tree, 1, 1), len(tree.leaves), **how))
+        assert outputs_proved(masks, tree, everything(masks), scales=False).all()
+
+
+class Wider(Known):
+    """Partial sums of float32 in float64."""
+
+    def __init__(self, tree):
+        super().__init__(everywhere(tree, 1, 1), len(tree.leaves))
+        self.storage = np.dtype("float64")
+
+    def run(self, x, template, leaves, values):
+        return super().run(x, template, leaves, values).astype(np.float32).astype(float)
+
+
+def test_scales_are_not_trusted_where_sums_are_kept_wider():
+    """An M that is small for a wider format does not swallow: that must not pass for a proof."""
+    tree, other = Tree.sequential(120), other_trees(Tree.sequential(120), 1, seed=3)[0]
+    masks = Masks(Wider(tree))
+    assert not outputs_proved(masks, tree, everything(masks)).any()
+    assert not outputs_proved(masks, other, everything(masks)).any()
+    assert outputs_proved(masks, tree, everything(masks), scales=False).all()
+    assert not outputs_proved(masks, other, everything(masks), scales=False).any()
+
+
+def test_nodes_of_three_summands_are_not_proved():
+    tree = Tree.chain([[0, 1, 2], *[[k] for k in range(3, 90)]])
+    masks = Masks(Known(everywhere(tree, 1, 1), 90))
+    assert not outputs_proved(masks, tree, everything(masks)).any()
+    hidden = Tree.sequential(90)
+    assert not outputs_proved(masks, hidden, everything(masks)).any()
+
+
+def test_the_bias_is_a_leaf_like_others():
+    tree = Tree.chain([[BIAS], *[[k] for k in range(100)]])
+    orders, masks = revealed(Known(everywhere(tree, 2, 1), 100, bias=True))
+    assert {found.summation.tree for found in orders.values()} == {tree}
+    assert masks.proved[0].fits.all()
+    assert masks.calls < 100
+
+
+def test_positions_that_add_otherwise_are_guessed_by_themselves():
+    one, other = REGULAR["eight lanes"], Tree.lanes(203, 4)
+    truth = [[(one, frozenset())], [(other, frozenset())], [(one, frozenset())]]
+    orders, masks = revealed(Known(truth, 203))
+    assert [orders[k, 0].summation.tree for k in range(3)] == [one, other, one]
+    assert [each.fits[:, 0].tolist() for each in masks.proved] == [
+        [True, False, True],
+        [False, True, False],
+    ]
+
+
+def test_irregular_sums_are_asked_for_everything():
+    """No steps to read: the guess is lost or wrong, and the tree is found all the same."""
+    leaves = np.random.default_rng(5).permutation(140).tolist()
+    nodes, row = [], list(leaves)
+    rng = np.random.default_rng(6)
+    while len(row) > 1:
+        pair = tuple(row.pop(int(rng.integers(len(row)))) for _ in range(2))
+        nodes.append(pair)
+        row.append(~(len(nodes) - 1))
+    tree = Tree.from_nodes(nodes)
+    orders, _ = revealed(Known(everywhere(tree, 1, 1), 140))
+    assert orders[0, 0].summation.tree == tree
+
+
+def test_a_wrong_guess_costs_calls_and_nothing_else(monkeypatch):
+    tree = REGULAR["eight lanes"]
+    wrong = other_trees(tree, 1, seed=1)[0]
+    monkeypatch.setattr("probe.summation.guess.guess", lambda asker, bias: wrong)
+    orders, masks = revealed(Known(everywhere(tree, 1, 1), 203))
+    assert orders[0, 0].summation.tree == tree
+    assert not any(each.fits.any() for each in masks.proved)
+
+
+def test_what_was_proved_is_not_asked_again():
+    tree = REGULAR["a chain"]
+    masks = Masks(Known(everywhere(tree, 1, 1), 200))
+    calls = []
+    for apart in (False, True):
+        found, refused = reveal.reveal_trees(masks, np.zeros(1, int), [np.arange(200)], apart)
+        assert ([each.tree for each in found], refused) == ([tree], [])
+        calls.append(masks.calls)
+    assert calls[0] == calls[1]
+
+
+def test_counts_beyond_the_dtype_are_read_in_two_digits():
+    """bfloat16 holds 2^8 units exactly: each question takes two calls, however many leaves."""
+    tree = Tree.lanes(700, 4)
+    operator = Rounded(tree)
+    masks = Masks(operator)
+    asker = Asker(masks, np.array([0]), 0, np.arange(700), 2000, digits=True)
+    sizes = dict(zip(tree.leaves, tree.lca_sizes(0), strict=True))
+    others = np.arange(1, 700, 13)
+    before = masks.calls
+    assert asker.sizes(0, others).tolist() == [sizes[k] for k in others]
+    assert masks.calls - before <= 2 * len(others)
+    again = Asker(masks, np.array([0]), 0, np.arange(700), 2000, digits=True)
+    assert guess(again, 700) == tree
+
+
+def test_sums_in_16_bits_garble_digits_and_are_counted_in_parts():
+    """Partial sums of float16 hold 2^11 units; beyond, they are counted a few leaves at a time."""
+    tree = Tree.lanes(2300, 32)
+    masks = Masks(Known(everywhere(tree, 1, 1), 2300, dtype="float16"))
+    with pytest.raises(Lost):
+        guess(Asker(masks, np.array([0]), 0, np.arange(2300), 5000, digits=True), 2300)
+    parts = Asker(masks, np.array([0]), 0, np.arange(2300), 5000)
+    sizes = dict(zip(tree.leaves, tree.lca_sizes(0), strict=True))
+    others = np.arange(1, 2300, 60)
+    assert parts.sizes(0, others).tolist() == [sizes[k] for k in others]
+
+
+class Rounded(Known):
+    """bfloat16 operands and results, partial sums in float32."""
+
+    def __init__(self, tree):
+        super().__init__(everywhere(tree, 1, 1), len(tree.leaves))
+        self.dtype = "bfloat16"
+
+    def run(self, x, template, leaves, values):
+        exact = super().run(x, template, leaves, values)
+        return floats.widen(floats.round_to(exact, "bfloat16"), "bfloat16")
+
+
+def test_guesses_end_where_they_take_too_many_questions():
+    masks = Masks(Known(everywhere(Tree.lanes(203, 8), 1, 1), 203))
+    asker = Asker(masks, np.array([0]), 0, np.arange(203), 20)
+    with pytest.raises(Lost):
+        guess(asker, 203)
+    assert masks.calls <= 20
+
+
+def test_every_inner_node_is_asked_about_once():
+    tree = REGULAR["four lanes in blocks"]
+    for scales in (True, False):
+        form = proof.Format.of("float32", scales)
+        calls = list(proof.schedule(tree, 1 << 20, form))
+        triples = [t for call in calls for path in call.triples for t in path]
+        assert len(triples) == len(tree.nodes) - 1
+        for call in calls:
+            used = [leaf for path in call.triples for t in path for leaf in t if leaf >= 0]
+            assert len(used) == len(set(used))

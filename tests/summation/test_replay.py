@@ -1,0 +1,188 @@
+"""Replaying trees: node by node against exact rational arithmetic, in every rounding."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe import floats, ulp
+from probe.errors import InputError
+from probe.summation.replay import partial_sums, replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from tests.exact import awkward, rounded
+from tests.summation.test_tree import trees
+
+
+def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:
+    """One output, in rational numbers: the definition of a replay. Finite values only."""
+    kept = rounding.accumulator_format or dtype
+    last = len(tree.nodes) - 1
+    values: dict[int, Fraction] = {BIAS: Fraction(bias)}
+    for leaf in tree.leaves:
+        if leaf != BIAS:
+            factors = [Fraction(x[leaf]), Fraction(w[leaf])]
+            if grid := rounding.operand_format:
+                factors = [Fraction(rounded(factor, grid)) for factor in factors]
+            product = factors[0] * factors[1]
+            if leaf not in rounding.fused or not tree.nodes:
+                product = Fraction(rounded(product, rounding.product_format or kept))
+            values[leaf] = product
+    for node, children in enumerate(tree.nodes):
+        exact = sum((values[child] for child in children), Fraction(0))
+        if rounding.intermediate_format:
+            exact = Fraction(rounded(exact, rounding.intermediate_format))
+        values[~node] = Fraction(rounded(exact, kept))
+        if node in rounding.rounded:
+            values[~node] = to_dtype(values[~node], dtype, node in rounding.truncated)
+    result = values[~last] if tree.nodes else values[tree.leaves[0]]
+    return float(to_dtype(result, dtype, last in rounding.truncated))
+
+
+def to_dtype(exact: Fraction, dtype: str, truncated: bool) -> Fraction:
+    """Rounded to nearest, or truncated."""
+    nearest = Fraction(rounded(exact, dtype))
+    if not truncated or abs(nearest) <= abs(exact):
+        return nearest
+    bits = floats.to_bits(floats.round_to(np.array([float(nearest)]), dtype), dtype)
+    return Fraction(float(floats.widen(floats.from_bits(bits - 1, dtype), dtype)[0]))
+
+
+@st.composite
+def roundings(draw: st.DrawFn, tree: Tree, dtype: str) -> Rounding:
+    products = [leaf for leaf in tree.leaves if leaf != BIAS]
+    some = st.sets(st.sampled_from(products)) if products else st.just(set())
+    wider = [dtype, None, "float64"] if dtype == "float64" else [None, "float32", "float64"]
+    nodes = draw(st.sampled_from(wider))
+    places = st.sets(st.sampled_from(range(len(tree.nodes)))) if tree.nodes else st.just(set())
+    wide = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
+    through = st.sampled_from([None, wide.get(dtype)]) if nodes in (None, dtype) else st.none()
+    narrow = draw(places)
+    last = len(tree.nodes) - 1
+    return Rounding(
+        fused=frozenset(draw(some)),
+        operand_format=draw(st.sampled_from([None, None, "bfloat16", "tf32"])),
+        accumulator_format=nodes,
+        rounded=frozenset(narrow),
+        truncated=frozenset(draw(st.sets(st.sampled_from([*narrow, last])))),
+        intermediate_format=draw(through),
+        product_format=draw(st.sampled_from([None, dtype])),
+    )
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, data) -> None:
+    tree = data.draw(trees(8))
+    rounding = data.draw(roundings(tree, dtype))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    shape, outputs = (31, 5), 5
+    x = floats.round_to(rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 3, shape), dtype)
+    w = floats.round_to(rng.standard_normal(data.draw(st.sampled_from([shape, (31, 1)]))), dtype)
+    bias = floats.round_to(rng.standard_normal(outputs), dtype) if BIAS in tree.leaves else None
+    got = replay(Summation(tree, rounding), x, w, dtype, bias)
+    wide_x = floats.widen(x, dtype)
+    wide_w = np.broadcast_to(floats.widen(w, dtype), shape)
+    adds = np.zeros(outputs) if bias is None else floats.widen(bias, dtype)
+    expected = [
+        slowly(tree, rounding, wide_x[:, i].tolist(), wide_w[:, i].tolist(), dtype, adds[i])
+        for i in range(outputs)
+    ]
+    expected = floats.round_to(np.array(expected), dtype)
+    assert ulp.equal(got, expected, dtype), (tree.text, rounding)
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_awkward_operands_in_a_fused_chain(dtype: str) -> None:
+    x = np.stack([awkward(dtype, 700, seed) for seed in range(4)])
+    w = np.stack([awkward(dtype, 700, seed) for seed in range(4, 8)])
+    tree = Tree.sequential(4)
+    total = replay(Summation(Tree.sequential(1)), x[:1], w[:1], dtype)
+    step = Summation(Tree.parse("(0+b)"), Rounding(fused=frozenset([0])))
+    for leaf in range(1, 4):
+        total = replay(step, x[leaf : leaf + 1], w[leaf : leaf + 1], dtype, total)
+    got = replay(Summation(tree, Rounding.fused_everywhere(tree)), x, w, dtype)
+    assert ulp.equal(got, total, dtype)
+
+
+@pytest.mark.parametrize("build", [Tree.sequential, Tree.pairwise, lambda n: Tree.lanes(n, 8)])
+def test_blocks_of_outputs_do_not_show(build) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((37, 40_000)).astype(np.float32)
+    w = rng.standard_normal((37, 1)).astype(np.float32)
+    tree = build(37)
+    rounding = Rounding.fused_everywhere(tree)
+    whole = replay(Summation(tree, rounding), x, w, "float32")
+    for place in (0, 16_383, 16_384, 39_999):
+        one = replay(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
+        assert one[0] == whole[place]
+        steps = partial_sums(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
+        assert steps[-1].bits == one.view(np.uint32)[0]
+
+
+def test_the_report_of_five_products_differs_between_two_orders() -> None:
+    """Weights and ramp of the report; bits as TensorFlow gave them on x86-64 (see its history)."""
+    w = np.float32([[-0.7313], [-1.1043], [1.8492], [1.3007], [-0.1033]])
+    x = np.float32([[10 * (k + o) for o in range(3)] for k in range(5)])
+    sequential = replay(Summation(Tree.parse("(((((0+1)+2)+3)+4)+b)")), x, w, "float32", 0.0401)
+    packets = replay(Summation(Tree.parse("((((0+1)+(2+3))+4)+b)")), x, w, "float32", 0.0401)
+    assert [hex(bits) for bits in packets.view(np.uint32)[:1]] == ["0x42737afd"]
+    assert not ulp.equal(sequential, packets, "float32")
+    chain = Tree.sequential([0, 1, 2, 3, 4, BIAS])
+    fused = replay(Summation(chain, Rounding.fused_everywhere(chain)), x, w, "float32", 0.0401)
+    assert [hex(bits) for bits in fused.view(np.uint32)] == [
+        "0x42737afb",
+        "0x4291f5cf",
+        "0x42aa2e21",
+    ]
+
+
+def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
+    x, w = np.float32([[1], [2], [0.1]]), np.float32([[1], [1], [1]])
+    steps = partial_sums(Summation(Tree.parse("((0+1)+2)")), x, w, "float32")
+    assert [step.text for step in steps] == [
+        "s0 = p0 + p1 = 3.0 (0x40400000)",
+        "s1 = s0 + p2 = 3.1 (0x40466666)",
+    ]
+
+
+def test_style_tells_some_from_all() -> None:
+    tree = Tree.parse("((((0+1)+(2+3))+4)+b)")
+    assert Summation(tree, Rounding()).style == "none"
+    assert Summation(tree, Rounding.fused_everywhere(tree)).style == "all"
+    assert Summation(tree, Rounding(fused=frozenset({0, 3, 4}))).style == "all"
+    assert Summation(tree, Rounding(fused=frozenset({4}))).style == "some"
+    assert Summation(Tree.together(3), Rounding(fused=frozenset({0, 1}))).style == "some"
+    assert Summation(tree, Rounding(fused=frozenset({9}))).style == "none"
+
+
+def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
+    signal = np.random.default_rng(2).standard_normal(2000).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(signal, 9).T
+    w = np.ones((9, 1), dtype=np.float32)
+    tree = Tree.lanes(9, 4)
+    assert ulp.equal(
+        replay(Summation(tree), windows, w, "float32"),
+        replay(Summation(tree), np.ascontiguousarray(windows), w, "float32"),
+        "float32",
+    )
+
+
+def test_what_does_not_fit_says_so() -> None:
+    x, w, tree = np.zeros((2, 3), np.float32), np.zeros((2, 1), np.float32), Tree.sequential(2)
+    with pytest.raises(InputError, match="leaf 2 has no row in x"):
+        replay(Summation(Tree.sequential(3)), x, w, "float32")
+    with pytest.raises(InputError, match="the tree has no leaf b"):
+        replay(Summation(tree), x, w, "float32", 1.0)
+    with pytest.raises(InputError, match="the tree adds a bias"):
+        replay(Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32")
+    with pytest.raises(InputError, match="are \\(leaves, outputs\\)"):
+        replay(Summation(tree), x, w.T, "float32")
+    narrow = Summation(tree, Rounding(accumulator_format="float32"))
+    with pytest.raises(InputError, match="partial sums of float64"):
+        replay(narrow, x.astype(float), w.astype(float), "float64")

@@ -1,0 +1,269 @@
+"""The reveals against operators whose order is known, because we made it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probe.summation.masks import MaskRows, Masks, ask
+from probe.summation.reveal import reveal_trees
+from probe.summation.rounding import reveal_roundings
+from probe.summation.tree import BIAS, Tree
+
+pytestmark = pytest.mark.long
+
+
+class Known:
+    """An operator that adds every output in a tree that the test chose.
+
+    ``orders[position][filter]`` is (tree, fused leaves); a tree may miss leaves: that position does
+    not read them. ``wide`` keeps partial sums in float32; ``narrow`` lists nodes that don't;
+    ``twice`` rounds them to float32 on their way.
+    """
+
+    def __init__(
+        self, orders, summands, *, bias=False, dtype="float32", wide=False, narrow=(), twice=False
+    ):
+        self.orders, self.summands, self.bias, self.dtype = orders, summands, bias, dtype
+        self.positions, self.filters = len(orders), len(orders[0])
+        self.wide, self.narrow, self.twice = wide, narrow, twice
+        self.storage = np.dtype(dtype)
+
+    def run(self, x, template, leaves, values):
+        calls = len(leaves)
+        w = np.broadcast_to(template, (calls, self.filters, len(template))).copy()
+        for call, filt, slot in np.argwhere(leaves >= 0):
+            w[call, filt, leaves[call, filt, slot]] = values[slot]
+        out = np.empty((calls, self.positions, self.filters))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for position, row in enumerate(self.orders):
+                for filt, (tree, fused) in enumerate(row):
+                    out[:, position, filt] = self._sum(tree, fused, x, w[:, filt])
+        return out
+
+    def _sum(self, tree, fused, x, w):
+        def product(leaf):
+            if leaf == BIAS:
+                return w[:, self.summands]
+            exact = x * w[:, leaf]
+            return exact if leaf in fused else exact.astype(self.storage).astype(float)
+
+        if not tree.nodes:
+            return product(tree.leaves[0]).astype(self.storage)
+        sums = []
+        for node, children in enumerate(tree.nodes):
+            parts = [product(c) if c >= 0 else sums[~c] for c in children]
+            total = np.sum(parts if len(parts) == 2 else aligned(parts), axis=0)
+            kept = np.float32 if self.wide and node not in self.narrow else self.storage
+            total = (total.astype(np.float32) if self.twice else total).astype(kept).astype(float)
+            sums.append(total)
+        return sums[-1].astype(self.storage)
+
+
+def aligned(parts):
+    """Summands as a fused multi-term addition sees them: cut to the last place of the largest."""
+    largest = np.max(np.abs(parts), axis=0)
+    place = np.ldexp(1.0, np.frexp(np.where(largest > 0, largest, 1))[1] - 30)
+    return np.trunc(np.array(parts) / place) * place
+
+
+def everywhere(tree, positions=3, filters=2, fused=frozenset()):
+    return [[(tree, fused)] * filters for _ in range(positions)]
+
+
+def revealed(operator, apart=False, alone=False, smaller=False):
+    """{(position, filter): Order} and the masks used: ``smaller`` ones where sums overflow."""
+    masks = Masks(operator)
+    assert not smaller or masks.mask_smaller()
+    reads = [
+        np.array([operator.summands if leaf == BIAS else leaf for leaf in row[0][0].leaves])
+        for row in operator.orders
+    ]
+    kinds = sorted({tuple(read) for read in reads})
+    classes = np.array([kinds.index(tuple(read)) for read in reads])
+    found, refused = reveal_trees(masks, classes, [np.array(k) for k in kinds], apart=apart)
+    assert not refused
+    orders = {}
+    for order in reveal_roundings(masks, found, alone):
+        for position in order.positions:
+            for filt in order.filters:
+                assert (position, filt) not in orders
+                orders[position, filt] = order
+    return orders, masks
+
+
+def assert_revealed(operator, **how):
+    orders, masks = revealed(operator, **how)
+    for position, row in enumerate(operator.orders):
+        for filt, (tree, fused) in enumerate(row):
+            found = orders[position, filt].summation
+            assert (found.tree, found.rounding.fused) == (tree, frozenset(fused))
+    return masks
+
+
+@st.composite
+def trees(draw, leaves):
+    """Any tree over the leaves, nodes of two to four children, leaves fused where they can be."""
+    parts = list(draw(st.permutations(list(leaves))))
+    nodes = []
+    while len(parts) > 1:
+        width = draw(st.integers(2, min(4 if draw(st.booleans()) else 2, len(parts))))
+        picked = [parts.pop(draw(st.integers(0, len(parts) - 1))) for _ in range(width)]
+        nodes.append(tuple(picked))
+        parts.append(~(len(nodes) - 1))
+    tree = Tree.from_nodes(nodes, leaf=max(parts[0], 0))
+    fused = {
+        draw(st.sampled_from(leaves_of))
+        for children in tree.nodes
+        if (leaves_of := [c for c in children if 0 <= c < BIAS]) and draw(st.booleans())
+    }
+    return tree, frozenset(fused)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_tree_and_fusion_is_revealed_at_every_output(data):
+    n, bias = data.draw(st.integers(1, 14)), data.draw(st.booleans())
+    leaves = [*range(n), *([BIAS] if bias else [])]
+    kinds = data.draw(st.lists(trees(leaves), min_size=1, max_size=3))
+    rows = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
+    filters = data.draw(st.integers(1, 4))
+    assert_revealed(Known([[kind] * filters for kind in rows], n, bias=bias))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_edges_that_miss_leaves_have_trees_of_their_own(data):
+    n = data.draw(st.integers(3, 9))
+    rows = [
+        data.draw(trees(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1)))))
+        for _ in range(4)
+    ]
+    assert_revealed(Known([[row] for row in rows], n))
+
+
+def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():
+    """Filters 0 and 1 are a team of two rows, filter 2 one of none; nobody asks: no call."""
+    masks = Masks(Known(everywhere(Tree.sequential(5), positions=4, filters=3), 5))
+
+    def survivors(masks, leaves):
+        return masks.survivors(leaves)
+
+    none = MaskRows(np.array([2]), np.arange(4), np.zeros((0, 2), int))
+    some = MaskRows(np.array([0, 1]), np.array([3, 1]), np.array([[0, 1], [0, 4], [0, 1]]))
+    first, second, third = ask(masks, survivors, [none, some, none])
+    assert first.shape == third.shape == (0, 4) and masks.calls == 1
+    assert second.tolist() == [[3, 3], [0, 0], [3, 3]]
+    assert [one.shape for one in ask(masks, survivors, [none])] == [(0, 4)] and masks.calls == 1
+
+
+def test_filters_in_other_orders_are_told_apart():
+    row = [(Tree.sequential(12), frozenset())] * 3 + [(Tree.lanes(12, 4), frozenset())] * 2
+    assert_revealed(Known([row] * 4, 12))
+
+
+@pytest.mark.parametrize("n", [2500, pytest.param(4608, marks=pytest.mark.slow)])
+@pytest.mark.slow_at("2500")
+def test_long_chains_need_no_stack(n):
+    assert_revealed(Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 64], n))
+
+
+def test_a_chain_from_the_other_end_costs_no_square():
+    n = 300
+    masks = assert_revealed(Known([[(Tree.sequential(range(n)[::-1]), frozenset())]], n))
+    assert masks.calls < 3 * n
+
+
+def test_all_outputs_cost_what_fprev_needs_for_one():
+    n = 200
+    operator = Known([[(Tree.sequential(n), frozenset(range(1, n)))]] * 6, n)
+    assert assert_revealed(operator).calls <= 1.1 * (n - 1)
+    shared = Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 8] * 6, n)
+    assert assert_revealed(shared).calls <= (n - 1) / 8 + 20
+
+
+def test_wide_accumulators_of_16_bit_types_and_where_they_are_rounded():
+    tree = Tree.sequential(12)
+    operator = Known(
+        everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,)
+    )
+    orders, _ = revealed(operator)
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float32" and rounding.rounded == {4}
+    assert rounding.fused == set(range(12))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_questions_asked_together_do_not_drown_in_each_other(dtype):
+    tree, fused = Tree.parse("(((((0+1)+2)+3)+(4+5))+6)"), frozenset({0, 2, 3, 4})
+    assert_revealed(Known(everywhere(tree, fused=fused), 7, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("fused", "most"), [(range(37, 50), 2 * 5), ([40], 2 * 5), (range(33, 64, 2), 32)]
+)
+def test_products_fused_in_part_are_told_by_halves(fused, most):
+    lanes = Tree.parse("(" + "+".join(f"({lane}+{lane + 32})" for lane in range(32)) + ")")
+    none, some = (
+        assert_revealed(Known([[(lanes, frozenset(leaves))]] * 3, 64)) for leaves in ((), fused)
+    )
+    assert some.calls - none.calls <= most
+
+
+def test_filters_of_one_tree_that_fuse_otherwise_are_told_apart():
+    chain = Tree.sequential(40)
+    row = [(chain, frozenset(range(1, 40)))] * 5 + [(chain, frozenset())] * 3
+    assert_revealed(Known([row] * 3, 40))
+
+
+def test_sums_that_are_wide_near_the_root_alone_are_found_by_asking_every_node():
+    tree = Tree.pairwise(16)
+    lowest = tuple(n for n, node in enumerate(tree.nodes) if min(node) >= 0)
+    operator = Known(everywhere(tree), 16, dtype="float16", wide=True, narrow=lowest)
+    orders, _ = revealed(operator, alone=True)
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float32" and rounding.rounded == set(lowest)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_fused_additions_made_of_wider_ones_round_twice(twice):
+    tree = Tree.sequential(9)
+    operator = Known(everywhere(tree, fused=range(1, 9)), 9, dtype="float16", twice=twice)
+    orders, _ = revealed(operator)
+    found = {order.summation.rounding.intermediate_format for order in orders.values()}
+    assert found == {"float32" if twice else None}
+
+
+def test_only_positions_that_fuse_round_twice():
+    tree = Tree.sequential(9)
+    rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
+    orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
+    found = {at: one.summation.rounding.intermediate_format for (at, _), one in orders.items()}
+    assert found == {0: "float32", 1: None}
+
+
+def test_one_product_in_the_widest_format_is_not_truncated():
+    operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
+    orders, _ = revealed(operator, alone=True)
+    assert not orders[0, 0].summation.rounding.truncated
+
+
+def test_a_narrow_accumulator_stays_narrow():
+    operator = Known(everywhere(Tree.pairwise(9)), 9, dtype="float16")
+    orders, _ = revealed(operator)
+    rounding = orders[0, 0].summation.rounding
+    assert rounding.accumulator_format == "float16" and not rounding.fused
+
+
+def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
+    class Winograd(Known):
+        def run(self, x, template, leaves, values):
+            w = super().run(x, template, leaves, values)
+            return w + (leaves[:, None, :, :] >= 0).any(axis=3) * 0.25
+
+    operator = Winograd(everywhere(Tree.sequential(6)), 6)
+    masks = Masks(operator)
+    found, refused = reveal_trees(masks, np.zeros(3, int), [np.arange(6)])
+    assert not found and "with p0 = +M" in refused[0].evidence

@@ -1,0 +1,108 @@
+"""Sums of which some are kept in fewer bits than the dtype has."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from probe import floats, ulp
+from probe.case import Case
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
+from probe.launch import InlineSession
+from probe.reproduction import evaluator
+from probe.summation.replay import replay
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.target import Target
+from tests.exact import rounded
+from tests.reproduction.test_emulate import evaluated
+from tests.summation.test_reveal import Known, everywhere, revealed
+
+
+class Short(Known):
+    """An operator that rounds as it is told."""
+
+    def __init__(self, *given, rounding, **more):
+        super().__init__(*given, **more)
+        self.rounding = rounding
+
+    def _sum(self, tree, fused, x, w):
+        columns = np.full((self.summands, len(w)), x)
+        given = [floats.round_to(one, self.dtype) for one in (columns, w[:, : self.summands].T)]
+        bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
+        return replay(Summation(tree, self.rounding), *given, self.dtype, bias)
+
+
+@pytest.mark.parametrize("nodes", [{10}, {2, 5}, set(range(11))])
+def test_nodes_of_a_narrower_format_are_named(nodes):
+    form, tree = "bfloat16", Tree.lanes(12, 4)
+    rounding = Rounding(shortened=frozenset(nodes), short_format=form)
+    operator = Short(everywhere(tree, 2, 3), 12, rounding=rounding)
+    orders, _ = revealed(operator, alone=True)
+    found = {one.summation.rounding for one in orders.values()}
+    assert {(one.shortened, one.short_format) for one in found} == {(frozenset(nodes), form)}
+    assert not any(one.truncated or one.rounded for one in found)
+
+
+@pytest.mark.parametrize("form", ["bfloat16", "float16"])
+def test_a_bias_of_a_narrower_format_is_told(form):
+    rounding = Rounding(shortened=frozenset([6]), short_format=form, bias_format=form)
+    tree = Tree.sequential([*range(7), BIAS])
+    operator = Short(everywhere(tree), 7, bias=True, rounding=rounding)
+    orders, _ = revealed(operator, alone=True, smaller=form == "float16")
+    (found,) = {one.summation.rounding for one in orders.values()}
+    assert found.bias_format == found.short_format == form and found.shortened == {6}
+    assert f"bias rounded to {form}" in Summation(tree, found).formats("float32")
+
+
+def explained(left, right, channels):
+    case = Case("matmul", in_channels=channels, filters=2, operands="normal")
+    targets = [Target.parse(f"reference,algorithm={name}") for name in (left, right)]
+    one, two = map(InlineSession, targets)
+    with one, two:
+        return compare_shapes(ComparedShapes.named(case, at=2), one, two).reveal(
+            one, two, Revealer()
+        )
+
+
+@pytest.mark.parametrize("channels", [5, 40])
+def test_a_result_of_fewer_bits_is_a_sum_and_replays(channels):
+    found = explained("short", "sequential", channels)
+    assert found.replayed == found.compared and set(found.causes) == {"precision"}
+    (told,) = found.to_json()["left_orders"]
+    assert told["short_format"] == "bfloat16" and told["shortened"] == [channels - 2]
+
+
+def test_units_that_a_short_result_cannot_count_are_counted_in_parts():
+    found = explained("short", "short", 300).left
+    assert not found.refusal and found.replays.all() and not found.orders.not_a_sum.any()
+
+
+def test_sums_that_overflow_at_large_masks_are_asked_with_smaller_ones():
+    found = explained("short_sums", "sequential", 9)
+    assert found.replayed == found.compared and set(found.causes) == {"precision"}
+    (told,) = found.to_json()["left_orders"]
+    assert told["short_format"] == "float16" and told["shortened"] == [1, 3, 5, 7]
+    assert "flushed_inputs" not in told
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_replay_and_the_script_shorten_as_defined(dtype):
+    rng, tree = np.random.default_rng(3), Tree.from_nodes([(0, 1), (2, BIAS), (~0, ~1)])
+    x, w = (floats.round_to(rng.standard_normal((3, 50)), dtype) for _ in range(2))
+    bias = floats.round_to(rng.standard_normal(50), dtype)
+    rounding = Rounding(shortened=frozenset([1, 2]), short_format="bfloat16", bias_format="float16")
+    got = replay(Summation(tree, rounding), x, w, dtype, bias)
+    exact = []
+    for a, b, c in zip(x.T.tolist(), w.T.tolist(), bias.tolist(), strict=True):
+        p = [Fraction(rounded(Fraction(s) * Fraction(t), dtype)) for s, t in zip(a, b, strict=True)]
+        left = Fraction(rounded(p[0] + p[1], dtype))
+        right = Fraction(rounded(p[2] + Fraction(rounded(Fraction(c), "float16")), dtype))
+        right = Fraction(rounded(right, "bfloat16"))
+        exact.append(rounded(Fraction(rounded(left + right, dtype)), "bfloat16"))
+    expected = floats.round_to(np.array(exact), dtype)
+    assert ulp.equal(got, expected, dtype)
+    assert Rounding.from_json(rounding.to_json()) == rounding
+    assert evaluator.equal(evaluated(tree, rounding, x, w, dtype, bias), expected, dtype).all()

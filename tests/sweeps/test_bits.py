@@ -1,0 +1,445 @@
+"""Sweeps: what is found and stored, what a failing target leaves, what is never repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import probe
+from probe import schema, ulp
+from probe.campaign import Campaign
+from probe.case import Case
+from probe.cli.show import sweeps as shown
+from probe.errors import InputError, StoreError
+from probe.launch import Session, open_session
+from probe.printing import Output
+from probe.progress import Reporter
+from probe.store import Store
+from probe.sweeps import sweep_cases
+from probe.sweeps.bits import PATIENCE
+from probe.target import Target
+
+pytestmark = pytest.mark.long
+
+WORKER = Path(__file__).parents[1] / "worker" / "faulty_worker.py"
+REFERENCE = Target("reference")
+SWITCHING = Target.parse("reference,length_switch=8")
+CASE = Case(op="conv1d", kernel=5, in_channels=16, filters=3, operands="cancel")
+
+
+def inline(target: Target):
+    return open_session(target, inline=True)
+
+
+def faulty(log: Path, time_limit: float = 20.0, **faults: str):
+    command = (sys.executable, "-E", "-s", "-u", str(WORKER), json.dumps(faults), str(log))
+    return lambda target: Session(target, time_limit, 20.0, command)
+
+
+def runs(log: Path) -> list[int]:
+    """The lengths that were run, the base's included."""
+    return [int(line) for line in log.read_text().splitlines() if not line.startswith("pid")]
+
+
+def failures(store: Store) -> list[tuple]:
+    rows = probe.load(store.path).failures
+    return [
+        (row.kind, None if row["at"] is None or row["at"] != row["at"] else int(row["at"]))
+        for _, row in rows.astype(object).where(rows.notna(), None).iterrows()
+    ]
+
+
+def test_the_reference_never_differs(tmp_path):
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases([CASE], [REFERENCE], range(5, 20), store=store, opens=inline).to_json()
+    assert found["differing"] == 0 and found["lengths"] == [] and found["max_ulp"] == 0
+    assert found["comparisons"] == 14 and found["compared"] == 3 * sum(range(1, 15))
+    assert found["store"] == str(tmp_path / "m") and not found["failures"]
+
+
+def test_stored_rows_say_what_two_runs_say(tmp_path):
+    with Store(tmp_path / "m") as store:
+        summary = sweep_cases([CASE], [SWITCHING], range(5, 20), store=store, opens=inline)
+    tables = probe.load(tmp_path)
+    x, w, _ = CASE.with_(length=19).operands()
+    with inline(SWITCHING) as session:
+
+        def outputs(length: int) -> np.ndarray:
+            request = {"do": "run", "spec": CASE.spec()}
+            return session.request(request, {"x": x[:, :length], "w": w})[1]["y"]
+
+        whole = outputs(19)
+        for row in tables.comparisons.itertuples():
+            own = outputs(row.at)
+            expected = ulp.differences(own, whole[:, : own.shape[1]].copy(), "float32")
+            rows = tables.differences[tables.differences["at"] == row.at]
+            assert row.differing == row.kept == len(expected.index) == len(rows)
+            assert rows["index"].tolist() == expected.index.tolist()
+            assert rows["bits_at"].tolist() == expected.bits_a.tolist()
+            assert rows["bits_against"].tolist() == expected.bits_b.tolist()
+            assert rows["ulp"].tolist() == expected.ulps.tolist()
+            place = np.unravel_index(expected.index, own.shape)
+            assert rows["position"].tolist() == place[1].tolist()
+            assert rows["channel"].tolist() == place[2].tolist()
+            assert (row.digest_at == row.digest_against) == (row.differing == 0)
+    lengths = [one.at for one in summary.targets[SWITCHING.text].differences]
+    assert lengths and set(lengths) <= set(range(5, 12))  # outputs shorter than 8
+
+
+def test_scaled_differences_are_differences_over_eps_times_magnitudes(tmp_path):
+    with Store(tmp_path / "m") as store:
+        sweep_cases([CASE], [SWITCHING], [7, 19], store=store, opens=inline)
+    tables = probe.load(tmp_path)
+    x, w, _ = CASE.with_(length=19).operands()
+    for row in tables.differences.itertuples():
+        window = np.abs(x[0, row.position : row.position + 5].astype(float))
+        magnitude = (window * np.abs(w[..., row.channel].astype(float))).sum()
+        bits = np.array([row.bits_at, row.bits_against], np.uint32).view(np.float32).astype(float)
+        assert row.scaled == pytest.approx((bits[1] - bits[0]) / (2**-23 * magnitude), rel=1e-12)
+    largest = tables.differences["scaled"].abs().max()
+    assert tables.comparisons["max_scaled"].tolist() == [largest]
+
+
+@pytest.mark.parametrize(
+    ("case", "vary", "values"),
+    [
+        (CASE.with_(length=9), "batch", [1, 2, 4]),
+        (CASE.with_(length=9), "filters", [1, 2, 3]),
+        (
+            Case(op="conv2d", kernel="2x3", padding="same", stride=2, height=4),
+            "length",
+            range(4, 9),
+        ),
+        (Case(op="conv1d", kernel=3, dilation=7, padding="same"), "length", range(5, 30, 4)),
+        (Case(op="depthwise_conv2d", kernel=3, in_channels=4), "length", range(3, 9)),
+    ],
+)
+def test_every_axis_and_operator(tmp_path, case, vary, values):
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases([case], [REFERENCE], values, vary, store, opens=inline).to_json()
+    rows = probe.load(tmp_path).comparisons
+    assert found["vary"] == vary and not found["failures"] and found["differing"] == 0
+    assert len(rows) == len(values) - 1 and set(rows["vary"]) == {vary}
+    sizes = [
+        np.prod(case.with_(**{vary: int(row["at"])}).output_shape()) for _, row in rows.iterrows()
+    ]
+    assert (rows["compared"] + rows["not_compared"]).tolist() == sizes
+
+
+def test_keep_limits_rows_to_the_first_and_the_largest(tmp_path):
+    for name, keep in (("all", None), ("some", 2)):
+        with Store(tmp_path / name / "m") as store:
+            sweep_cases([CASE], [SWITCHING], [9, 10, 11, 19], store=store, keep=keep, opens=inline)
+    every = probe.load(tmp_path / "all").differences
+    some = probe.load(tmp_path / "some")
+    for row in some.comparisons.itertuples():
+        whole, kept = (t[t["at"] == row.at] for t in (every, some.differences))
+        assert len(kept) == row.kept <= 3 and len(whole) == row.differing
+        assert kept["index"].tolist()[:2] == whole["index"].tolist()[:2]
+        assert kept["ulp"].abs().max() == whole["ulp"].abs().max()
+
+
+def test_controls_name_a_random_target_nondeterministic(tmp_path):
+    with Store(tmp_path / "m") as store:
+        random = Target.parse("reference,algorithm=random")
+        found = sweep_cases([CASE], [random], range(20, 24), store=store, opens=inline).to_json()
+    assert found["nondeterministic"] == 3
+    assert set(probe.load(tmp_path).comparisons["control"]) <= {"differs", "alignment differs"}
+
+
+def test_targets_run_side_by_side_and_the_store_is_optional():
+    seen: list[tuple[int, int, str]] = []
+    found = sweep_cases(
+        [CASE, CASE.with_(kernel=3)],
+        [REFERENCE, SWITCHING],
+        [5, 9, 12],
+        progress=lambda *now: seen.append(now),
+    )
+    assert list(found.to_json()["targets"]) == ["reference", "reference,length_switch=8"]
+    assert found.store is None and found.targets["reference"].comparisons == 4
+    assert seen[-1][:2] == (8, 8) and {one[2] for one in seen} == set(found.targets)
+    assert [one[0] for one in seen] == sorted(one[0] for one in seen)
+    assert {"case"} < set(found.to_json()["targets"][SWITCHING.text]["lengths"][0])
+
+
+def test_the_same_sweep_again_runs_nothing_and_says_the_same(tmp_path):
+    log = tmp_path / "log"
+    with Store(tmp_path / "m") as store:
+        first = sweep_cases(
+            [CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)
+        ).to_json()
+    before = log.read_text()
+    with Store(tmp_path / "m") as store:
+        again = sweep_cases(
+            [CASE], [SWITCHING], range(5, 20), store=store, opens=faulty(log)
+        ).to_json()
+    assert log.read_text() == before
+    assert again["stored_before"] == 14 and first["differing"] > 0
+    changing = {"seconds", "stored_before"}
+    assert {k: v for k, v in again.items() if k not in changing} == {
+        k: v for k, v in first.items() if k not in changing
+    }
+
+
+def test_a_longer_sweep_measures_only_what_is_new(tmp_path):
+    log = tmp_path / "log"
+    for lengths in ([5, 6, 20], [5, 6, 7, 20]):
+        with Store(tmp_path / "m") as store:
+            sweep_cases(
+                [CASE], [REFERENCE], lengths, store=store, control="differing", opens=faulty(log)
+            )
+    assert runs(log) == [20, 20, 20, 5, 6] + [20, 20, 20, 7]
+
+
+def test_controls_asked_for_later_are_run_later(tmp_path):
+    log = tmp_path / "log"
+    for control in ("differing", "every"):
+        with Store(tmp_path / "m") as store:
+            options = {"store": store, "control": control, "opens": faulty(log)}
+            sweep_cases([CASE], [REFERENCE], [5, 20], **options)
+    assert runs(log)[4:] == [20, 20, 20, 5, 5, 5]
+    assert probe.load(tmp_path).comparisons["control"].tolist() == ["equal"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("error", "error"),
+        ("memory", "memory"),
+        ("unsupported", "unsupported"),
+        ("SIGSEGV", "crash"),
+        ("SIGKILL", "memory"),
+        ("exit", "crash"),
+        ("garbage", "protocol"),
+        ("hang", "timeout"),
+        pytest.param("exhaust", "memory", marks=pytest.mark.slow),
+        *[pytest.param(one, "protocol", marks=pytest.mark.slow) for one in ("lacks", "uneven")],
+        ("lies", "protocol"),
+    ],
+)
+@pytest.mark.slow_at(
+    "SIGKILL-memory", "exit-crash", "garbage-protocol", "hang-timeout", "lies-protocol"
+)
+def test_a_failing_length_is_a_row_and_the_others_are_measured(tmp_path, fault, kind):
+    other = CASE.with_(kernel=3)
+    sessions = faulty(tmp_path / "log", 0.6 if fault == "hang" else 20.0, **{"8": fault})
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases([CASE, other], [REFERENCE], range(6, 12), store=store, opens=sessions)
+    assert failures(store) == [(kind, 8)] * 2
+    tables = probe.load(store.path)
+    for case in (CASE, other):
+        rows = tables.comparisons[tables.comparisons["case_id"] == case.id]
+        assert sorted(rows["at"]) == [6, 7, 9, 10]
+    assert [failure.kind for failure in found.failures] == [kind] * 2
+    if fault == "SIGSEGV":
+        assert tables.failures["stderr"].str.contains("last words").all()
+
+
+def test_a_failing_length_is_tried_again_by_the_next_sweep(tmp_path):
+    with Store(tmp_path / "m") as store:
+        sessions = faulty(tmp_path / "log", **{"8": "error"})
+        assert sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions).failures
+    with Store(tmp_path / "m") as store:
+        again = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=inline)
+    assert again.targets["reference"].stored_before == 4 and not again.failures
+
+
+def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
+    sessions = faulty(tmp_path / "log", **{"8": "once SIGSEGV"})
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+    assert failures(store) == [("crash", None)] and found.targets["reference"].comparisons == 5
+    assert "it succeeded when it was run again" in found.failures[0].message
+
+
+def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
+    sessions = faulty(tmp_path / "log", **{"8": "SIGKILL"})
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+    assert not found.differing and found.failures
+    Output().results.print(shown.sweep_by_bits(found, CASE, range(6, 11)))
+    assert "what failed is not known" in (out := capsys.readouterr().out)
+    assert "with these operands" not in out and "--by order" not in out
+
+
+@pytest.mark.parametrize(("text", "counts"), [("torch@cuda:9", 0), ("reference", 1)])
+def test_what_is_not_there_is_no_failure_of_the_progress(tmp_path, text, counts):
+    tell = Reporter()
+    sessions = faulty(tmp_path / "log", **{"8": "error"}) if counts else open_session
+    found = sweep_cases([CASE], [Target.parse(text)], range(6, 10), progress=tell, opens=sessions)
+    assert found.failures and tell.failures == counts
+
+
+@pytest.mark.parametrize(("fault", "where"), [("11", 11), ("operator", None)])
+def test_a_case_that_can_not_be_run_is_left(tmp_path, fault, where):
+    for kind, fails in (("error", "error"), ("crash", "SIGSEGV")):
+        sessions = faulty(tmp_path / "log", **{fault: fails})
+        with Store(tmp_path / kind) as store:
+            found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
+        assert failures(store) == [(kind, where)] and not found.targets["reference"].comparisons
+
+
+def test_a_case_whose_every_length_crashes_is_left_after_some(tmp_path):
+    faults = {str(length): "SIGFPE" for length in range(6, 40)}
+    with Store(tmp_path / "m") as store:
+        sweep_cases(
+            [CASE],
+            [REFERENCE],
+            range(6, 41),
+            store=store,
+            opens=faulty(tmp_path / "log", **faults),
+        )
+    found = failures(store)
+    assert sorted(found[:PATIENCE]) == [("crash", 6), ("crash", 7), ("crash", 8)]
+    assert found[PATIENCE:] == [("crash", None)]
+
+
+def test_a_target_that_does_not_start_is_one_row_and_the_others_run(tmp_path):
+    def sessions(target: Target):
+        return (
+            faulty(tmp_path / "log", start="error")(target)
+            if target == SWITCHING
+            else inline(target)
+        )
+
+    absent = Target("tensorflow", "0.0.1")
+    with Store(tmp_path / "m") as store:
+        found = sweep_cases(
+            [CASE], [SWITCHING, absent, REFERENCE], [5, 9], store=store, opens=sessions
+        )
+    assert sorted(failures(store)) == [("error", None), ("unavailable", None)]
+    assert found.targets["reference"].comparisons == 1
+    assert found.to_json()["targets"]["tensorflow==0.0.1"]["failures"][0]["kind"] == "unavailable"
+    assert len(probe.load(store.path).runs) == 3
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_so(tmp_path):
+    def press(done: int, total: int, text: str) -> None:
+        if done >= 3:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    log = tmp_path / "log"
+    with Store(tmp_path / "m") as store:
+        options = {"store": store, "progress": press, "control": "differing"}
+        found = sweep_cases(
+            [CASE], [REFERENCE], range(5, 99), opens=faulty(log, any="slow"), **options
+        )
+    stored = probe.load(store.path).comparisons
+    assert found.interrupted and 3 <= len(stored) < 90
+    assert found.targets["reference"].comparisons == len(stored)
+    assert not found.failures and not len(probe.load(store.path).failures)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from tests.sweeps.test_bits import *
+log, folder = map(Path, sys.argv[2:])
+with Store(folder, flush_seconds=0) as store:
+    options = {"store": store, "control": "differing", "opens": faulty(log, any="slow")}
+    sweep([CASE], [REFERENCE], range(5, 60), **options)
+"""
+
+
+def test_killed_in_the_middle_nothing_stored_is_repeated(tmp_path):
+    log, folder = tmp_path / "log", tmp_path / "m"
+    root = str(WORKER.parents[2])
+    with subprocess.Popen([sys.executable, "-c", KILLED, root, str(log), str(folder)]) as running:
+        for _ in range(600):
+            if len(list(folder.glob("comparisons.*"))) >= 3 or running.poll() is not None:
+                break
+            time.sleep(0.02)
+        running.kill()
+    stored = sorted(probe.load(folder).comparisons["at"])
+    assert 3 <= len(stored) < 54
+    log.write_text("")
+    with Store(folder) as store:
+        options = {"store": store, "control": "differing", "opens": faulty(log)}
+        found = sweep_cases([CASE], [REFERENCE], range(5, 60), **options)
+    assert found.targets["reference"].stored_before == len(stored)
+    assert sorted(probe.load(folder).comparisons["at"]) == list(range(5, 59))
+    assert sorted(set(runs(log))) == sorted(set(range(5, 60)) - set(stored))
+
+
+def test_a_store_that_fails_ends_the_sweep(tmp_path, monkeypatch):
+    def full(self: Store, table: str, rows: object) -> None:
+        raise StoreError("store=m: the disk is full")
+
+    with Store(tmp_path / "m") as store:
+        monkeypatch.setattr(Store, "append", full)
+        with pytest.raises(StoreError, match="the disk is full"):
+            sweep_cases([CASE], [REFERENCE, SWITCHING], range(5, 20), store=store)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("case", "lengths", "vary", "words"),
+    [
+        (CASE, [4, 9], "length", "length=4: .*shorter than the kernel"),
+        (CASE, [9], "length", "give two or more"),
+        (CASE, [], "length", "give two or more"),
+        (CASE, [0, 9], "length", "they must be 1 or more"),
+        (CASE, [5, 9], "width", "width"),
+        (CASE.with_(length=9, groups=2, filters=4), [3, 4], "filters", "filters=3"),
+        (CASE, [1, 2], "batch", "length=None"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_runs(case, lengths, vary, words):
+    def never(target: Target):
+        raise AssertionError(f"{target} was started")
+
+    with pytest.raises(InputError, match=words):
+        sweep_cases([case], [REFERENCE], lengths, vary, opens=never)
+
+
+def test_nothing_to_run_is_wrong_input():
+    for cases, targets, name in (([], [REFERENCE], "cases"), ([CASE], [], "targets")):
+        with pytest.raises(InputError, match=f"{name}=.*nothing to run"):
+            sweep_cases(cases, targets, [5, 9])
+
+
+def test_rows_have_the_columns_of_the_schema(tmp_path):
+    with Store(tmp_path / "m") as store:
+        sweep_cases([CASE], [SWITCHING], [9, 19], store=store, experiment="tests", opens=inline)
+    tables = probe.load(tmp_path)
+    for name in ("runs", "cases", "comparisons", "differences"):
+        rows = getattr(tables, name)
+        assert len(rows) and set(schema.column_names(name)) <= set(rows.columns)
+    assert Case.from_json(tables.cases["json"][0]) == CASE
+    assert tables.runs["experiment"].tolist() == ["tests"]
+
+
+def test_a_sweep_reaches_the_library_in_fifteen_calls(monkeypatch):
+    """From ``probe.sweep`` to what calls it, the child's included: a path that can be read."""
+    inline = lambda where: open_session(where, inline=True)  # noqa: E731
+    defaults = tuple(
+        inline if one is open_session else one for one in Campaign.__init__.__defaults__
+    )
+    monkeypatch.setattr(Campaign.__init__, "__defaults__", defaults)
+    depths = set()
+
+    def profile(frame, event, arg):
+        if event != "call" or os.path.join("probe", "backends") not in frame.f_code.co_filename:
+            return
+        if frame.f_back.f_code.co_qualname == "Prepared.run":
+            count = 0
+            while frame:
+                count += f"{os.sep}probe{os.sep}" in frame.f_code.co_filename
+                frame = frame.f_back
+            depths.add(count)
+
+    sys.setprofile(profile)
+    try:
+        probe.sweep(Case("dense", in_channels=3, filters=2), [2, 5], "numpy")
+    finally:
+        sys.setprofile(None)
+    assert depths and max(depths) <= 15

@@ -1,0 +1,158 @@
+"""Which conditions pin the bits: the smallest sets that bring them back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from probe.answers.bisect import bisect as of_model
+from probe.case import Case
+from probe.cli import shell
+from probe.errors import InputError
+from probe.switch_points.bisection import ReleaseStep
+from probe.switch_points.conditions import (
+    bisect_conditions,
+    conditions_apart,
+    only_releases,
+    search,
+)
+from probe.target import Target
+
+LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))
+CASE = Case(op="conv1d", kernel=5, operands="cancel")
+
+
+def asking(shows):
+    """An ``ask`` whose answer is a function of the switches, and the targets that were asked."""
+    asked = []
+
+    def ask(where):
+        asked.append(where.text)
+        seen = shows(dict(where.switches))
+        return ReleaseStep(where.text, seen, why="" if seen else "no such kernel")
+
+    return ask, asked
+
+
+def test_one_condition_of_two_is_enough():
+    ask, asked = asking(lambda has: "B" if "onednn" in has else "A")
+    found = search(LEFT, RIGHT, ask)
+    assert found.sets == [["onednn=0"]] and len(asked) == 4
+    assert found.to_json()["conditions"] == ["onednn=0"]
+
+
+def test_each_of_several_conditions_is_found():
+    ask, _ = asking(lambda has: "B" if has else "A")
+    assert search(LEFT, RIGHT, ask).sets == [["onednn=0"], ["threads=1"]]
+
+
+def test_both_together_are_a_set_and_the_left_end_is_not_run_again():
+    ask, asked = asking(lambda has: "B" if len(has) == 2 else "A")
+    assert search(LEFT, RIGHT, ask).sets == [["onednn=0", "threads=1"]]
+    assert asked == [LEFT.text, RIGHT.text, "tensorflow,onednn=0", "tensorflow,threads=1"]
+
+
+def test_equal_ends_have_nothing_to_bring_back():
+    ask, asked = asking(lambda has: "A")
+    found = search(LEFT, RIGHT, ask)
+    assert found.sets is None and found.to_json()["same"] and len(asked) == 2
+
+
+def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():
+    ask, _ = asking(lambda has: None if has.keys() == {"onednn"} else "B" if has else "A")
+    found = search(LEFT, RIGHT, ask)
+    assert found.sets == [["threads=1"]]
+    assert found.to_json()["skipped"] == ["tensorflow,onednn=0"]
+    with pytest.raises(InputError, match="no such kernel"):
+        search(LEFT, RIGHT, asking(lambda has: None)[0])
+
+
+def test_what_is_different():
+    other = Target.parse("tensorflow==2.12.0,threads=2")
+    assert conditions_apart(other, LEFT) == [
+        ("version", "2.12.0"),
+        ("threads", "2"),
+        ("onednn", None),
+    ]
+    assert not only_releases(other, LEFT)
+    assert only_releases(*(Target.parse(f"tensorflow=={one}") for one in ("2.12.0", "2.13.0")))
+    for one, why in ((Target.parse("torch"), "different library"), (LEFT, "the same target")):
+        with pytest.raises(InputError, match=why):
+            conditions_apart(LEFT, one)
+
+
+def test_conditions_of_a_library_are_found():
+    """With a switch of lengths the reference adds in pairs from there on, whatever else is said."""
+    left = Target.parse("reference,algorithm=pairwise,length_switch=3")
+    found = bisect_conditions(CASE, left, Target.parse("reference"), range(5, 12))
+    assert found.sets == [["length_switch=3"]]
+    assert [one.version for one in found.steps][2:] == [
+        "reference,algorithm=pairwise",
+        "reference,length_switch=3",
+    ]
+
+
+MODULE = """
+import itertools
+import numpy as np
+
+def exponential(x):
+    return np.exp(x)
+
+def products(x):
+    return x @ np.linspace(-1, 1, 8 * x.shape[1], dtype=x.dtype).reshape(-1, 8)
+
+drawn = np.random.default_rng()
+
+def unsteady(x):
+    return x * drawn.integers(1, 4)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "conditions_of_mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return "conditions_of_mine"
+
+
+@pytest.mark.slow
+def test_a_functions_conditions_are_found(module, capsys):
+    """What flushes is a switch that moves these bits on every processor, threads are not."""
+    pytest.importorskip("torch")
+    Path("tiny.py").write_text("import torch\ndef f(x):\n    return torch.from_numpy(x) * 1e-40\n")
+    words = ["bisect", "tiny:f", "--shape", "x=4x3", "--json"]
+    ends = ["--between", "torch,flush=1,threads=1", "--and", "torch"]
+    assert shell.run([*words, *ends]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sets"] == [["flush=1"]] and told["model"] == "tiny:f" and told["what"] == "bits"
+
+
+def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
+    shapes = {"x": (5,)}
+    ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
+    with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
+        of_model(f"{module}:unsteady", *ends, shapes=shapes)
+
+
+def test_what_only_a_case_or_a_model_takes(module, capsys):
+    ends = ["--between", "numpy,threads=1", "--and", "numpy"]
+    model = ["bisect", f"{module}:products"]
+    assert shell.run([*model, *ends, "--what", "bits"]) == 2
+    assert "of a model the bits of its outputs are compared" in capsys.readouterr().err
+    assert shell.run([*model, *ends, "--kernel", "5"]) == 2
+    assert "the model defines what is computed" in capsys.readouterr().err
+    assert shell.run(["bisect", "--op", "matmul", *ends, "--shape", "x=3"]) == 2
+    assert "a case generates its own operands" in capsys.readouterr().err
+
+
+def test_the_command(capsys):
+    words = "bisect --op conv1d --kernel 5 --operands cancel --what bits --lengths 5..9".split()
+    ends = ["--between", "reference,algorithm=pairwise", "--and", "reference"]
+    assert shell.run([*words, *ends, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["conditions"] == ["algorithm=pairwise"] and not told["same"]
+    assert shell.run([*words, *ends]) == 0
+    assert "algorithm=pairwise brings the bits of" in capsys.readouterr().out

@@ -1,0 +1,358 @@
+"""Batches at which a target switches, classes of sizes that add alike, and the floor."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import probe
+from probe.case import Case
+from probe.cli import shell
+from probe.cli.show import orders as shown
+from probe.errors import InputError
+from probe.launch import open_session
+from probe.printing import Output
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import Tree
+from probe.switch_points import floors, search
+from probe.switch_points.recognition import UNKNOWN, Pattern
+from probe.switch_points.search import OfSamples
+from probe.target import Target
+
+DENSE = Case(op="dense", in_channels=33, filters=2)
+
+
+def found(target: str, case: Case = DENSE, upto: int = 10, **options):
+    with open_session(Target.parse(target), inline=True) as session:
+        return search.find_switch_points(session, case, upto, vary="batch", **options)
+
+
+def texts(result) -> list[str]:
+    return [one.text for one in floors.classes(result)]
+
+
+def sizes(spans) -> list[int]:
+    return [size for one in spans for size in range(one.first, one.last + 1, one.step)]
+
+
+def held(one) -> list[int]:
+    """The sizes that a class promises."""
+    return sizes(one.spans)
+
+
+def test_rows_that_read_padding_alone_are_added_as_all_others() -> None:
+    case = Case("conv1d", 5, 1, 2, padding=7)
+    with open_session(Target.parse("reference,length_switch=17,algorithm=pairwise"), True) as one:
+        result = search.find_switch_points(one, case, 12)
+    assert texts(result) == ["{5..6}", "{7..12}"] and not result.uncertified
+    assert (told := floors.floor(result)).size == 7 and "not known" not in told.text
+    # the shortest call has no window without padding: what most of its rows add is said of it
+    patterns = result.patterns.values()
+    assert all(max(result.recogniser.kinds[seen.interior]) > UNKNOWN for seen in patterns)
+
+
+@pytest.mark.check
+def test_the_classes_of_a_dense_layer_and_its_floor() -> None:
+    result = found("reference,length_switch=7,algorithm=pairwise")
+    assert texts(result) == ["{1..6}", "{7..10}"] and not result.uncertified
+    told = floors.floor(result)
+    assert (told.size, told.step, told.certified) == (7, 1, True)
+    assert told.text.startswith("floor: 7 rows; below, at 1..6, rows are added one after the other")
+    assert "from 7 on pairwise (order)" in told.text and told.text.endswith("; certified")
+    assert told.pieces == (1, 6, 1) and "cut into pieces of at most 6, none is needed" in told.text
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("conv2d", "3x2", 2, 2, 3, height=3, padding="same", bias="normal"),
+        Case("conv1d", 3, 4, 4, 5, groups=2, stride=2, padding="1:1"),
+        Case("matmul", None, 9, 2, 4),
+        Case("dense", None, 33, 2, dtype="bfloat16", bias="normal"),
+    ],
+    ids=lambda case: case.op,
+)
+def test_what_no_batch_changes_needs_no_floor(case) -> None:
+    result = found("reference", case, 4)
+    assert texts(result) == ["{1..4}"] and not result.switches and not result.uncertified
+    assert floors.floor(result).size == 1
+    assert floors.floor(result).text.startswith("no floor is needed: from 1 to 4 all ")
+
+
+def test_a_switch_far_out_is_found_to_the_row() -> None:
+    result = found("reference,length_switch=77", upto=150, scanned=4)
+    below, above = floors.classes(result)
+    assert {*held(below), *held(above)} == set(result.patterns) and len(result.patterns) < 60
+    assert sorted(held(below) + sizes(below.expected)) == list(range(1, 77))
+    assert sorted(held(above) + sizes(above.expected)) == list(range(77, 151))
+    told = floors.floor(result)
+    assert told.size == 77 and told.sides and not told.certified and result.uncertified
+    assert told.run == len(held(above)) and (told.count, told.run_to) == (74, 78)
+    assert f"; {told.run} of these 74 sizes were run, all up to 78, the others are" in told.text
+    assert told.text.endswith("; certified on both sides of the floor only")
+
+
+def test_a_change_of_rounding_alone_is_a_class_of_its_own() -> None:
+    result = found("reference,length_switch=3,algorithm=fused", upto=6)
+    told = floors.floor(result).text
+    assert texts(result) == ["{1..2}", "{3..6}"] and "(rounding)" in told
+    assert "every product is rounded, then added (no FMA), from 3 on" in told
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """pretend(f): f(size) is (kind, tail) of every batch; nothing is run."""
+    sums = [Tree.sequential(33), Tree.pairwise(33), Tree.lanes(33, 8)]
+
+    def replace(shown):
+        def pattern(self, size: int, budget: int = 0) -> Pattern:
+            if not self.summations:
+                self.summations += [Summation(tree, Rounding()) for tree in sums]
+                self.kinds += [(number,) * 2 for number in range(len(sums))]
+            interior, tail, *elsewhere = shown(size)
+            unsure = "" if budget else "not asked"
+            kinds = np.zeros(size, int)
+            return Pattern(size, kinds, True, interior, tail, sum(elsewhere), 0, True, unsure)
+
+        monkeypatch.setattr(OfSamples, "pattern", pattern)
+
+    return replace
+
+
+def test_places_that_add_otherwise_leave_multiples(pretend) -> None:
+    """Rows behind the last full packet of four are added in another order."""
+    pretend(lambda n: (0 if n >= 4 else 1, ((1, n % 4),) if n >= 4 and n % 4 else ()))
+    result = found("reference", upto=100)
+    assert texts(result) == ["{4..100 by 4}", "{1..3}"][::-1]
+    told = floors.floor(result)
+    assert (told.size, told.step) == (4, 4)
+    assert "floor: 4 rows, in multiples of 4" in told.text
+
+
+def mixed_by(shown, result) -> None:
+    """Every promised size is one at which all rows add as one kind, and the same one."""
+    for one in floors.classes(result):
+        assert all(shown(size) == (one.kind, (), 0) for size in held(one)), one.text
+    told = floors.floor(result)
+    if told.size is not None:
+        multiples = range(told.size, told.run_to + 1, told.step)
+        assert all(shown(size) == (told.kind, (), 0) for size in multiples), told.text
+
+
+@pytest.mark.parametrize(("upto", "scanned"), [(100, 20), (300, None), (1100, None), (300, 64)])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda n: (0, ((1, n % 4),) if n % 4 else (), 0),
+        lambda n: (int(n < 4), ((2, 1),) if n % 4 == 1 else (), int(n % 4 > 1)),
+        lambda n: (0, (), int(n % 4 != 1)),
+        lambda n: (0, (), int(n % 7 == 3)),
+        lambda n: (int(n > 90), ((2, 1),) if n > 70 and n % 3 else (), 0),
+        lambda n: (0, ((1, 1),) if n > 80 and n % 16 == 5 else (), 0),
+        lambda n: (n * 2654435761 % 3, (), n * 40503 % 2),
+    ],
+    ids=["tails", "elsewhere", "one of four", "sevenths", "late tails", "far", "none"],
+)
+def test_a_size_that_was_not_run_is_in_no_class_and_no_floor(pretend, shown, upto, scanned) -> None:
+    pretend(shown)
+    result = found("reference", upto=upto, scanned=scanned)
+    mixed_by(shown, result)
+    for one in floors.classes(result):
+        assert set(held(one)) <= set(result.patterns) and not set(sizes(one.expected)) & set(
+            result.patterns
+        )
+    told = floors.floor(result)
+    assert told.text and (told.size is None or told.run_to <= result.upto)
+
+
+def test_a_floor_leaves_out_multiples_whose_tails_are_known_to_be_mixed(pretend) -> None:
+    """66 was not run: sizes of its remainder by 4 have rows behind the last packet."""
+    pretend(lambda n: (0, ((1, n % 4),) if n % 4 else ()))
+    result = found("reference", upto=200, scanned=64)
+    assert 66 not in result.patterns
+    told = floors.floor(result)
+    assert (told.size, told.step) == (4, 4) and told.run_to == 64
+    assert "were run, all up to 64, the others are expected" in told.text
+
+
+def test_small_sizes_are_all_run_and_certified() -> None:
+    result = found("reference,length_switch=77", upto=90)
+    assert texts(result) == ["{1..76}", "{77..90}"] and not result.uncertified
+    assert set(result.patterns) == set(range(1, 91))
+
+
+def test_a_floor_at_multiples_names_a_size_below_it_that_adds_otherwise(pretend) -> None:
+    """The size just below the floor may be in the class: no multiple."""
+    pretend(lambda n: (0, (), int(n % 2 > 0 and n > 3)))
+    told = floors.floor(found("reference", upto=40))
+    assert (told.size, told.step) == (2, 2)
+    assert told.text.startswith("no floor, but multiples of 2 are needed: from 2 to 40, at these")
+
+
+def test_remainders_that_are_no_multiples_are_named_where_there_is_no_floor(pretend) -> None:
+    pretend(lambda n: (0, (), int(n % 4 != 1)))
+    told = floors.floor(found("reference", upto=40))
+    assert told.size is None and told.text.endswith("alike at 1..37 by 4")
+
+
+def test_threads_are_part_of_the_promise() -> None:
+    result = found("reference")
+    assert result.to_json()["threads"] == 1 and "on reference, 1 thread" in str(
+        probe.thresholds(DENSE, "reference", upto=3)
+    )
+    assert any(one.startswith("1 thread; with a different number") for one in result.assumed)
+
+
+def test_a_class_between_two_others_is_told_as_pieces(pretend) -> None:
+    pretend(lambda n: ((n >= 16) + (n > 128), ()))
+    result = found("reference", upto=512)
+    assert texts(result) == ["{1..15}", "{16..128}", "{129..512}"]
+    told = floors.floor(result)
+    assert told.size == 129 and told.pieces == (16, 128, 1)
+    assert "8 running sums, added pairwise" in told.text and "at 16..128" in told.text
+
+
+def test_pieces_of_a_class_make_up_every_size() -> None:
+    """First to last make up all sizes from first on exactly where last >= 2 * first - 1."""
+    for first in range(2, 9):
+        for last in range(first, 20):
+            fits = set()
+            for count in range(1, 60):
+                fits |= set(range(count * first, count * last + 1))
+            every = all(size in fits for size in range(first, 60))
+            spans = [floors.SizeClass(0, (floors.SizeRange(first, last),), ())]
+            assert (floors._pieces(spans, 1, 100) is not None) == every
+
+
+def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretend) -> None:
+    pretend(lambda n: (0, ((1, 1),)))
+    told = floors.floor(found("reference", upto=20))
+    assert told.size is None and not told.certified
+    assert told.text == "no floor: at 20 rows the last one is added pairwise"
+
+
+def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretend) -> None:
+    pretend(lambda n: (int(n >= 16), ()))
+    result = found("reference", upto=160, scanned=20)
+    below, above = floors.classes(result)
+    assert below.text == "{1..15}" and result.period == 1
+    assert sorted(held(above) + sizes(above.expected)) == list(range(16, 161))
+    assert set(held(above)) <= set(result.patterns)
+
+
+def test_what_is_not_a_sum_or_not_steady_is_in_no_class() -> None:
+    random = found("reference,algorithm=random", upto=4)
+    assert floors.classes(random) == [] and floors.floor(random).size is None
+    assert "the same call again gives different bits" in floors.floor(random).text
+    assert "certified" not in floors.floor(random).text
+
+
+def test_sizes_are_recognised_by_more_than_marks_of_the_interior() -> None:
+    """One row of a batch that adds otherwise is seen wherever it stands."""
+
+    class Planted:
+        """The last row comes from another target."""
+
+        def __init__(self, inner, other, row):
+            self.inner, self.other, self.row = inner, other, row
+            self.target, self.alive = inner.target, True
+
+        def stream(self, header, arrays):
+            pairs = zip(
+                self.inner.stream(header, arrays), self.other.stream(header, arrays), strict=True
+            )
+            for (head, mine), (_, other) in pairs:
+                outputs = mine["outputs"].copy()
+                if "select" not in arrays:
+                    outputs[:, self.row] = other["outputs"][:, self.row]
+                yield head, {**mine, "outputs": outputs}
+
+        def request(self, header, arrays=None):
+            return self.inner.request(header, arrays or {})
+
+    texts_ = "reference", "reference,algorithm=pairwise"
+    with (
+        open_session(Target.parse(texts_[0]), inline=True) as one,
+        open_session(Target.parse(texts_[1]), inline=True) as other,
+    ):
+        for row in (0, 5):
+            known = OfSamples(Planted(one, other, row), DENSE)
+            known.summations += [Summation(Tree.sequential(33)), Summation(Tree.pairwise(33))]
+            known.popular += [0, 1]
+            seen = known.pattern(6)
+            assert len(set(seen.kinds.tolist())) == 2 and UNKNOWN not in known.kinds[seen.interior]
+            assert seen.kinds[row] != seen.interior
+            assert sum(count for _, count in seen.tail) + seen.elsewhere == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--op conv1d --kernel 3 --vary batch", "length=None: where the batch is varied"),
+        ("--op sum --in-channels 4 --length 3 --vary batch", "op=sum: its sums have no weights"),
+        ("--op dense --in-channels 4 --vary filters", "vary=filters: thresholds are not searched"),
+        ("--op dense --in-channels 4 --vary length", "vary=length: dense has no length"),
+        ("--op dense --in-channels 4 --upto 0", "upto=0"),
+    ],
+)
+def test_wrong_words_are_one_line(capsys, words, said) -> None:
+    assert shell.run(["thresholds", *words.split(), "--target", "reference"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_the_command_and_the_answer_say_the_same(capsys) -> None:
+    words = "--op dense --in-channels 33 --filters 2 --upto 6 --target reference,length_switch=5"
+    assert shell.run(["thresholds", *words.split(), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["vary"] == "batch" and told["floor"]["size"] == 5 and told["certified"]
+    assert [one["sizes"] for one in told["classes"]] == [[[1, 4, 1]], [[5, 6, 1]]]
+    answer = probe.thresholds(DENSE, "reference,length_switch=5", upto=6)
+    untimed = {name: one for name, one in told.items() if name != "seconds"}
+    assert {name: one for name, one in answer.to_json().items() if name != "seconds"} == untimed
+    assert len(repr(answer).splitlines()) == 3 and "floor: 5 rows" in repr(answer)
+    assert answer._repr_png_().startswith(b"\x89PNG")
+    Output().results.print(shown.thresholds(answer.found))
+    text = capsys.readouterr().out
+    assert "classes of batches at which all rows add alike: {1..4}, {5..6}" in text
+    assert "floor: 5 rows; below, at 1..4" in text
+
+
+def test_lengths_have_classes_and_a_floor_too() -> None:
+    case = Case(op="conv1d", kernel=5, in_channels=2)
+    with open_session(Target.parse("reference,length_switch=20"), inline=True) as session:
+        result = search.find_switch_points(session, case, 27)
+    assert texts(result) == ["{5..23}", "{24..27}"]
+    assert floors.floor(result).text.startswith("floor: length 24; below, at 5..23, outputs are")
+    with pytest.raises(InputError, match="length"):
+        found("reference", case)
+
+
+def test_a_kind_that_tests_refute_is_not_trusted_where_it_was_only_recognised(pretend, monkeypatch):
+    """Recognised as one order at all sizes; by the tests the last row of 100 adds differently."""
+    pretend(lambda n: (0, ()))
+    recognised = OfSamples.pattern
+
+    def pattern(self, size, budget=0):
+        seen = recognised(self, size, budget)
+        if budget and size == 100:
+            seen.kinds[-1] = 1
+            return dataclasses.replace(seen, tail=((1, 1),))
+        return seen
+
+    monkeypatch.setattr(OfSamples, "pattern", pattern)
+    result = found("reference", upto=100, scanned=20)
+    (only,) = floors.classes(result)
+    assert held(only) == result.certified[:-1] == [1] and not only.expected
+    assert floors.floor(result).size is None
+
+    assert "does not hold at a size that was tested" in floors._mixed(result, 20)
+
+
+def test_a_size_that_is_alike_by_chance_makes_no_step(pretend) -> None:
+    pretend(lambda n: (int(n <= 80 and n != 41), ()))
+    told = floors.floor(found("reference", upto=100))
+    assert (told.size, told.step) == (81, 1)

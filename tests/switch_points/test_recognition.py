@@ -1,0 +1,232 @@
+"""Summations are recognised by bits, and revealed only where they are new."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import floats, window
+from probe.case import Case
+from probe.launch import InlineSession, open_session
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.switch_points import recognition
+from probe.switch_points.periodic import Periodic
+from probe.switch_points.recognition import UNKNOWN, Recogniser
+from probe.target import Target
+
+pytestmark = pytest.mark.long
+
+CASE = Case(op="conv1d", kernel=5, in_channels=2)
+ROOMY = {"kernel": 3, "in_channels": 4, "filters": 4}
+
+
+@pytest.fixture
+def recogniser():
+    """recogniser(target text, case): on a session that ends with the test."""
+    sessions = []
+
+    def make(text: str, case: Case) -> Recogniser:
+        sessions.append(open_session(Target.parse(text), inline=True).start())
+        return Recogniser(sessions[-1], case)
+
+    yield make
+    for session in sessions:
+        session.close()
+
+
+def test_another_order_is_another_kind(recogniser) -> None:
+    known = recogniser("reference,length_switch=6", CASE)
+    short, other, long, longer = (known.pattern(n) for n in (8, 9, 10, 500))
+    assert short.interior == other.interior != long.interior == longer.interior
+    assert known.causes(short.interior, long.interior) == ("order",)
+    assert len(longer.kinds) == 496 and longer.whole and longer.tail == ()
+
+
+def test_what_is_known_costs_the_sets_and_a_control(recogniser) -> None:
+    known = recogniser("reference", CASE)
+    known.pattern(8)
+    before = known.calls
+    known.pattern(99)
+    every = known.periodic.every
+    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
+    assert known.calls - before == sum(map(len, sets)) + 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(op="conv1d", **ROOMY, padding="same", stride=2, bias="normal"),
+        Case(op="conv1d", **ROOMY, padding="4:4", dilation=2, groups=2),
+        Case(op="conv2d", **ROOMY, padding="same", height=5, batch=2, dtype="bfloat16"),
+        Case(op="depthwise_conv2d", **ROOMY, padding="caffe", height=4, dtype="float16"),
+        Case(op="conv1d", **ROOMY, dtype="float64"),
+    ],
+    ids=lambda case: case.label,
+)
+@pytest.mark.slow_at(
+    "conv2d 3x3, 4 -> 4, same, batch 2, height 5, bfloat16",
+    "depthwise_conv2d 3x3, 4 -> 4, caffe, height 4, float16",
+)
+def test_padding_shows_no_other_kind(recogniser, case: Case) -> None:
+    known = recogniser("reference,algorithm=blocked", case)
+    for length in (9, 10, 131 if case.op == "conv1d" else 40):
+        found = known.pattern(length)
+        assert found.unknown == 0 and found.tail == () and found.elsewhere == 0
+        assert found.interior == 0
+
+
+def test_the_same_leaves_as_a_full_reveal(recogniser) -> None:
+    known = recogniser("reference,algorithm=pairwise", CASE.with_(bias="normal"))
+    known.pattern(9)
+    assert [tree.text for tree, _ in known.summations] == [
+        "(((((0+1)+(2+3))+((4+5)+(6+7)))+(8+9))+b)"
+    ]
+
+
+def test_what_is_recognised_wrongly_is_taken_back_by_a_certificate(recogniser, monkeypatch) -> None:
+    case = Case(op="conv1d", kernel=5, in_channels=8, filters=2, padding="same", bias="normal")
+    known = recogniser("reference,algorithm=blocked", case)
+    wrong = known.learn(Summation(Tree.sequential([*range(40), BIAS]), Rounding()))
+    with monkeypatch.context() as lucky:  # whatever is tried first has the same bits
+        lucky.setattr(
+            recognition.RecognisedSize, "_agrees", lambda self, one, summation, wanted: wanted
+        )
+        taken = known.pattern(12)
+        assert set(known.kinds[taken.interior]) == {wrong} and not taken.certified
+    agrees, seen = recognition.RecognisedSize._agrees, []
+
+    def first_lucky(self, one, summation, wanted):
+        seen.append(summation)
+        return wanted if len(seen) <= len(self.classes) else agrees(self, one, summation, wanted)
+
+    monkeypatch.setattr(recognition.RecognisedSize, "_agrees", first_lucky)
+    found = known.pattern(12, budget=4096)
+    assert found.certified and not found.unknown
+    assert wrong not in set(sum((known.kinds[kind] for kind in found.kinds), ()))
+
+
+def test_no_sum_stays_unknown_and_is_not_asked_for_ever(recogniser) -> None:
+    known = recogniser("reference,algorithm=winograd", Case(op="conv1d", kernel=3))
+    for length in (8, 9, 10, 11):
+        found = known.pattern(length)
+        assert found.unknown == length - 2
+    assert known.kinds[found.interior] == (UNKNOWN,) and known.evidence
+    before = known.calls
+    known.pattern(12)
+    every = known.periodic.every
+    sets = known.periodic.sets_for(every), known.periodic.wide_for(every)
+    assert known.calls - before == sum(map(len, sets)) + 1
+
+
+def test_other_bits_in_the_same_call_are_not_steady(recogniser) -> None:
+    known = recogniser("reference,algorithm=random", CASE.with_(in_channels=40))
+    assert not known.pattern(9).steady
+    assert "again" in known.evidence and not known.summations
+
+
+def test_calls_too_large_to_look_at_whole_are_looked_at_in_places(recogniser, monkeypatch) -> None:
+    monkeypatch.setattr(recognition, "ALL", 1000)
+    monkeypatch.setattr(recognition, "ENDS", 16)
+    known = recogniser("reference,length_switch=1500", CASE)
+    short, long = known.pattern(1500), known.pattern(1504)
+    assert not short.whole and len(short.kinds) <= 64
+    assert short.interior != long.interior and long.unknown == 0
+
+
+class Apart:
+    """A session whose outputs that meet padding are computed by another session."""
+
+    def __init__(self, inside: InlineSession, edge: InlineSession, case: Case) -> None:
+        self.inside, self.edge, self.case = inside, edge, case
+
+    def __getattr__(self, name: str):
+        return getattr(self.inside, name)
+
+    def stream(self, header, arrays):
+        geometry = window.Geometry.of(self.case.with_(length=arrays["x"].shape[-2]))
+        padded = (geometry.reads() < 0).any(axis=1)
+        padded = np.repeat(np.tile(padded, self.case.batch), self.case.filters)
+        padded = padded[arrays["select"]] if "select" in arrays else padded
+        both = self.inside.stream(header, arrays), self.edge.stream(header, arrays)
+        for (told, mine), (_, other) in zip(*both, strict=True):
+            shape = np.shape(mine["outputs"])
+            flat = (np.reshape(one["outputs"], (shape[0], -1)) for one in (other, mine))
+            yield told, mine | {"outputs": np.where(padded, *flat).reshape(shape)}
+
+
+EDGES = [
+    Case(op="conv1d", kernel=3, padding="same"),
+    Case(op="conv1d", kernel=6, padding="same", dilation=2, in_channels=2, bias="normal"),
+    Case(op="conv1d", kernel=5, padding="3:1", in_channels=16, filters=3),
+    Case(op="conv2d", kernel="3x4", padding="same", height=3, in_channels=3, filters=2),
+    Case(op="conv1d", kernel=5, padding="same", in_channels=2, dtype="bfloat16"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ["pairwise", "blocked", "fused"])
+@pytest.mark.parametrize("case", EDGES, ids=lambda case: case.label)
+@pytest.mark.slow_at("conv1d 5, 16 -> 3, 3:1-fused", "conv1d 5, 16 -> 3, 3:1-pairwise")
+def test_windows_that_meet_padding_have_their_own_order(recogniser, case, algorithm) -> None:
+    if algorithm == "fused" and case.dtype != "float32":
+        pytest.skip("the double fuses in float32 alone")
+    inside = recogniser("reference", case).session
+    edge = recogniser(f"reference,algorithm={algorithm}", case.with_(padding="valid"))
+    true = edge.summations[edge.kinds[edge.pattern(40).interior][0]]
+    known = Recogniser(Apart(inside, edge.session, case), case)
+    found = known.pattern(40)
+    reads = window.Geometry.of(case.with_(length=40)).reads() >= 0
+    for read, kind in zip(reads, found.kinds, strict=True):
+        leaves = np.flatnonzero(np.repeat(read, case.group_channels)).tolist()
+        leaves += [BIAS] * (case.bias is not None)
+        for number in known.kinds[kind] if not read.all() else ():
+            assert number > UNKNOWN
+            found = known.summations[number].restricted(leaves)
+            assert not found.causes(true.restricted(leaves)), (case.label, leaves)
+
+
+@pytest.mark.parametrize("summands", [3, 4, 7, 24])
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("float32", "float64"), ("float16", "float32"), ("bfloat16", "float32")]
+)
+def test_orders_show_in_accumulators_of_more_digits(dtype, wide, summands) -> None:
+    """The sets that cancel in the dtype lose nothing there: those for more digits do."""
+    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=summands, dtype=dtype))
+    rng = np.random.default_rng(summands)
+    rounding = Rounding(accumulator_format=wide)
+    trees = {Tree.sequential(rng.permutation(summands).tolist()) for _ in range(8)}
+    shown = {
+        b"".join(
+            outputs.tobytes()
+            for outputs in periodic.wide_table(Summation(tree, rounding), periodic.every)
+        )
+        for tree in trees
+    }
+    assert len(shown) == len(trees)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digits", "scale"), [("float32", 53, 0), ("float16", 24, -8), ("bfloat16", 24, 0)]
+)
+def test_what_shows_wide_accumulators_is_one_pair_that_swallows_the_rest(dtype, digits, scale):
+    """The pair is gone in the end; what is left beside it in so many digits is the order."""
+    periodic = Periodic(Case(op="conv1d", kernel=1, in_channels=12, filters=3, dtype=dtype))
+    sets = periodic.wide_for(periodic.every)
+    places = set()
+    for number, (w, bias) in enumerate(sets):
+        values = floats.widen(w, dtype).reshape(12, 3)
+        pair = np.flatnonzero(np.abs(values[:, 0]) >= 2.0 ** (digits - 2 + scale))
+        assert len(pair) == 2 and not values[pair].sum(axis=0).any() and bias is None
+        size = floats.nearest(np.array((1 + number / 16) * 2.0 ** (digits - 1 + scale)), dtype)
+        assert (np.abs(values[pair]) == size).all()
+        rest = np.delete(values, pair, axis=0)
+        assert rest.all() and (np.abs(rest) < size * 2.0 ** (2 - digits + 8)).all()
+        places.add(tuple(pair.tolist()))
+    assert len(places) > 1
+
+
+def test_runs_and_rows() -> None:
+    assert recognition._runs_of_kinds(np.array([2, 2, 5])) == ((2, 2), (5, 1))
+    rows = recognition.some(10**6, recognition.ENDS)
+    assert rows[0] == 0 and rows[-1] == 10**6 - 1 and len(rows) > 3 * recognition.ENDS
+    assert (recognition.some(20, recognition.ENDS) < 20).all()

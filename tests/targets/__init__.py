@@ -1,1 +1,0 @@
-"""Where it is computed: libraries, their options and releases, the machine."""
