@@ -1,7 +1,7 @@
 """Writes the schema's descriptions of tables and columns into the stored files of results/.
 
 After a change of descriptions in probe/schema: `.venv/bin/python .ci/describe.py`. Rows stay as
-they are, which is checked; files that say everything already are not touched.
+they are, which is checked; files whose descriptions are today's are not touched.
 """
 
 from __future__ import annotations
@@ -13,24 +13,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from probe import schema
-from probe.store import file, origin
+from probe.store import file, merging
 
 RESULTS = Path(__file__).parents[1] / "results"
 COMPACTED = "probe.compacted"
 
 
-def described(path: Path) -> bool:
-    """Gives a file the schema's descriptions; returns whether it lacked some."""
-    rows = pq.read_table(path)
+def describe(path: Path) -> bool:
+    """Gives a file the schema's descriptions; returns whether it lacked some.
+
+    A file whose descriptions are today's keeps the version in which it was written: there is
+    nothing to rewrite it for. One that is rewritten is of today's version, with the columns that
+    are younger than it, which are null.
+    """
+    rows = pq.read_table(path, partitioning=None)
     before = dict(rows.schema.metadata)
-    wanted = schema.described_schema(before[b"probe.table"].decode())
-    fields = [wanted.field(one.name).metadata == one.metadata for one in rows.schema]
-    if all(fields) and before == before | wanted.metadata:
+    table = before[b"probe.table"].decode()
+    wanted = schema.described_schema(table)
+    same = all(wanted.field(one.name).metadata == one.metadata for one in rows.schema)
+    if same and before[b"probe.about"] == wanted.metadata[b"probe.about"]:
         return False
     origins = {k.decode(): v.decode() for k, v in before.items() if k not in wanted.metadata}
     compacted = origins.pop(COMPACTED, None) is not None
-    file.write_file(path, before[b"probe.table"].decode(), rows, compacted, origins)
-    if not bits(pq.read_table(path)).equals(bits(rows)):
+    whole = rows
+    for field in wanted:
+        if field.name not in rows.column_names:
+            whole = whole.append_column(field, pa.nulls(len(rows), field.type))
+    file.write_file(path, table, whole, compacted, origins)
+    if not bits(pq.read_table(path).select(rows.column_names)).equals(bits(rows)):
         raise SystemExit(f"file={path.name}: its rows have changed; restore it with git")
     return True
 
@@ -45,9 +55,9 @@ def bits(rows: pa.Table) -> pa.Table:
 def main() -> int:
     """Rewrites what lacks descriptions, and the guides of the folders; prints how many."""
     paths = sorted(RESULTS.rglob("*.parquet"))
-    changed = sum(described(path) for path in paths)
-    for guide in RESULTS.glob(f"*/*/{origin.README}"):
-        guide.write_text(origin.GUIDE)
+    changed = sum(map(describe, paths))
+    for guide in RESULTS.glob(f"*/*/{merging.README}"):
+        guide.write_text(merging.GUIDE)
     (RESULTS / "README.md").write_text(schema.readme())
     print(f"{changed} of {len(paths)} files")
     return 0

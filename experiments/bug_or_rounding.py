@@ -5,8 +5,9 @@ a product left out, the last products added twice, what was summed before not cl
 place off, saturating 8-bit products, another epsilon. Each result is held against all that any
 order of additions, any fusing and any wider accumulator can give. As a control sums in random
 orders and roundings, random pairs of every library's runs, and whole models: none of these may be
-called a bug. And two known ones: jax#39103, and the conditions that bring bits back. Fifteen
-minutes on two processors.
+called a bug. And known ones: jax#39103, pytorch#143566, onnxruntime#16105 and #26324; the releases
+of OpenBLAS#6021 and of JAX, installed beside each other; and the conditions that bring bits back.
+Half an hour on two processors.
 
 Writes results/bug_or_rounding/<machine>/*.parquet; notebooks/bug_or_rounding.ipynb draws them.
 Change what you like below and run it again: what is stored already is not measured twice.
@@ -14,6 +15,7 @@ Change what you like below and run it again: what is stored already is not measu
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,9 +34,18 @@ import numpy as np
 from lib import frame
 from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
-from probe import Case, Store, Target, floats
-from probe.campaign import run_row
-from probe.comparison import CaseRun, Comparison, Finding, Revealer, compare_shapes, run_and_reveal
+from probe import Case, Store, Target, floats, installation
+from probe.backends.onnxruntime import session_entries
+from probe.campaign import Sessions, run_row
+from probe.comparison import (
+    CaseRun,
+    ComparedShapes,
+    Comparison,
+    Finding,
+    Revealer,
+    compare_shapes,
+    run_and_reveal,
+)
 from probe.enclosure import UNKNOWN, WITHIN, Enclosure, RoundingVerdict, of_operands, of_sums
 from probe.enclosure.operations import Interval, enclosed
 from probe.errors import ProbeError
@@ -77,7 +89,24 @@ COSTS = (
 )
 """Whose outputs are replayed and enclosed, to compare what it costs."""
 
+BEFORE, SINCE, AFTER = "0.3.31.188.0", "0.3.34.0.0", "0.3.34.481.3"
+"""Builds of OpenBLAS: before OpenBLAS#6021, with it, and with it taken back."""
+
+INNER = (64, 128, 256, 320, 384, 512, 640, 768, 1024, 1536, 2048)
+"""Products of each output of float32 matrices 64 x K and K x 64."""
+
+RELEASES = tuple(
+    (f"openblas=={left},core={core},threads=1", f"openblas=={right},core={core},threads=1")
+    for core in ("Haswell", "SkylakeX")
+    for left, right in ((BEFORE, SINCE), (BEFORE, AFTER))
+)
+
 CONDITIONS = (
+    ("jax_product", "jax==0.10.1", "jax"),
+    ("total", "jax==0.10.1", "jax"),
+    ("total", "jax==0.10.1", "jax,ynn=0"),
+    ("softmax", "jax==0.10.1", "jax"),
+    ("softmax", "jax==0.10.1", "jax,ynn=0"),
     ("exp", "numpy,cpu=x86_v2,threads=1", "numpy"),
     ("product", "numpy,core=Haswell,cpu=x86_v2,threads=1", "numpy"),
     ("total", "jax,ynn=0,threads=1", "jax"),
@@ -108,6 +137,19 @@ def total(x=X):
     import jax
 
     return jax.jit(jax.numpy.sum, static_argnums=1)(x, 1)
+
+
+def softmax(x=X):
+    import jax
+
+    return jax.jit(jax.nn.softmax)(x)
+
+
+def jax_product(x=X):
+    import jax
+
+    w = np.random.default_rng(1).standard_normal((5000, 8)).astype(np.float32)
+    return jax.jit(jax.numpy.matmul)(x, w)
 """
 
 JAX = """
@@ -134,6 +176,20 @@ print(json.dumps(probe.first_difference(eager, compiled).to_json()))
 """
 """jax#39103: one element of 16,385 is wrong under jit in jaxlib 0.10.2."""
 
+SHIFT = """
+import json
+import torch
+
+x, by = torch.tensor([1, 3, -7, 1 << 40]), torch.tensor([64, 70, 64, 100])
+shift = torch.bitwise_left_shift
+print(json.dumps([f(x, by).tolist() for f in (shift, torch.compile(shift))]))
+"""
+"""pytorch#143566: shifts by as many bits as a number has, or more, compiled and not."""
+
+PAIRS_OF_8_BITS = np.array([[210, 198, 234]], np.uint8), np.array([[-81], [-80], [127]], np.int8)
+"""onnxruntime#16105: 210 * -81 + 198 * -80 leaves 16 bits, in which kernels without VNNI add
+pairs."""
+
 
 MODEL = """
 import json
@@ -156,9 +212,9 @@ print(json.dumps(found))
 @frame.script
 def main(store: Path, quick: bool) -> bool:
     """Measures and stores; whether Ctrl-C ended it."""
-    with Store.here(store) as kept, Output().progress("bug or rounding") as tell:
+    with Store.here(store) as kept, SESSIONS, Output().progress("bug or rounding") as tell:
         try:
-            run = _run(kept, "reference")
+            run, runs = _run(kept, "reference"), dict[str, str]()
             known = {row[1:6] for row in kept.done_keys("verdicts")}
             for number, (key, measure) in enumerate(questions(quick)):
                 tell(number, 0, " ".join(map(str, key)))
@@ -171,8 +227,9 @@ def main(store: Path, quick: bool) -> bool:
                     tell(number, 0, f"{key[1]}: {error}")
                     continue
                 names = ("part", "name", "target", "dtype", "summands")
-                where = run if key[2] == "reference" else _run(kept, key[2])
-                row = {"run_id": where} | dict(zip(names, key, strict=True)) | row
+                if key[2] not in runs:
+                    runs[key[2]] = run if key[2] == "reference" else _run(kept, key[2])
+                row = {"run_id": runs[key[2]]} | dict(zip(names, key, strict=True)) | row
                 kept.append("verdicts", row | {"seconds": time.monotonic() - begun})
             if not quick:
                 cost(kept, run)
@@ -182,6 +239,9 @@ def main(store: Path, quick: bool) -> bool:
 
 
 Key = tuple[str, str, str, str, int]
+
+SESSIONS = Sessions()
+"""Of the releases that are compared: one product takes less time than a start."""
 
 
 def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]:
@@ -199,6 +259,15 @@ def questions(quick: bool) -> Iterator[tuple[Key, Callable[[], dict[str, Any]]]]
     for target, dtypes in PAIRS.items():
         key = ("pairs", "random pairs of runs", target, "", 0)
         yield key, partial(pairs, target, dtypes)
+    for left, right in RELEASES:
+        for count in INNER:
+            key = ("releases", f"OpenBLAS#6021: {left}", right, "float32", count)
+            yield key, partial(releases, left, right, count)
+    yield ("reports", "pytorch#143566", "torch", "int64", 0), shifted
+    yield ("reports", "onnxruntime#26324", "onnxruntime", "", 0), convolved
+    for target in ("onnxruntime", "onnxruntime,x64quantprecision=1"):
+        key = ("reports", "onnxruntime#16105", target, "", 3)
+        yield key, partial(in_8_bits, target)
     for target in ("jax", "jax,ynn=0"):
         yield ("reports", "jax#39103", target, "float64", 3), partial(reported, target)
     for model in every():
@@ -431,6 +500,96 @@ def reported(target: str) -> dict[str, Any]:
     return _counts([json.loads(_child(JAX, variables))])
 
 
+def releases(left: str, right: str, count: int) -> dict[str, Any]:
+    """The same product on two releases: which outputs differ, and how their sums are cut."""
+    case = Case("matmul", in_channels=count, filters=64, length=64)
+    targets = [Target.parse(text) for text in (left, right)]
+    SESSIONS.close(*targets)
+    for where in targets:
+        installation.install_target(where)
+    first, second = map(SESSIONS.of, targets)
+    found = compare_shapes(ComparedShapes.named(case, None, None, None, None), first, second)
+    if not len(found.differing):
+        return counted(RoundingVerdict()) | {"pairs": 1}
+    found.reveal(first, second, Revealer(), found.differing)
+    sides = [_blocks(found.orders(side)[0]["tree"]) for side in (found.left, found.right)]
+    words = "; ".join(f"{cause}: {number}" for cause, number in found.causes.items())
+    blocks = " and ".join("+".join(map(str, side)) for side in sides)
+    return counted(found.rounding) | {"pairs": 1, "cause": f"{words}; blocks of K: {blocks}"}
+
+
+def _blocks(text: str) -> list[int]:
+    """Returns how many products each block has: parts of a tree whose products all stand before
+    those of the next one."""
+    nodes = Tree.parse(text).nodes
+    spans: list[tuple[int, int, list[int]]] = []  # first and last product, and the blocks
+    for children in nodes:
+        parts = [(n, n, [1]) if n >= 0 else spans[~n] for n in children]
+        first, last = min(p[0] for p in parts), max(p[1] for p in parts)
+        sizes = [sum(p[2]) for p in parts]
+        apart = all(a[1] < b[0] for a, b in itertools.pairwise(parts)) and min(sizes) > 1
+        blocks = [size for p in parts for size in p[2]] if apart else [sum(sizes)]
+        spans.append((first, last, blocks))
+    return spans[-1][2]
+
+
+def shifted() -> dict[str, Any]:
+    """pytorch#143566: numbers without rounding, so that a difference is beyond it on a side."""
+    eager, compiled = json.loads(_child(SHIFT, {}).splitlines()[-1])
+    apart = sum(one != two for one, two in zip(eager, compiled, strict=True))
+    cause = f"eager gives {eager}, compiled {compiled}" if apart else None
+    return counted(RoundingVerdict(beyond=apart)) | {"pairs": 1, "cause": cause}
+
+
+def in_8_bits(target: str) -> dict[str, Any]:
+    """onnxruntime#16105 on a target: an integer product, held against the exact one."""
+    import onnx
+    import onnxruntime
+
+    x, w = PAIRS_OF_8_BITS
+    helper, kinds = onnx.helper, onnx.TensorProto
+    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    given = [helper.make_tensor_value_info("x", kinds.UINT8, x.shape)]
+    made = [helper.make_tensor_value_info("y", kinds.INT32, (1, 1))]
+    graph = helper.make_graph([node], "g", given, made, [onnx.numpy_helper.from_array(w, "w")])
+    opset = [helper.make_opsetid("", 13)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    options = onnxruntime.SessionOptions()
+    for name, value in session_entries(dict(Target.parse(target).switches)):
+        options.add_session_config_entry(name, value)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    y = session.run(None, {"x": x})[0].astype(np.float64).reshape(-1)
+    found = of_sums(x.T.astype(np.float64), w.astype(np.float64), "float64")
+    verdict, _ = found.judged(y)
+    apart = int((y != found.exact).sum())
+    kinds_here = _flags() & {"avx512_vnni", "avx_vnni"}
+    cause = f"not shown here: {' and '.join(sorted(kinds_here))} adds pairs in 32 bits"
+    told = RoundingVerdict(
+        within=int((verdict == WITHIN).sum()), beyond=int((verdict != WITHIN).sum())
+    )
+    return counted(told if apart else RoundingVerdict()) | {
+        "pairs": 1,
+        "cause": cause if kinds_here and not apart else None,
+    }
+
+
+def convolved() -> dict[str, Any]:
+    """onnxruntime#26324, of an 8-bit model on processors with AMX: said where it can't be shown."""
+    why = "the model of the report is not in a package"
+    if "amx_int8" not in _flags():
+        why = f"not shown here: this processor has no AMX, and {why}"
+    return counted(RoundingVerdict()) | {"pairs": 0, "cause": why}
+
+
+def _flags() -> set[str]:
+    """Returns what the processor says that it has; nothing where the system doesn't tell."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("flags"):
+                return set(line.split())
+    return set()
+
+
 def of_model(model: Any) -> dict[str, Any]:
     """All variations of a model, in a process of its own."""
     code = MODEL.replace("CHOSEN", repr((model.name, model.target)))
@@ -471,8 +630,10 @@ def conditions(function: str, left: str, right: str) -> dict[str, Any]:
             )
         finally:
             sys.path.remove(folder)
+    told = "; ".join(f"{one.version}: {one.says}" for one in found.steps if one.says)
     sets = None if found.sets is None else "; ".join(" and ".join(one) for one in found.sets)
-    return {"conditions": "both give the same" if sets is None else sets or "none does"}
+    answer = "both give the same" if sets is None else sets or "none does"
+    return {"conditions": answer, "cause": told or None}
 
 
 if __name__ == "__main__":

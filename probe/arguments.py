@@ -244,7 +244,7 @@ def layout(op: str, text: object, dtype: str) -> str:
     if word == "channels_last" and not images:
         why = f"this memory format is for 2 or 3 spatial axes, and {op} has fewer"
         raise InputError("layout", word, why, "use transposed, which has channels last too")
-    size = floats.container_dtype(dtype).itemsize
+    size = floats.container_of_format(dtype).itemsize
     if layouts.offset(word) > 0 and layouts.offset(word) % size:
         why = f"elements of {dtype} have {size} bytes"
         raise InputError("layout", word, why, f"use a multiple of {size}")

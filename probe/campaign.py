@@ -18,7 +18,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -377,6 +377,7 @@ def in_processes(
     ``workers``: processes; None: one a processor. They are spawned, so that a script needs
     ``if __name__ == "__main__"``: a fork of a process with JAX or TensorFlow in it may hang.
     """
+    # a fork of a process with JAX or TensorFlow in it may hang
     afresh = get_context("spawn")
     with ProcessPoolExecutor(workers or machine.cores(), mp_context=afresh) as pool:
         waiting = {pool.submit(answer, job): job for job in jobs}
@@ -401,6 +402,10 @@ def run_row(
     keys = backends.get(where.name).keys
     switches = {key: one.default for key, one in keys.items()} | dict(where.switches)
     names = ("library", "library_version", "python_version", "numpy_version")
+    facts_here = machine.facts()
+    with suppress(Missing):  # an emulated processor stands in the place of this machine's
+        if (emulator := target_runtime(where).emulated) is not None:
+            facts_here = facts_here | machine.emulating(emulator, where.device)
     row = {
         "started": datetime.fromtimestamp(time.time(), UTC),
         "experiment": experiment,
@@ -409,19 +414,9 @@ def run_row(
         "switches": switches,
         "environment": dict(variables),
         **{name: facts.get(name) for name in names},
-        **machine.facts(),
-        **_processor(where),
+        **facts_here,
     }
     return {"run_id": schema.run_id(row), **row}
-
-
-def _processor(where: Target) -> Row:
-    """What an emulated target's processor is, instead of this machine's; {} for a native one."""
-    try:
-        ran = target_runtime(where)
-    except Missing:
-        return {}
-    return machine.emulating(ran.emulated, where.device) if ran.emulated else {}
 
 
 def case_row(case: Case) -> Row:

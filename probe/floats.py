@@ -41,7 +41,7 @@ def format_of(name: str) -> Format:
         raise ValueError(f"format={name}: there is no such format; write one of {known}") from None
 
 
-def container_dtype(name: str) -> np.dtype:
+def container_of_format(name: str) -> np.dtype:
     """The dtype in which arrays of that format travel; ``bfloat16`` travels as ``uint16``."""
     if name not in FORMATS:
         known = ", ".join(sorted(FORMATS))
@@ -79,7 +79,7 @@ def to_container(array: np.ndarray, name: str) -> np.ndarray:
 
     Values are never converted: another dtype is a TypeError.
     """
-    array, wanted = np.asarray(array), container_dtype(name)
+    array, wanted = np.asarray(array), container_of_format(name)
     if array.dtype == wanted:
         return array
     if array.dtype.name == name:
@@ -105,7 +105,7 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
     """Returns the container array with these bit patterns.
     Integers of another type are converted."""
-    return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_dtype(name))
+    return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_of_format(name))
 
 
 def widen(array: np.ndarray, name: str) -> np.ndarray:
@@ -132,6 +132,9 @@ def nearest(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if form.precision == 53:
         return values.copy()
+    if name == "float32":  # the processor's own conversion, several times faster
+        with np.errstate(all="ignore"):
+            return values.astype(np.float32).astype(np.float64)
     drop = np.uint64(53 - form.precision)
     one = np.uint64(1)
     with np.errstate(all="ignore"):
@@ -151,7 +154,7 @@ def nearest(values: np.ndarray, name: str) -> np.ndarray:
 
 def round_to(values: np.ndarray, name: str) -> np.ndarray:
     """float64 values to a container array, each rounded once: to the nearest, ties to even."""
-    wanted = container_dtype(name)
+    wanted = container_of_format(name)
     with np.errstate(all="ignore"):
         if name in ("float32", "float64"):
             return np.asarray(values, dtype=np.float64).astype(wanted)

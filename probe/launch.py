@@ -40,6 +40,8 @@ shell decides bits; what a target needs of those, its switches set."""
 TIME_LIMIT = 120.0
 """Seconds that one answer may take, and that a library may take to start."""
 
+# -E and -s: neither PYTHON* variables nor packages in the home folder decide which library is
+# found; -u: what was printed is there when the child crashes.
 WORKER = ("-E", "-s", "-u", str(Path(protocol.__file__).with_name("child.py")))
 """What follows the interpreter on a child's command line."""
 
@@ -60,6 +62,7 @@ class Pipes:
         assert process.stdin is not None and process.stdout is not None
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._deadline: float | None = None
+        # an array may be more than a pipe holds: a write that waits could not be given a time limit
         os.set_blocking(self._stdin.fileno(), False)
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(self._stdout.fileno(), select.POLLIN)
@@ -192,7 +195,8 @@ class Session:
             ran = target.target_runtime(self.target)
             command, slower = (*ran.command, *WORKER), ran.slower
             if ran.facts is None and not ran.emulated:  # releases that pyproject.toml allows
-                request["without"] = _unneeded(self.target)
+                unneeded = backends.get(self.target.name).unneeded(dict(self.target.switches))
+                request["without"] = list(unneeded)
         self._slower = slower
         try:
             self._process = subprocess.Popen(
@@ -436,11 +440,6 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 def library_variables(where: target.Target) -> dict[str, str]:
     """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
-
-
-def _unneeded(where: target.Target) -> list[str]:
-    """Returns the packages that a target's library is started without."""
-    return list(backends.get(where.name).unneeded(dict(where.switches)))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:

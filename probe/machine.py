@@ -9,16 +9,17 @@ import re
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from probe import schema
-from probe.backends import onednn
+from probe.backends.contract import ONEDNN_ISA
 
 _ISA = (
-    *reversed(onednn.ISA.items()),
+    *reversed(ONEDNN_ISA.items()),
     *(("sve", ("sve",)), ("asimd", ("asimd",)), ("asimd", ("neon",))),
 )
 """oneDNN's names of the vector extensions, widest first, and the processor flags of each."""
@@ -67,7 +68,10 @@ def label() -> str:
 
 def _label(cpu: dict[str, str], widest: str | None) -> str:
     vendor = cpu.get("vendor_id", "")
-    words = [_VENDORS.get(vendor, vendor or platform.machine()), *_family_words(cpu)]
+    # of the model's name the words of its product line: EPYC, Xeon, Core, M2
+    name = re.sub(r"\(.*?\)|@.*|\d+-Core|Processor|CPU|AMD|Intel", " ", cpu.get("model name", ""))
+    family = [word for word in name.split() if re.fullmatch(r"[A-Za-z]+\d?", word)][:2]
+    words = [_VENDORS.get(vendor, vendor or platform.machine()), *family]
     if "cpu family" in cpu:
         words += [f"fam{cpu['cpu family']}", f"model{cpu.get('model', '0')}"]
     words.append((widest or "unknown").split("_core")[0].split("_vnni")[0])
@@ -151,6 +155,7 @@ def publishable(text: str) -> str:
     ``/a/b/c.py`` becomes ``.../c.py``, an address ``(address)``, this host ``(host)``, this user
     ``(user)``. For messages of libraries, which name files and machines freely.
     """
+    # addresses, then paths as Unix and as Windows write them
     text = re.sub(r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>)]+", "(address)", text)
     text = re.sub(r"(?<![\w.])~?(?:/[\w.+@~-]+)+/([\w.+@~-]+)", r".../\1", text)
     text = re.sub(r"\b[A-Za-z]:(?:\\[\w.+@~ -]+)+\\([\w.+@~-]+)", r"...\\\1", text)
@@ -162,27 +167,15 @@ def publishable(text: str) -> str:
 @cache
 def private_names() -> dict[str, str]:
     """This machine's host and user names, with what stands for each; common words left out."""
-    host = socket.gethostname()
-    names = {host: "(host)", host.split(".")[0]: "(host)", _user(): "(user)"}
+    host, user = socket.gethostname(), ""
+    with suppress(OSError, KeyError):  # a container may run under a number that has no name
+        user = getpass.getuser()
+    names = {host: "(host)", host.split(".")[0]: "(host)", user: "(user)"}
     return {k: v for k, v in names.items() if len(k) > 2 and k.lower() not in _PLAIN_NAMES}
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""  # a container may run under a number that has no name
 
 
 def _integer_of(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
-
-
-def _family_words(cpu: dict[str, str]) -> list[str]:
-    """Returns the words of a model name that name a product line: EPYC, Xeon, Core, M2."""
-    name = re.sub(r"\(.*?\)|@.*|\d+-Core|Processor|CPU|AMD|Intel", " ", cpu.get("model name", ""))
-    words = [word for word in name.split() if re.fullmatch(r"[A-Za-z]+\d?", word)]
-    return words[:2]
 
 
 @cache
@@ -191,21 +184,18 @@ def _cpu() -> dict[str, str]:
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
-        return _mac() if platform.system() == "Darwin" else {}
+        if platform.system() != "Darwin":
+            return {}
+        brand = _output_of("sysctl", "-n", "machdep.cpu.brand_string")
+        apple = brand.startswith("Apple")
+        features = "asimd" if apple else _output_of("sysctl", "-n", "machdep.cpu.leaf7_features")
+        vendor = "Apple" if apple else "GenuineIntel"
+        return {"model name": brand, "vendor_id": vendor, "flags": features.lower()}
     lines = (line.split(":", 1) for line in text.split("\n\n")[0].splitlines() if ":" in line)
     cpu = {name.strip(): value.strip() for name, value in lines}
     if "Features" in cpu:  # ARM
         cpu = {"flags": cpu["Features"], "vendor_id": f"arm{cpu.get('CPU implementer', '')}"}
     return cpu
-
-
-def _mac() -> dict[str, str]:
-    brand = _output_of("sysctl", "-n", "machdep.cpu.brand_string")
-    vendor = "Apple" if brand.startswith("Apple") else "GenuineIntel"
-    features = (
-        "asimd" if vendor == "Apple" else _output_of("sysctl", "-n", "machdep.cpu.leaf7_features")
-    )
-    return {"model name": brand, "vendor_id": vendor, "flags": features.lower()}
 
 
 def _git(root: Path, *arguments: str) -> str | None:

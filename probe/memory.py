@@ -59,15 +59,16 @@ def require(case: Sized) -> None:
     space = ("height",) * (rank - 1) + ("length",) * (rank > 0)
     names = ("batch", *space, "in_channels"), ("kernel",) * rank + ("in_channels", "filters")
     named = zip((*names, ("batch", *space, "filters")), shapes, strict=True)
-    largest = max(named, key=lambda one: math.prod(one[1]))
-    require_room(need(shapes[:2], shapes[2:], case.dtype), *_contributor(*largest))
+    axes, shape = max(named, key=lambda one: math.prod(one[1]))
+    size, name = max(zip(shape, axes, strict=True), key=lambda one: one[0])
+    require_room(need(shapes[:2], shapes[2:], case.dtype), name, size)
 
 
 def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dtype: str) -> int:
     """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
     elements = sum(operands) + sum(math.prod(shape) for shape in given)
-    item = floats.container_dtype(dtype).itemsize
+    item = floats.container_of_format(dtype).itemsize
     return max(DRAWN * max(operands, default=0), COPIES * item * elements)
 
 
@@ -79,12 +80,6 @@ def require_room(needed: int, name: str, value: int) -> None:
     if there is not None and needed > there:
         why = f"it needs {_bytes_text(needed)}, and {_bytes_text(there)} are free"
         raise InputError(name, value, why, "use a smaller one, or a machine with more memory")
-
-
-def _contributor(names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, int]:
-    """Returns the name and the size of the largest axis."""
-    size, name = max(zip(shape, names, strict=True), key=lambda one: one[0])
-    return name, size
 
 
 def _bytes_text(count: int) -> str:
@@ -102,17 +97,12 @@ def free(root: Path = Path("/")) -> int | None:
     That is MemAvailable, or what a cgroup (a container's limit) leaves, where that is less.
     ``root``: the folder that holds ``proc`` and ``sys``.
     """
-    found = [_available(root), *_cgroups(root)]
-    known = [one for one in found if one is not None]
-    return max(min(known), 0) if known else None
-
-
-def _available(root: Path) -> int | None:
+    known = _cgroups(root)
     for line in _lines_of(root / "proc/meminfo"):
         name, _, size = line.partition(":")
         if name == "MemAvailable":
-            return int(size.split()[0]) << 10
-    return None
+            known.append(int(size.split()[0]) << 10)
+    return max(min(known), 0) if known else None
 
 
 def _cgroups(root: Path) -> list[int]:
@@ -137,17 +127,19 @@ def _cgroups(root: Path) -> list[int]:
 
 def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
     """Returns what one cgroup leaves; files that it holds in memory can be given up."""
-    most, taken = (_number(_lines_of(folder / name)) for name in (limit, usage))
-    if most is None or taken is None or most >= UNLIMITED:
+    numbers = []
+    for name in (limit, usage):
+        first = (_lines_of(folder / name) or [""])[0]
+        if not first.isdigit():  # ``max``, or there is no such file
+            return None
+        numbers.append(int(first))
+    most, taken = numbers
+    if most >= UNLIMITED:
         return None
     lines = (line.split() for line in _lines_of(folder / "memory.stat"))
     held = [int(line[1]) for line in lines if line[:1] == [cache]]
+    # files that it holds in memory can be given up
     return most - taken + sum(held)
-
-
-def _number(lines: list[str]) -> int | None:
-    """Returns the number in a file of one line; None for ``max`` and where there is no file."""
-    return int(lines[0]) if lines and lines[0].isdigit() else None
 
 
 def _lines_of(path: Path) -> list[str]:

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from probe import backends
-from probe.backends import onednn
-from probe.backends.contract import Backend
+from probe.backends.contract import ONEDNN_ISA, Backend
 from probe.errors import InputError, one_of
 from probe.runtimes import environments
 from probe.runtimes.runtime import Missing, Runtime, models
@@ -57,6 +56,7 @@ class Target:
             why = f"{self.version!r} is not a version"
             raise InputError("target", self.text, why, f"write {self.name}==1.2.3")
         if not _has_device(backend, self.device):
+            # qemu's names of processors have capitals, targets have none
             if not _has_device(backend, self.device.lower()):
                 there = one_of(self.device, [*backend.devices, *EMULATED])
                 why = f"{self.name} has no device {self.device!r}"
@@ -211,7 +211,7 @@ def _lacking_hardware(
         if number >= found:
             return f"this machine has {found or 'no'} GPU{'s' if found > 1 else ''}"
     flags = cpu_flags()
-    for switch, wanted in {"isa": onednn.ISA.get(switches.get("isa", ""), ()), **needs}.items():
+    for switch, wanted in {"isa": ONEDNN_ISA.get(switches.get("isa", ""), ()), **needs}.items():
         if switch not in switches:
             continue
         if platform.machine().lower() not in ("x86_64", "amd64"):

@@ -40,7 +40,7 @@ OWN = {
 WEIGHTS = "it holds weights alone, and they say no architecture"
 
 
-def missing(library: str) -> InputError:
+def library_missing(library: str) -> InputError:
     """Returns the library of a model isn't installed."""
     why = f"{library} is required to read this model and is not installed"
     return InputError("network", library, why, f"run pip install {library}")
@@ -57,25 +57,26 @@ class NamedClass(NamedTuple):
     @property
     def holds_code(self) -> bool:
         """Returns whether making it may run code that is no part of Keras."""
-        custom = ">" in self.registered or ">" in self.name
-        return self.name in FOREIGN or custom or not _is_own(self.module)
-
-
-def _is_own(module: str) -> bool:
-    """Returns whether a module is one of Keras' that need no trust; of ``builtins`` Keras takes
-    names of its own functions alone."""
-    package, _, rest = module.removeprefix("keras.src").partition(".")
-    if module.startswith("keras.src"):
-        return rest.partition(".")[0] in OWN and not package
-    return module in ("", "builtins") or (package == "keras" and rest.partition(".")[0] in OWN)
+        if self.name in FOREIGN or ">" in self.registered or ">" in self.name:
+            return True
+        package, _, rest = self.module.removeprefix("keras.src").partition(".")
+        known = rest.partition(".")[0] in OWN
+        if self.module.startswith("keras.src"):
+            return not known or bool(package)
+        # of ``builtins`` Keras takes names of its own functions alone
+        return self.module not in ("", "builtins") and not (package == "keras" and known)
 
 
 def check_keras(path: Path, trust: bool) -> list[NamedClass]:
     """Returns the classes of a file that are not Keras' own. InputError where there are and
     ``trust`` is not given, or where the file is none of Keras."""
-    config = _config(path)
-    found = [one for one in _classes(config, "") if one.holds_code]
-    found += [] if path.suffix.lower() == ".keras" else _unknown(config)
+    text = _zipped(path) if path.suffix.lower() == ".keras" else _of_hdf5(path)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _no_model_file(path, f"its configuration is not JSON ({str(error)[:80]})") from None
+    found = [one for one in _named_classes(config, "") if one.holds_code]
+    found += [] if path.suffix.lower() == ".keras" else _unknown_layers(config)
     if found and not trust:
         one = found[0]
         kind = _printable(f"{one.module}.{one.name}" if one.module else one.name)
@@ -104,47 +105,38 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)[:100]
 
 
-def _config(path: Path) -> Any:
-    """Returns the configuration in a file. InputError where there is none."""
-    text = _zipped(path) if path.suffix.lower() == ".keras" else _of_hdf5(path)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _broken(path, f"its configuration is not JSON ({str(error)[:80]})") from None
-
-
 def _zipped(path: Path) -> str | bytes:
     if not zipfile.is_zipfile(path):
-        raise _broken(path, "it is not a complete zip archive, as .keras files are")
+        raise _no_model_file(path, "it is not a complete zip archive, as .keras files are")
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.read("config.json")
     except KeyError:
-        raise _broken(path, "it has no config.json") from None
+        raise _no_model_file(path, "it has no config.json") from None
     except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
-        raise _broken(path, str(error)[:80]) from None
+        raise _no_model_file(path, str(error)[:80]) from None
 
 
 def _of_hdf5(path: Path) -> str | bytes:
     try:
         import h5py
     except ImportError:
-        raise missing("h5py") from None
+        raise library_missing("h5py") from None
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
     except Exception as error:
-        raise _broken(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
+        raise _no_model_file(path, f"it is not a complete HDF5 file ({str(error)[:80]})") from None
     if not isinstance(text, str | bytes):
         raise InputError("network", path, WEIGHTS, "save the whole model: model.save(path)")
     return text
 
 
-def _broken(path: Path, why: str) -> InputError:
+def _no_model_file(path: Path, why: str) -> InputError:
     return InputError("network", path, f"can't be read: {why}", "save the model again")
 
 
-def _classes(config: Any, layer: str) -> Iterator[NamedClass]:
+def _named_classes(config: Any, layer: str) -> Iterator[NamedClass]:
     """Every class and function that a configuration names, but for training, which isn't read."""
     pending = [(config, layer)]
     while pending:
@@ -162,12 +154,12 @@ def _classes(config: Any, layer: str) -> Iterator[NamedClass]:
         pending += [(one, layer) for key, one in now.items() if key != "compile_config"]
 
 
-def _unknown(config: Any) -> list[NamedClass]:
+def _unknown_layers(config: Any) -> list[NamedClass]:
     """Layers of an ``.h5`` file, which names no modules, that are not in ``keras.layers``."""
     try:
         import keras
     except ImportError:
-        raise missing("keras") from None
+        raise library_missing("keras") from None
     own = {*dir(keras.layers), "Functional", "Model", "Sequential"}
     layers = {
         (one.get("class_name"), str((one.get("config") or {}).get("name", "")))
@@ -203,12 +195,19 @@ STREAMS = 4
 def check_pickle(path: Path, trust: bool) -> None:
     """InputError where the file is no pickled module, or where it is and is not trusted."""
     try:
-        named = _named(path)
+        named = _pickled_names(path)
     except (OSError, zipfile.BadZipFile, RuntimeError, EOFError, NotImplementedError) as error:
-        raise _broken(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
+        raise _no_model_file(path, f"{NO_PICKLE} ({' '.join(str(error).split())[:80]})") from None
     if named is None:
-        raise _broken(path, NO_PICKLE)
-    strange = [name for name in named if not _of_tensors(name)]
+        raise _no_model_file(path, NO_PICKLE)
+    # ``FloatStorage``, and dtypes such as ``float32``: names of torch itself
+    kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
+    strange = []
+    for name in named:
+        last, own = name.rpartition(".")[2], name.startswith("torch.") and name.count(".") == 1
+        storage = own and (last.endswith("Storage") or last.startswith(kinds))
+        if not (storage or name in PLAIN or name.startswith(TENSORS)):
+            strange.append(name)
     if not strange:
         why = "it holds tensors alone, and weights alone do not define an architecture"
         raise InputError("network", path, why, WHOLE_MODULE)
@@ -219,19 +218,7 @@ def check_pickle(path: Path, trust: bool) -> None:
         raise InputError("network", path, why, todo)
 
 
-def _of_tensors(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    storage = name.startswith("torch.") and name.count(".") == 1
-    return name in PLAIN or name.startswith(TENSORS) or (storage and _is_storage(last))
-
-
-def _is_storage(last: str) -> bool:
-    """``FloatStorage``, and dtypes such as ``float32``."""
-    kinds = ("float", "bfloat", "int", "uint", "bool", "complex")
-    return last.endswith("Storage") or last.startswith(kinds)
-
-
-def _named(path: Path) -> list[str] | None:
+def _pickled_names(path: Path) -> list[str] | None:
     """Returns names that the file's pickle looks up, in order; None where there is no whole pickle.
 
     Raises InputError for TorchScript and for exported programs, whatever their ending.
@@ -260,7 +247,7 @@ def _looked_up(file: BinaryIO) -> list[str] | None:
     for number in range(STREAMS):
         numbers: list[object] = []
         try:
-            for name, argument in _listed(file):
+            for name, argument in _instructions(file):
                 found += [name] if name else []
                 numbers += [argument] if isinstance(argument, int) else []
         except Exception:  # whatever junk makes of pickletools
@@ -270,7 +257,7 @@ def _looked_up(file: BinaryIO) -> list[str] | None:
     return found
 
 
-def _listed(file: BinaryIO) -> Iterator[tuple[str, object]]:
+def _instructions(file: BinaryIO) -> Iterator[tuple[str, object]]:
     """Yields the name that each instruction of one pickle looks up (empty: none), and its argument.
 
     Protocol 4 takes a name from the stack. What is known of it are texts that are put there by the

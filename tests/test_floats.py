@@ -87,7 +87,7 @@ def test_a_value_is_never_converted_in_silence() -> None:
     with pytest.raises(ValueError, match="format=float8: there is no such format"):
         floats.eps("float8")
     with pytest.raises(ValueError, match="dtype=tf32: no array has this format"):
-        floats.container_dtype("tf32")
+        floats.container_of_format("tf32")
 
 
 def test_text_has_the_shortest_digits_and_the_bits() -> None:

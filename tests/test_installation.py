@@ -124,7 +124,8 @@ def test_another_release_in_its_place(monkeypatch):
 
 
 def test_a_library_that_computes_wrongly(monkeypatch):
-    monkeypatch.setattr(installation, "CHECK", installation.CHECK.with_(weights=(1.0, 2.0, 5.0)))
+    wrong = tuple(one.with_(weights=(1.0, 2.0, 5.0)) for one in installation.CHECKS)
+    monkeypatch.setattr(installation, "CHECKS", wrong)
     check_failure("computes 1 \\+ 2 \\+ 4 wrongly")
 
 

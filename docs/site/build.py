@@ -28,7 +28,7 @@ import yaml
 
 import probe
 from probe.case import Case
-from probe.summation.notation import order_name, short_sum
+from probe.summation.notation import order_name, short_formula
 from probe.summation.tree import Tree
 
 HERE = Path(__file__).resolve().parent
@@ -273,7 +273,7 @@ def rows_by(table: pd.DataFrame, by: list[str], columns: list[str]) -> dict[tupl
 def words(tree: str) -> str:
     """An order in words, or as a short sum."""
     parsed = Tree.parse(tree)
-    return order_name(parsed) or short_sum(parsed, 120)
+    return order_name(parsed) or short_formula(parsed, 120)
 
 
 def shown(case: Case) -> bool:

@@ -108,7 +108,7 @@ class Readings:
         groups = windows.group.nunique()
         reads = np.array(windows.reads.tolist(), np.int64)
         outputs = self._outputs[key].sort_values("index")
-        kind = floats.container_dtype(case.dtype).itemsize
+        kind = floats.container_of_format(case.dtype).itemsize
         bits = outputs.bits.to_numpy(np.uint64).astype(f"u{kind}")
         values = floats.widen(floats.from_bits(bits, case.dtype), case.dtype)
         averages = windows.counted.notna().all()

@@ -21,15 +21,15 @@ from probe.options import checked_options
 from probe.printing import up_to
 from probe.progress import Tell, silent
 from probe.shard import Shard, within_shard
-from probe.store import Store
 from probe.sweeps import Plans, Summary, SweepRequest, answer_request, axis_values
-from probe.switch_points import by_order
-from probe.switch_points.by_order import ByOrder
 from probe.target import Target
 from probe.window import axis_of, number_of, shown_axis_value
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from matplotlib.figure import Figure
+
+    from probe.store import Store
+    from probe.switch_points.by_order import ByOrder
 
 
 @dataclass(repr=False)
@@ -256,6 +256,8 @@ def sweep(
         )
         return Swept(summary, plans[0].case, values, notes)
     if isinstance(store, str | Path):
+        from probe.store import Store
+
         opened: AbstractContextManager[Store | None] = Store.here(Path(store) / part.folder)
     else:
         opened = nullcontext(store)
@@ -273,7 +275,7 @@ def _suit_each_other(
     by: str,
     zeros: str,
     time: str | None,
-    store: object,
+    store: str | Path | Store | None,
     cluster: str | None,
     workers: int | None,
 ) -> None:
@@ -301,7 +303,7 @@ def _suit_each_other(
     if workers is not None:
         todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
         raise InputError("workers", workers, "the cluster's nodes decide this", todo)
-    if isinstance(store, Store):
+    if store is not None and not isinstance(store, str | Path):
         raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 
@@ -370,8 +372,10 @@ class _ByOrderCampaign(Campaign[Case]):
 
     def ask(self, part: CampaignPart[Case], question: Case) -> None:
         """Sweeps one target, and stores it."""
+        from probe.switch_points.by_order import sweep_by_order  # here: a sweep by bits needs none
+
         text = part.target.text
-        found = by_order.sweep_by_order(
+        found = sweep_by_order(
             *(part.session, question, self.values, self.vary),
             progress=lambda done, total: self.tell(done, total, text),
         )

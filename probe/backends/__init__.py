@@ -30,6 +30,7 @@ BACKENDS = {
     "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",
     "scipy": "probe.backends.scipy:SciPy",
+    "openblas": "probe.backends.openblas:OpenBlas",
     "reference": "probe.backends.reference:Reference",
 }
 
@@ -74,7 +75,12 @@ def get(name):
     try:
         return loaded(*registered()[name])
     except Exception as error:
-        return _broken(name, "%s: %s" % (type(error).__name__, error))
+        from probe.backends.contract import Backend
+
+        said = " ".join(("%s: %s" % (type(error).__name__, error)).split())
+        why = "its entry point %s can't be imported: %s" % (registered()[name][0], said)
+        words = {"name": name, "broken": why, "doc": "of another package"}
+        return type("Broken", (Backend,), words)
 
 
 def loaded(dotted, folder=""):
@@ -86,13 +92,3 @@ def loaded(dotted, folder=""):
         sys.path.append(folder)
     module, _, attribute = dotted.partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-def _broken(name, error):
-    """Stands for a backend that can't be imported."""
-    from probe.backends.contract import Backend
-
-    dotted = registered()[name][0]
-    why = "its entry point %s can't be imported: %s" % (dotted, " ".join(error.split()))
-    words = {"name": name, "broken": why, "doc": "of another package"}
-    return type("Broken", (Backend,), words)

@@ -11,9 +11,18 @@ from typing import Tuple
 import numpy as np
 
 from probe import activations, layout
-from probe.backends import elementwise, products
+from probe.backends import elementwise
 from probe.backends.contract import Key, Unavailable, Unsupported
-from probe.backends.source import Writing, assignment, number_text, straight
+from probe.backends.source import (
+    Writing,
+    assignment,
+    is_vector,
+    left_expression,
+    number_text,
+    result_expression,
+    right_expression,
+    straight,
+)
 
 #: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
@@ -139,27 +148,26 @@ class Arrays(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        array = products.left_expression(layer, shapes) if program.single else "x"
+        array = left_expression(layer, shapes) if program.single else "x"
         return layout_lines("x", array, program.layout)
 
     def operand(self, layer, name, at):
         return (
-            layout_lines(at, products.right_expression(layer, at), layout.layout_of_spec(layer))
+            layout_lines(at, right_expression(layer, at), layout.layout_of_spec(layer))
             if name == "w"
             else []
         )
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        return products.result_expression(layer, "y", shapes) if program.single else "y"
+        return result_expression(layer, "y", shapes) if program.single else "y"
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] == "activation":
             return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
-            words = shapes.rank, "numpy", padded, "np"
-            return [f"{y} = {elementwise.numpy_expression(layer, x, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
@@ -168,9 +176,11 @@ class Arrays(Writing):
 
 def layout_lines(name, array, word):
     """Returns lines that assign an array to a name as a layout says."""
-    if word == layout.TRANSPOSED and not products.is_vector(array):
+    if word == layout.TRANSPOSED and not is_vector(array):
+        # copied as it is turned, and turned back: the same values, columns side by side in memory
         return [f"{name} = np.swapaxes(np.swapaxes({array}, -1, -2).copy(), -1, -2)"]
     if word == "strided":
+        # every second element of an array that has each twice
         return [f"{name} = np.stack([{array}, {array}], -1)[..., 0]"]
     return assignment(name, array) + layout.offset_copy_lines(name, word)
 
@@ -179,6 +189,9 @@ def padded(x, pairs, value):
     """``np.pad`` along the spatial axes."""
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
+
+
+DIALECT = elementwise.Dialect("numpy", "np", padded)
 
 
 def activation_lines(layer, x, y):

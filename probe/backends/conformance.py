@@ -165,7 +165,7 @@ def compare_spec(made, sizes, batch, run):
 
 
 def _judged(made, y, again, exact):
-    wanted = floats.container_dtype(made["dtype"])
+    wanted = floats.container_of_format(made["dtype"])
     if y.dtype != wanted or y.shape != exact.shape:
         return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
     if floats.to_bits(y, made["dtype"]).tobytes() != floats.to_bits(again, made["dtype"]).tobytes():

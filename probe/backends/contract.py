@@ -51,6 +51,7 @@ def declined(error):
 
     Some say it in general errors: TensorFlow aborts an operation that oneDNN has no primitive for.
     """
+    # by name: the class is a library's, which is not imported here
     names = [one.__name__ for one in type(error).__mro__]
     return any(name in REFUSALS for name in names) or any(text in str(error) for text in REFUSED)
 
@@ -86,6 +87,38 @@ class Key:
     def expects(self):
         """Returns the values in words, for an error's advice."""
         return "a whole number from 1 to 999999" if self.values is None else self.describe()
+
+
+#: Limits of the instructions that oneDNN uses -> the flags of /proc/cpuinfo that a CPU must have
+#: for the limit to be the one in effect.
+ONEDNN_ISA = {
+    "sse41": ("sse4_1",),
+    "avx": ("avx",),
+    "avx2": ("avx2", "fma"),
+    "avx2_vnni": ("avx2", "fma", "avx_vnni"),
+    "avx512_core": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
+    "avx512_core_vnni": ("avx512f", "avx512_vnni"),
+    "avx512_core_bf16": ("avx512f", "avx512_vnni", "avx512_bf16"),
+    "avx512_core_fp16": ("avx512f", "avx512_bf16", "avx512_fp16"),
+    "avx512_core_amx": ("avx512f", "amx_tile", "amx_int8", "amx_bf16"),
+}
+
+#: The ``isa`` switch of every target that carries oneDNN.
+ONEDNN_KEY = Key(
+    tuple(ONEDNN_ISA), "the best this CPU has", "newest instructions that oneDNN may use"
+)
+
+
+def isa_variables(switches):
+    """Returns the variables of the ``isa`` switch: today's name, and the one before oneDNN 2.1.
+
+    TensorFlow and PyTorch both carry oneDNN, which reads these once, when it is loaded (developer
+    guide, "CPU dispatcher control"). Eigen's and XLA's kernels ignore them.
+    """
+    if "isa" not in switches:
+        return {}
+    limit = switches["isa"].upper()
+    return {"ONEDNN_MAX_CPU_ISA": limit, "DNNL_MAX_CPU_ISA": limit}
 
 
 class Operator:

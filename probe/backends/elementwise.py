@@ -5,9 +5,16 @@ every library gives. Scales, which a compiler may fuse with their shifts, and fu
 ``tanh`` are NumPy's own here; a backend that has a ``chain`` computes them with the library's.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from probe import activations
+
+#: How a library whose arrays are channels last, as NumPy's, is written. ``library``: a column of
+#: ``probe.activations``; ``module``: where NumPy's functions are, such as ``jnp``;
+#: ``padded(x, pairs, value)``: text.
+Dialect = namedtuple("Dialect", "library module padded")
 
 
 def extended_axis(spec, rank):
@@ -23,14 +30,14 @@ def leading_index(axis, count):
     return (slice(None),) * axis + (slice(count),)
 
 
-def numpy_expression(layer, xs, given, rank, library, padded, module):
+def numpy_expression(layer, xs, given, rank, dialect):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
     ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
-    axes. ``library``: a column of ``probe.activations``. ``padded(x, pairs, value)``: text.
-    ``module``: where NumPy's functions are, such as ``jnp``.
+    axes.
     """
     op, parameters, x = layer["op"], layer.get("parameters", {}), xs[0]
+    library, module, padded = dialect
     if op in ("add", "multiply"):
         return (" + " if op == "add" else " * ").join(xs)
     if op == "concat":

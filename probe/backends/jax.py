@@ -9,17 +9,21 @@ import re
 
 import numpy as np
 
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unavailable
 from probe.backends.source import (
+    PRODUCT_OPS,
     Text,
     Writing,
     defined,
     indented,
     input_names,
     keywords,
+    left_expression,
     major_minor,
     number_text,
+    result_expression,
+    right_expression,
     straight,
 )
 
@@ -153,10 +157,12 @@ class Jax(Writing):
         given = input_names(program) + program.operands()
         source = source._replace(
             make=("@jax.jit",) + defined("computed", given, source.run),
+            # JAX hands back a result that is still being computed: what is timed waits for it
             run=(f"y = computed({', '.join(given)}).block_until_ready()",),
         )
         if program.steps[0].layer["dtype"] != "float64":
             return source
+        # float64 is enabled around its own calls alone: jax has it itself from 0.8 on
         own = self.release() >= (0, 8)
         make = () if own else ("from jax.experimental import enable_x64", "")
         head = f"with {'jax.' * own}enable_x64(True):"
@@ -168,17 +174,17 @@ class Jax(Writing):
         return straight(self, program, shapes).run
 
     def enter(self, program, shapes):
-        x = products.left_expression(program.steps[0].layer, shapes) if program.single else "x"
+        x = left_expression(program.steps[0].layer, shapes) if program.single else "x"
         return ["x = " + jax_array(x, program.steps[0].layer)]
 
     def operand(self, layer, name, at):
-        written = products.right_expression(layer, at) if name == "w" else at
+        written = right_expression(layer, at) if name == "w" else at
         return [f"{at} = {jax_array(written, layer)}"]
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return products.result_expression(layer, found, shapes) if program.single else found
+        return result_expression(layer, found, shapes) if program.single else found
 
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
@@ -186,9 +192,8 @@ class Jax(Writing):
         if pooling.pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            words = shapes.rank, "jax", padded, "jnp"
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
-        if op in products.OPS:
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
+        if op in PRODUCT_OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
             found = [f"{y} = {convolution_call(layer, x, given['w'])}"]
@@ -261,6 +266,9 @@ def padded(x, padding, value):
     """``jnp.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
+
+
+DIALECT = elementwise.Dialect("jax", "jnp", padded)
 
 
 def pooled(layer, x, sizes):

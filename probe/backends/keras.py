@@ -13,7 +13,7 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends import tensorflow_process as below
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
@@ -22,9 +22,12 @@ from probe.backends.source import (
     defined,
     input_names,
     keywords,
+    left_expression,
     number_text,
     one_or_all,
+    result_expression,
     returned,
+    right_expression,
     straight,
 )
 from probe.geometry import BY_SIZE
@@ -134,6 +137,7 @@ class Keras(Writing):
     def emit(self, program, shapes):
         self.check(program)
         source = straight(self, program, shapes)._replace(make=layer_definitions(program))
+        # JAX hands back a result that is still being computed: what is timed waits for it
         if self.library == "jax":
             return source._replace(run=source.run + ("y.block_until_ready()",))
         if not self.graph:
@@ -152,7 +156,7 @@ class Keras(Writing):
         if "kernel" in layer or not program.single:
             axes = shapes.rank + 2
             if program.single:
-                axes -= products.left_expression(layer, shapes).count("0")
+                axes -= left_expression(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
         given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
@@ -176,7 +180,7 @@ class Keras(Writing):
 
     def enter(self, program, shapes):
         layer = program.steps[0].layer
-        x = products.left_expression(layer, shapes) if program.single else "x"
+        x = left_expression(layer, shapes) if program.single else "x"
         return [f"x = {self.tensor(x, layer)}"]
 
     def operand(self, layer, name, at):
@@ -184,7 +188,7 @@ class Keras(Writing):
             return [f"{at} = {self.tensor(at, layer)}"]
         if name == "b":
             return [f"layer{at[1:]}.bias.assign({at})"]
-        w = products.right_expression(layer, at)
+        w = right_expression(layer, at)
         if layer["op"] == "depthwise_conv2d":
             channels = layer["in_channels"]
             w += f".reshape({(*layer['kernel'], channels, layer['filters'] // channels)})"
@@ -194,7 +198,7 @@ class Keras(Writing):
         y = 'keras.ops.cast(y, "float32")' if returned(program) == "bfloat16" else "y"
         array = f"keras.ops.convert_to_numpy({y})"
         layer = program.steps[-1].layer
-        return products.result_expression(layer, array, shapes) if program.single else array
+        return result_expression(layer, array, shapes) if program.single else array
 
     def tensor(self, array, layer):
         """A tensor of an array; JAX and PyTorch share an array's memory, so they get a copy."""
@@ -208,8 +212,7 @@ class Keras(Writing):
         if pooling.pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            words = shapes.rank, "keras", padded, "keras.ops"
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, *words)}"]
+            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -305,3 +308,6 @@ def padded(x, pairs, value):
     """``keras.ops.pad`` along the spatial axes."""
     fill = f", constant_values={number_text(value)}" if value else ""
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"
+
+
+DIALECT = elementwise.Dialect("keras", "keras.ops", padded)

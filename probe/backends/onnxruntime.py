@@ -19,9 +19,19 @@ from typing import Any, Dict
 import numpy as np
 
 from probe import activations, layout
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, assignment, input_names, keywords, straight
+from probe.backends.source import (
+    PRODUCT_OPS,
+    Writing,
+    assignment,
+    input_names,
+    keywords,
+    left_expression,
+    result_expression,
+    right_expression,
+    straight,
+)
 
 #: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
@@ -206,7 +216,7 @@ class OnnxGraph:
         self.program, self.shapes, self.rank = program, shapes, shapes.rank
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
         self.single = program.single and "kernel" in layer
-        self.product = self.single and layer["op"] in products.OPS
+        self.product = self.single and layer["op"] in PRODUCT_OPS
         self.pool = pooling.pool_kind(layer)
 
     def value_info(self, name, sizes):
@@ -220,7 +230,7 @@ class OnnxGraph:
             return None
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left_expression(layer, self.shapes)
+            written = left_expression(layer, self.shapes)
             rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
             return ["size%d" % axis for axis in range(rank - 1)] + [channels]
         return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
@@ -239,7 +249,7 @@ class OnnxGraph:
             return [filters]
         if layer["op"] == "dense":
             return [filters, channels]
-        if layer["op"] in products.OPS:
+        if layer["op"] in PRODUCT_OPS:
             return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
         return [filters, channels // layer["groups"]] + list(layer["kernel"])
 
@@ -247,14 +257,14 @@ class OnnxGraph:
         if not self.product:
             found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         else:
-            found = assignment("x", products.left_expression(program.steps[0].layer, shapes))
+            found = assignment("x", left_expression(program.steps[0].layer, shapes))
         return found + layout.offset_copy_lines(
             "x", program.layout
         )  # NumPy's memory is read, not copied
 
     def leave(self, program, shapes):
         if self.product:
-            return products.result_expression(program.steps[0].layer, "y", shapes)
+            return result_expression(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
@@ -264,9 +274,9 @@ class OnnxGraph:
             return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
         if name == "b":
             return []
-        if layer["op"] in products.OPS:
+        if layer["op"] in PRODUCT_OPS:
             dense = layer["op"] == "dense"
-            w = at + ".T.copy()" if dense else products.right_expression(layer, at)
+            w = at + ".T.copy()" if dense else right_expression(layer, at)
             return [
                 "%s = %s" % (at, w),
                 *layout.offset_copy_lines(at, layout.layout_of_spec(layer)),
@@ -275,7 +285,7 @@ class OnnxGraph:
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
-        if layer["op"] in products.OPS:
+        if layer["op"] in PRODUCT_OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
         if pooling.pool_kind(layer):
             return self.pooled(layer, number, x[0], y)

@@ -10,9 +10,18 @@ float64 is refused, since the plugin would silently compute it in float32.
 import numpy as np
 
 from probe import activations
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
-from probe.backends.source import Writing, input_names, number_text, straight
+from probe.backends.source import (
+    PRODUCT_OPS,
+    Writing,
+    input_names,
+    left_expression,
+    number_text,
+    result_expression,
+    right_expression,
+    straight,
+)
 
 #: Those that the plugin computes, and NumPy can hand over.
 DTYPES = ("float32", "float16")
@@ -148,7 +157,7 @@ class OpenVINOGraph:
         layer = program.steps[0].layer
         self.program, self.shapes, self.rank = program, shapes, shapes.rank
         self.holds, self.dtype = holds, "np." + layer["dtype"]
-        self.product = program.single and layer["op"] in products.OPS
+        self.product = program.single and layer["op"] in PRODUCT_OPS
 
     def parameter(self, name, sizes):
         """Returns the line of an input of the model; -1: an open size."""
@@ -161,7 +170,7 @@ class OpenVINOGraph:
             return [-1] * (self.rank + 2)
         channels = layer["in_channels" if "kernel" in layer else "channels"]
         if self.product:
-            written = products.left_expression(layer, self.shapes)
+            written = left_expression(layer, self.shapes)
             return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
         return [-1, channels] + [-1] * self.rank
 
@@ -173,7 +182,7 @@ class OpenVINOGraph:
         if name == "tail":
             return [-1] * (self.rank + 2)
         if name != "w":
-            column = "kernel" not in layer or layer["op"] not in products.OPS
+            column = "kernel" not in layer or layer["op"] not in PRODUCT_OPS
             channels = layer["filters" if "kernel" in layer else "channels"]
             return [1, channels] + [1] * self.rank if column else [channels]
         return list(shape_of_weights(layer))
@@ -181,21 +190,21 @@ class OpenVINOGraph:
     def enter(self, program, shapes):
         if not self.product:
             return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = products.left_expression(program.steps[0].layer, shapes)
+        x = left_expression(program.steps[0].layer, shapes)
         return ["x = " + x] if x != "x" else []
 
     def leave(self, program, shapes):
         if self.product:
-            return products.result_expression(program.steps[0].layer, "y", shapes)
+            return result_expression(program.steps[0].layer, "y", shapes)
         return "np.moveaxis(y, 1, -1)"
 
     def operand(self, layer, name, at):
         if name == "tail":
             return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
-        if layer["op"] in products.OPS:
+        if layer["op"] in PRODUCT_OPS:
             if name == "b":
                 return []
-            w = products.right_expression(layer, at)
+            w = right_expression(layer, at)
             return ["%s = %s" % (at, w + ".T.copy()" if layer["op"] == "dense" else w)]
         if name != "w":
             return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
@@ -206,7 +215,7 @@ class OpenVINOGraph:
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the values named ``x`` to ``y``."""
         op = layer["op"]
-        if op in products.OPS:
+        if op in PRODUCT_OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
         if pooling.pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
@@ -303,7 +312,7 @@ def shape_of_weights(layer):
     filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
     if layer["op"] == "dense":
         return filters, channels
-    if layer["op"] in products.OPS:
+    if layer["op"] in PRODUCT_OPS:
         vector = layer["op"] == "dot" and filters == 1
         return (channels,) if vector else (channels, filters)
     if groups == 1:

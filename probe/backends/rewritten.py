@@ -227,6 +227,7 @@ class Rewriting:
         for start in range(0, count, size):
             there = min(size, count - start)
             part = value if there == count else self._slice(value, 0, start, start + there)
+            # a call of other samples of the same shape: the first one stands in for those that lack
             if there < size:
                 more = [self._slice(value, 0, 0, 1)] * (size - there)
                 part = self._add(self._typed({"op": "concat", "axis": 0}), [part] + more)
@@ -247,6 +248,7 @@ class Rewriting:
         pieces, stride = -(-count // size), spec["stride"][axis]
         extent = windows.extents[axis]
         total = (pieces * size - 1) * stride + extent
+        # the last piece is as long as all others: zeros behind, or without what no piece reads
         more = total - before - held[axis]
         if more < 0:
             value, more = self._slice(value, 1 + axis, 0, total - before), 0
@@ -334,7 +336,7 @@ class Stepwise(Operator):
             key = operator, tuple(step.arrays.items())
             if key not in bound:
                 given = {name: operands[at] for name, at in step.arrays.items()}
-                bound[key] = _called(operator, given)
+                bound[key] = Stepwise._of_arrays(operator, operator.bind(given))
             calls.append(bound[key])
         reads = [step.reads for step in self.steps]
 
@@ -346,10 +348,9 @@ class Stepwise(Operator):
 
         return run
 
-
-def _called(operator, operands):
-    run = operator.bind(operands)
-    return lambda x: operator.output(run(operator.input(np.ascontiguousarray(x))))
+    @staticmethod
+    def _of_arrays(operator, call):
+        return lambda x: operator.output(call(operator.input(np.ascontiguousarray(x))))
 
 
 def _numpy_step(layer):

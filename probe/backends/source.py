@@ -14,7 +14,7 @@ import numpy as np
 
 from probe import floats
 from probe import program as programs
-from probe.backends import elementwise, products
+from probe.backends import elementwise
 from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported, declined
 from probe.geometry import BY_SIZE, WindowSizes
 
@@ -112,7 +112,10 @@ class Writing(Backend):
         own, self.namespace = self.namespace, dict(self.namespace, **names)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype, named = floats.container_dtype(spec["dtype"]), dict(shapes, b=(spec["filters"],))
+            dtype, named = (
+                floats.container_of_format(spec["dtype"]),
+                dict(shapes, b=(spec["filters"],)),
+            )
             operands = {name: np.zeros(named[name], dtype) for name in operator.names}
             operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:
@@ -169,6 +172,47 @@ def major_minor(version):
     """(major, minor) of a version's text."""
     numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+PRODUCT_OPS = ("matmul", "dot", "sum", "dense")
+"""Matrix products and sums, whose arrays are handed over as users of the libraries write them:
+
+``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one, x is
+            a stack of matrices that share w
+``dot``     the same, with one row or one column as a vector: dot product, matrix times vector
+``dense``   x (batch, in_channels) @ w (in_channels, filters), as layers do it
+``sum``     x (batch, length, in_channels) over its last axis; the weights, all 1, go nowhere
+
+Of every other operator the functions below give the names as they are.
+"""
+
+
+def left_expression(spec, shapes):
+    """Returns the expression of x (batch, length, in_channels) as it is written in the call."""
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return "x"
+    return "x[0, 0]" if spec["op"] == "dot" and shapes.shape[1] == 1 else "x[0]"
+
+
+def right_expression(spec, w):
+    """Returns the expression of w (1, in_channels, filters), of the name given, in the call."""
+    if spec["op"] not in ("matmul", "dot"):
+        return w
+    return w + ("[0, :, 0]" if spec["op"] == "dot" and spec["filters"] == 1 else "[0]")
+
+
+def is_vector(array):
+    """Whether an expression of these functions is a vector, which can't be turned."""
+    return "," in array
+
+
+def result_expression(spec, y, shapes):
+    """The expression of the result as (batch, length, filters); of ``dense`` (batch, filters)."""
+    if spec["op"] == "sum":
+        return y + "[..., None]"
+    if spec["op"] not in ("matmul", "dot") or shapes.stacked:
+        return y
+    return "%s.reshape(1, -1, %d)" % (y, spec["filters"])
 
 
 class ValueShapes:
@@ -388,6 +432,7 @@ def compiled_stages(source, program, namespace):
 @functools.lru_cache(256)
 def _compiled_text(text):
     """Returns the lines of a program compiled, under a name by which tracebacks find them."""
+    # tracebacks and inspect find the lines of compiled text in linecache, by this name
     name = "<probe %s>" % hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     return compile(text, name, "exec")
@@ -402,7 +447,7 @@ def joins_windows(program):
     """Whether what is rewritten are windows by themselves: neither split ones nor products."""
     layers = [step.layer for step in program.steps]
     rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
-    return not any("split" in one or one["op"] in products.OPS for one in rewritten)
+    return not any("split" in one or one["op"] in PRODUCT_OPS for one in rewritten)
 
 
 def defined(name, parameters, lines):

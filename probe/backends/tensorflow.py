@@ -13,20 +13,24 @@ function captures, as a model's variables are.
 """
 
 from probe import activations
-from probe.backends import elementwise, pooling, products
+from probe.backends import elementwise, pooling
 from probe.backends import tensorflow_process as process
 from probe.backends.contract import Key, Unavailable, Unsupported
 from probe.backends.source import (
+    PRODUCT_OPS,
     Text,
     Writing,
     assignment,
     input_names,
     joins_windows,
     keywords,
+    left_expression,
     major_minor,
     number_text,
     one_or_all,
+    result_expression,
     returned,
+    right_expression,
     straight,
 )
 from probe.geometry import BY_SIZE, WindowSizes
@@ -208,7 +212,7 @@ class TensorFlow(Writing):
             return ["None"] * (program.inputs + len(names))
         axes = shapes.rank + 2
         if program.single and self.flat(layer):
-            axes -= products.left_expression(layer, shapes).count("0")
+            axes -= left_expression(layer, shapes).count("0")
         outer = (None,) * (axes - 1)
         if not (program.single or shapes.stacked or self.mode() == "session"):
             outer = (1,) + outer[1:]
@@ -244,7 +248,7 @@ class TensorFlow(Writing):
 
     def flat(self, layer):
         """Whether a layer is a product whose arrays are handed over as matrices and vectors."""
-        return layer["op"] in products.OPS and not self.by_hand(layer)
+        return layer["op"] in PRODUCT_OPS and not self.by_hand(layer)
 
     def multiplied(self, layer):
         """Returns whether a layer's weights are (*kernel, channels, multiplier)."""
@@ -253,13 +257,13 @@ class TensorFlow(Writing):
     def enter(self, program, shapes):
         layer = program.steps[0].layer
         written = program.single and self.flat(layer)
-        x = products.left_expression(layer, shapes) if written else "x"
+        x = left_expression(layer, shapes) if written else "x"
         return assignment("x", x if self.mode() == "session" else tensor_expression(x, layer))
 
     def operand(self, layer, name, at):
         array = at
         if name == "w" and self.flat(layer):
-            array = products.right_expression(layer, at)
+            array = right_expression(layer, at)
         elif name == "w" and self.multiplied(layer):
             array = f"{at}.reshape({self.operand_shape(layer, name, 2)})"
         fed = self.constant or self.mode() == "session"
@@ -271,7 +275,7 @@ class TensorFlow(Writing):
             narrow = returned(program) == "bfloat16"
             array = ("tf.cast(y, tf.float32)" if narrow else "y") + ".numpy()"
         if program.single and self.flat(layer):
-            return products.result_expression(layer, array, shapes)
+            return result_expression(layer, array, shapes)
         return array
 
     def lines(self, layer, number, x, y, given, shapes):
@@ -290,7 +294,7 @@ class TensorFlow(Writing):
             return [f"{y} = {stable(layer, x[0], given)}"]
         if self.by_hand(layer):
             found = by_hand(layer, given, shapes.around(number), self.mode() != "eager")
-        elif layer["op"] in products.OPS:
+        elif layer["op"] in PRODUCT_OPS:
             return self.product(layer, x[0], y, given, shapes)
         else:
             found = self.convolution(layer, x[0], y, given["w"])
@@ -316,9 +320,7 @@ class TensorFlow(Writing):
         found = [f"{y} = tf.matmul({x}, {w})"]
         if op == "dot":
             found = [f"{y} = tf.tensordot({x}, {w}, 1)"]
-            written = products.left_expression(layer, shapes) + products.right_expression(
-                layer, "w"
-            )
+            written = left_expression(layer, shapes) + right_expression(layer, "w")
             if written.count("0") > 2:  # of a vector
                 add = f"{y} = {y} + {b}"
         return found + [add] * bool(b)

@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 
-from probe.backends import onednn
-from probe.backends.contract import Key, Unavailable
+from probe.backends.contract import ONEDNN_KEY, Key, Unavailable, isa_variables
 from probe.backends.source import major_minor
 
 #: Switches of every target that runs on TensorFlow; ``keras`` has them too.
@@ -20,7 +19,7 @@ SWITCHES = {
         "1",
         "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
     ),
-    "isa": onednn.KEY,
+    "isa": ONEDNN_KEY,
     "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
     "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
 }
@@ -34,7 +33,7 @@ HEADINGS = ("in user code", "Graph execution error")
 def tensorflow_variables(switches, device):
     """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
-    variables.update(onednn.isa_variables(switches))
+    variables.update(isa_variables(switches))
     if "onednn" in switches:
         variables["TF_ENABLE_ONEDNN_OPTS"] = switches["onednn"]
     if "contraction" in switches:

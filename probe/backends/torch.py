@@ -16,23 +16,28 @@ from importlib import import_module
 import numpy as np
 
 from probe import activations, floats
-from probe.backends import elementwise, onednn, pooling, products
-from probe.backends.contract import Around, Key, Unavailable, Unsupported
+from probe.backends import elementwise, pooling
+from probe.backends.contract import ONEDNN_KEY, Around, Key, Unavailable, Unsupported, isa_variables
 from probe.backends.source import (
+    PRODUCT_OPS,
     Text,
     Writing,
+    is_vector,
     joins_windows,
     keywords,
+    left_expression,
     number_text,
     one_or_all,
+    result_expression,
     returned,
+    right_expression,
     straight,
 )
 from probe.layout import CHANNELS_LAST, CONTIGUOUS, TRANSPOSED, WORDS, layout_of_spec, offset
 
 KEYS = {
     "mkldnn": Key(("0", "1"), "1", "oneDNN's convolutions; 0: PyTorch's own, on MKL or NNPACK"),
-    "isa": onednn.KEY,
+    "isa": ONEDNN_KEY,
     "threads": Key(None, "one per core", "threads within an operator"),
     "deterministic": Key(("0", "1"), "0", "torch.use_deterministic_algorithms"),
     "flush": Key(("0", "1"), "0", "torch.set_flush_denormal: subnormal numbers become zero"),
@@ -85,7 +90,7 @@ class Torch(Writing):
         Idle OpenMP threads sleep instead of spinning. That moves no bits, and where processors are
         shared with others it makes small calls ten to a hundred times faster.
         """
-        variables = dict(onednn.isa_variables(switches), OMP_WAIT_POLICY="PASSIVE")
+        variables = dict(isa_variables(switches), OMP_WAIT_POLICY="PASSIVE")
         if "casts" in switches:
             variables["TORCHINDUCTOR_EMULATE_PRECISION_CASTS"] = switches["casts"]
         if not device.startswith("cuda"):
@@ -132,7 +137,7 @@ class Torch(Writing):
         return source._replace(run=source.run + wait)
 
     def stable(self, spec, accumulate=None):
-        if pooling.pool_kind(spec) or spec["op"] in products.OPS:
+        if pooling.pool_kind(spec) or spec["op"] in PRODUCT_OPS:
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
         return self.operator(dict(spec, stable=accumulate))
 
@@ -144,8 +149,8 @@ class Torch(Writing):
 
     def enter(self, program, shapes):
         layer, word = program.steps[0].layer, program.layout
-        if program.single and layer["op"] in products.OPS:
-            return self.laid("x", products.left_expression(layer, shapes), layer, word)
+        if program.single and layer["op"] in PRODUCT_OPS:
+            return self.laid("x", left_expression(layer, shapes), layer, word)
         if word == TRANSPOSED:
             return ["x = " + self.tensor("x.copy()", layer) + ".movedim(-1, 1)"]
         # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
@@ -159,8 +164,8 @@ class Torch(Writing):
         if name != "w":
             array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
             return [f"{at} = {self.tensor(array, layer)}"]
-        if layer["op"] in products.OPS:
-            w = products.right_expression(layer, at)
+        if layer["op"] in PRODUCT_OPS:
+            w = right_expression(layer, at)
             return self.laid(
                 at, f"{w}.T.copy()" if self.linear(layer) else w, layer, layout_of_spec(layer)
             )
@@ -174,7 +179,7 @@ class Torch(Writing):
 
     def laid(self, name, array, layer, word):
         """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
-        if word == TRANSPOSED and not products.is_vector(array):
+        if word == TRANSPOSED and not is_vector(array):
             turned = f"np.swapaxes({array}, -1, -2).copy()"
             return [f"{name} = {self.tensor(turned, layer)}.transpose(-1, -2)"]
         return [f"{name} = {self.tensor(array, layer)}", *memory_format_lines(name, layer, word)]
@@ -183,8 +188,8 @@ class Torch(Writing):
         layer = program.steps[-1].layer
         wide = ".float()" if returned(program) == "bfloat16" else ""
         array = f"y{'.cpu()' * (self.device != 'cpu')}{wide}.numpy()"
-        if program.single and layer["op"] in products.OPS:
-            return products.result_expression(layer, array, shapes)
+        if program.single and layer["op"] in PRODUCT_OPS:
+            return result_expression(layer, array, shapes)
         return f"np.moveaxis({array}, 1, -1)"
 
     def tensor(self, array, layer):
@@ -195,7 +200,7 @@ class Torch(Writing):
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
-        if layer["op"] in products.OPS:
+        if layer["op"] in PRODUCT_OPS:
             return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
         if pooling.pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
@@ -327,7 +332,7 @@ def memory_format_lines(x, layer, word):
     if offset(word) < 0:
         return []
     start = (
-        offset(word) // floats.container_dtype(layer["dtype"]).itemsize
+        offset(word) // floats.container_of_format(layer["dtype"]).itemsize
     )  # PyTorch aligns to 64 bytes
     before = f"{x}.new_zeros({start})"
     return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]

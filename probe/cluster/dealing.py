@@ -123,11 +123,12 @@ class Dealer(ABC, Generic[Lot]):
             for node in nodes:
                 while queue.todo and self.cluster.load(node) < depth * node.threads:
                     shard = queue.todo.popleft()
+                    # the function travels by its name, the question as JSON: no object is pickled
                     asked = self.question(queue, shard)
                     self.cluster.ask(self.answer, asked, node, (queue, shard))
 
     def _answered(self, reply: Reply) -> None:
-        queue, shard = reply.asked.about
+        queue, shard = reply.about
         if reply.answer is None:
             self._again(queue, shard, reply.why, reply.error)
             return

@@ -70,25 +70,19 @@ class DaskNode:
 
 
 @dataclass
-class PendingQuestions:
-    """A question set under way, of which ``node`` is asked."""
+class Reply:
+    """A question set, of which ``node`` is asked, and what became of it.
+
+    ``answer``: None under way, and where there is none; then ``why``, or ``error``: what the node
+    raised, where another try may help.
+    """
 
     node: DaskNode
     about: Any
-    future: Future[Any] = field(repr=False)
-
-
-@dataclass
-class Reply:
-    """What became of a question set: ``answer``, or None and ``why`` there is none.
-
-    ``error``: what a node raised, where another try may help.
-    """
-
-    asked: PendingQuestions
-    answer: dict[str, Any] | None
+    answer: dict[str, Any] | None = None
     why: str = ""
     error: str = ""
+    future: Future[Any] | None = field(default=None, repr=False)
 
 
 class Cluster:
@@ -104,7 +98,7 @@ class Cluster:
         self.nodes: dict[str, DaskNode] = {}
         self.first: dict[str, Said] = {}
         self._count = 0
-        self._asked: dict[Any, PendingQuestions] = {}
+        self._asked: dict[Any, Reply] = {}
         self._joining: dict[str, tuple[Future[Any], float]] = {}
         self._left_out: set[str] = set()
         self._given_up: set[Any] = set()
@@ -134,31 +128,30 @@ class Cluster:
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
-        there = self._threads()
-        for address in set(self.nodes) - set(there):
-            del self.nodes[address]
-        for address in set(self._joining) - set(there):
-            del self._joining[address]
+        if self.client.status != "running":
+            raise _scheduler_gone()
+        try:
+            there = dict(self.client.nthreads())
+        except Exception as error:
+            raise _scheduler_gone() from error
+        for known in (self.nodes, self._joining):
+            for address in set(known) - set(there):
+                del known[address]
         for address, threads in there.items():
             if address in self.nodes or address in self._left_out:
                 continue
             if address not in self._joining:
-                self._joining[address] = (self._ask_what_it_is(address), time.monotonic())
+                # before the questions that wait there: it is asked none until it has said this
+                texts, first = json.dumps(self.targets), {"pure": False, "priority": 9}
+                future = self.client.submit(remote.node_facts, texts, workers=[address], **first)
+                self._joining[address] = future, time.monotonic()
             self._join(address, threads)
-        self._strand()
-
-    def _threads(self) -> dict[str, int]:
-        if self.client.status != "running":
-            raise _scheduler_gone()
-        try:
-            return dict(self.client.nthreads())
-        except Exception as error:
-            raise _scheduler_gone() from error
-
-    def _ask_what_it_is(self, address: str) -> Future[Any]:
-        return self.client.submit(
-            remote.node_facts, json.dumps(self.targets), workers=[address], pure=False, priority=9
-        )
+        # others may take the question sets of nodes that are not there any more
+        for asked in list(self._asked.values()):
+            if asked.node.address not in self.nodes and asked.future is not None:
+                self._given_up.add(asked.future.key)
+                with suppress(Exception):
+                    self.client.cancel([asked.future], force=True)
 
     def _join(self, address: str, threads: int) -> None:
         future, since = self._joining[address]
@@ -181,7 +174,13 @@ class Cluster:
         self._count += 1
         found = DaskNode(self._count, address, threads, said)
         before = self.first.setdefault(said["name"], said)
-        found.refused = _foreign(said) or machine.contradiction(said["machine"])
+        own, its = machine.facts(), said["machine"]
+        for fact in ("schema_version", "probe_version", "git_commit"):
+            # else its rows could not be stored beside ours
+            if its.get(fact) != own[fact] and None not in (its.get(fact), own[fact]):
+                found.refused = f"its {fact} is {its.get(fact)}, and {own[fact]} here"
+                break
+        found.refused = found.refused or machine.contradiction(its)
         if not found.refused and (change := contradiction_of(before, said)):
             found.refused = f"it came back, and {change}"
         self.nodes[address] = found
@@ -192,14 +191,6 @@ class Cluster:
         del self._joining[address]
         self._left_out.add(address)
         self.note(f"a node is left out: {why}")
-
-    def _strand(self) -> None:
-        """Gives up question sets whose node is not there any more: others may take them."""
-        for asked in list(self._asked.values()):
-            if asked.node.address not in self.nodes:
-                self._given_up.add(asked.future.key)
-                with suppress(Exception):
-                    self.client.cancel([asked.future], force=True)
 
     def ask(
         self, answer: Callable[[str], Any], question: dict[str, Any], node: DaskNode, about: Any
@@ -212,7 +203,7 @@ class Cluster:
             retries=REPEATS,
             pure=False,
         )
-        self._asked[future.key] = PendingQuestions(node, about, future)
+        self._asked[future.key] = Reply(node, about, future=future)
         self._done.add(future)
 
     def load(self, node: DaskNode) -> int:
@@ -232,23 +223,16 @@ class Cluster:
             if future.status == "cancelled" and future.key not in self._given_up:
                 raise _scheduler_gone()  # a client that reconnects has lost all that was under way
             if future.status == "finished" and isinstance(result, dict) and "error" in result:
-                found.append(Reply(asked, None, error=one_line(str(result["error"]))))
+                asked.error = one_line(str(result["error"]))
             elif future.status == "finished":
-                found.append(Reply(asked, result))
-            else:
-                found.append(Reply(asked, None, self._why(future, result)))
+                asked.answer = result
+            elif future.status == "error":  # else it was given up, and may be asked again
+                error = result[1] if isinstance(result, tuple) else result
+                lost = f"{len(self.nodes)} nodes are left; every node that had it was lost"
+                killed = type(error).__name__ == "KilledWorker"
+                asked.why = lost if killed else one_line(error)
+            found.append(asked)
         return found
-
-    def _why(self, future: Future[Any], result: Any) -> str:
-        """Why a question set has no answer; empty where it was given up and may be asked again."""
-        from distributed import KilledWorker
-
-        if future.status != "error":
-            return ""
-        error = result[1] if isinstance(result, tuple) else result
-        if isinstance(error, KilledWorker):
-            return f"{len(self.nodes)} nodes are left; every node that had it was lost"
-        return one_line(error)
 
     def refuse(self, node: DaskNode, why: str) -> None:
         """Asks a node nothing more."""
@@ -258,7 +242,7 @@ class Cluster:
 
     def answered(self, reply: Reply) -> DaskNode:
         """Returns the node that was asked, refused if its answer isn't what it said."""
-        node, answer = self.nodes.get(reply.asked.node.address, reply.asked.node), reply.answer
+        node, answer = self.nodes.get(reply.node.address, reply.node), reply.answer
         assert answer is not None
         if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
             self.refuse(node, f"its answer can't be read: {why}")
@@ -287,21 +271,7 @@ def one_line(error: object) -> str:
     return machine.publishable(kind + (lines[0] if lines else "no message"))[:300]
 
 
-def _foreign(said: Said) -> str:
-    """Returns why a node's rows could not be stored beside ours."""
-    own, its = machine.facts(), said["machine"]
-    for name in ("schema_version", "probe_version", "git_commit"):
-        if its.get(name) != own[name] and None not in (its.get(name), own[name]):
-            return f"its {name} is {its.get(name)}, and {own[name]} here"
-    return ""
-
-
-SAID: dict[str, Kinds] = {
-    "name": str,
-    "address": str,
-    "machine": dict,
-    "targets": dict,
-}
+SAID: dict[str, Kinds] = {"name": str, "address": str, "machine": dict, "targets": dict}
 """What a node says of itself, and of which type each is."""
 
 ANSWER: dict[str, Kinds] = {"said": dict, "tables": dict}

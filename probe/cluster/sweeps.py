@@ -46,9 +46,10 @@ class Wanted(NamedTuple):
         """Reads a target's text, which may have ``machine=LABEL`` beside its switches."""
         if not isinstance(text, str):
             return text if isinstance(text, Wanted) else cls(text)
-        parts = [part.strip() for part in text.split(",")]
-        labels = [part.partition("=")[2].strip() for part in parts[1:] if _is_machine(part)]
-        rest = ",".join([parts[0], *(part for part in parts[1:] if not _is_machine(part))])
+        name, *pairs = (part.strip() for part in text.split(","))
+        words = [(part, *(word.strip() for word in part.partition("=")[::2])) for part in pairs]
+        labels = [value for _, key, value in words if key == "machine"]
+        rest = ",".join([name, *(part for part, key, _ in words if key != "machine")])
         if len(labels) > 1 or labels == [""]:
             todo = "write machine=LABEL once; `probe machine` prints a machine's label"
             raise InputError("target", text, "it names no machine, or several", todo)
@@ -58,10 +59,6 @@ class Wanted(NamedTuple):
     def text(self) -> str:
         """Returns the target's text, with the machine where one was asked for."""
         return self.target.text + (f",machine={self.label}" if self.label else "")
-
-
-def _is_machine(part: str) -> bool:
-    return part.partition("=")[0].strip() == "machine"
 
 
 def sweep_on_nodes(
@@ -79,7 +76,11 @@ def sweep_on_nodes(
     """
     start = time.monotonic()
     with connected_nodes(address, [one.target.text for one in targets], note) as cluster:
-        _require_labels(cluster, targets)
+        there = sorted({one.label for one in cluster.good()})
+        for one in targets:
+            if one.label is not None and one.label not in there:
+                why = f"no node of the cluster is machine={one.label}"
+                raise InputError("target", one.text, why, one_of(one.label, there))
         with ExitStack() as stores:
             job = _ClusterSweep(cluster, asked, folder, progress, stores)
             interrupted = job.run(targets)
@@ -89,14 +90,6 @@ def sweep_on_nodes(
     seconds = time.monotonic() - start
     found = {queue.wanted.text: queue.found for queue in job.queues}
     return Summary(asked.plans.vary, asked.plans.against, 1, kept, seconds, interrupted, found)
-
-
-def _require_labels(cluster: Cluster, targets: Sequence[Wanted]) -> None:
-    there = sorted({one.label for one in cluster.good()})
-    for one in targets:
-        if one.label is not None and one.label not in there:
-            why = f"no node of the cluster is machine={one.label}"
-            raise InputError("target", one.text, why, one_of(one.label, there))
 
 
 Values = tuple[int, ...]

@@ -43,6 +43,7 @@ def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
     fused, beside = sorted(summation.rounding.fused), _siblings(summation.tree)
     found = np.zeros((len(fused), operator.positions, operator.filters), bool)
     template = np.zeros(operator.summands + int(operator.bias))
+    # beyond float32, and made of factors within it
     x, product = 2.0**64, 2.0**128
     for biased in (False, True):
         rows = [n for n, leaf in enumerate(fused) if (beside[leaf] == BIAS) == biased]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from probe import floats
+from probe.enclosure.few import FewSummands
 
 WITHIN, BEYOND, UNKNOWN = 0, 1, 2
 """What can be said of a result: that no order is excluded, that all are, or neither."""
@@ -84,22 +86,44 @@ class RoundingVerdict:
 class Enclosure:
     """Encloses outputs one by one; all arrays are float64 of one shape, one element an output.
 
-    ``low``, ``high``: every finite result lies between them. ``exact``: the exact result, rounded;
-    ``radius``: the largest distance from it that ``low`` and ``high`` allow. ``overflow``: whether
-    some order may overflow, which gives an infinity or NaN. ``sure``: NaN or an infinity where the
-    operands settle that the result is this one; 0 where they don't. ``flushed``: what subnormal
-    operands and results that become zero may add to the distance. ``sizes``: the sum of magnitudes
-    of the products.
+    ``below``, ``above``: every finite result lies between them. ``exact``: the exact result,
+    rounded. ``overflow``: whether some order may overflow, which gives an infinity or NaN.
+    ``sure``: NaN or an infinity where the operands settle that the result is this one; 0 where they
+    don't. ``flushed``: what subnormal operands and results that become zero may add to the
+    distance. ``sizes``: the sum of magnitudes of the products. ``few``: of few summands, what
+    gives ends that are attained; None: ``below`` and ``above`` are all that is known.
     """
 
     dtype: str
-    low: np.ndarray
-    high: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
     exact: np.ndarray
     overflow: np.ndarray
     sure: np.ndarray
     flushed: np.ndarray
     sizes: np.ndarray
+    few: FewSummands | None = None
+
+    @cached_property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns between what every finite result lies, as sharply as it is known."""
+        if self.few is None:
+            return self.below, self.above
+        low, high = self.few.ends()
+        rounded = floats.nearest(self.exact, self.dtype)
+        wide = np.isnan(self.exact)  # a product of finite numbers is too large for float64
+        low, high = np.minimum(low, rounded), np.maximum(high, rounded)
+        return np.where(wide, self.below, low), np.where(wide, self.above, high)
+
+    @property
+    def low(self) -> np.ndarray:
+        """Returns the least result."""
+        return self.ends[0]
+
+    @property
+    def high(self) -> np.ndarray:
+        """Returns the largest result."""
+        return self.ends[1]
 
     @property
     def radius(self) -> np.ndarray:
@@ -113,9 +137,10 @@ class Enclosure:
         """
         y = floats.widen(values, self.dtype)
         finite = np.isfinite(y)
+        low, high = self._ends_for(values, y)
         with np.errstate(invalid="ignore"):
-            inside = (self.low <= y) & (y <= self.high)
-            near = (self.low - self.flushed <= y) & (y <= self.high + self.flushed)
+            inside = (low <= y) & (y <= high)
+            near = (low - self.flushed <= y) & (y <= high + self.flushed)
             same = (np.isnan(y) & np.isnan(self.sure)) | (y == self.sure)
         settled = self.sure != 0
         inside = np.where(settled, same, np.where(finite, inside, self.overflow))
@@ -123,6 +148,20 @@ class Enclosure:
         # an infinity among the operands may meet one that an order's overflow makes on its way
         open_ = flush | (settled & ~same & self.overflow)
         return np.where(inside, WITHIN, np.where(open_, UNKNOWN, BEYOND)), flush
+
+    def _ends_for(self, values: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns ends that judge these results as the sharpest ones do."""
+        if self.few is None or "ends" in self.__dict__:
+            return self.ends
+        low, high = self.below.copy(), self.above.copy()
+        with np.errstate(invalid="ignore"):
+            near = ~((y < low - self.flushed) | (y > high + self.flushed))
+            rest = np.flatnonzero(near & (y != floats.nearest(self.exact, self.dtype)))
+        if len(rest):
+            rest = rest[~self.few.at(rest).given_by_an_order(values[rest])]
+        if len(rest):
+            low[rest], high[rest] = self.at(rest).ends
+        return low, high
 
     @property
     def condition(self) -> np.ndarray:
@@ -153,14 +192,19 @@ class Enclosure:
     @classmethod
     def joined(cls, parts: Sequence[Enclosure]) -> Enclosure:
         """Returns several enclosures as one, behind each other."""
-        names = [f.name for f in fields(cls) if f.name != "dtype"]
-        arrays = (np.concatenate([getattr(one, name) for one in parts]) for name in names)
-        return cls(parts[0].dtype, *arrays)
+        if len(parts) == 1:
+            return parts[0]
+        arrays = (np.concatenate([getattr(one, name) for one in parts]) for name in _ARRAYS)
+        few = [one.few for one in parts if one.few is not None]
+        return cls(parts[0].dtype, *arrays, FewSummands.joined(few) if few else None)
 
     def at(self, index: np.ndarray) -> Enclosure:
         """Returns those of some outputs, by number."""
-        names = [f.name for f in fields(self) if f.name != "dtype"]
-        return Enclosure(self.dtype, *(getattr(self, name)[index] for name in names))
+        few = None if self.few is None else self.few.at(index)
+        return Enclosure(self.dtype, *(getattr(self, name)[index] for name in _ARRAYS), few)
+
+
+_ARRAYS = ("below", "above", "exact", "overflow", "sure", "flushed", "sizes")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from probe.semantics import (
     Made,
     Meaning,
     Normalises,
+    Recurs,
     Reduces,
     Scans,
     Steps,
@@ -120,6 +121,8 @@ def _enclosed_meaning(
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Scans):
         return _cumulative_sums(meaning, reads, dtype)
+    if isinstance(meaning, Recurs):
+        return _recurrent(meaning, reads, shapes[0], dtype)
     if isinstance(meaning, Chooses):
         mask, yes, no = (
             reads[n] if n >= 0 else _exact_number(meaning.value) for n in meaning.reads
@@ -661,6 +664,77 @@ def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
     equation = f"{letters}ls,{letters}sf->{letters}lf"
     found = enclosed_einsum(chances, values, values.shape[-2], dtype, equation)
     return _widened_by(found, found.size * 4 * unit, dtype)
+
+
+# recurrent layers
+
+
+def _recurrent(
+    meaning: Recurs, reads: list[Interval], shape: tuple[int, ...], dtype: str
+) -> Interval:
+    """Returns the states of all steps. What is read and the states before it are one sum for each
+    gate, in any order: libraries multiply both at once, or one after the other."""
+    given = [reads[n] if n >= 0 else None for n in meaning.reads]
+    one, inner, outer, own, other, state, cell = (*given, None, None, None, None)[:7]
+    assert one is not None and inner is not None and outer is not None
+    if meaning.axis:
+        one = one.map(lambda end: np.swapaxes(end, 0, 1))
+    length, batch, _ = one.shape
+    zero = _exact_number(np.zeros((batch, outer.shape[1])))
+    state, cell = (zero if each is None else each for each in (state, cell))
+    state, cell = (each.map(lambda end: end.reshape(zero.shape)) for each in (state, cell))
+
+    def summed(letter: str, *parts: tuple[Interval, Interval, Interval | None]) -> Interval:
+        """Returns what a gate gets: the products of all parts and their biases, as one sum."""
+        size = outer.shape[0] // len(meaning.gates)
+        rows = slice(meaning.gates.index(letter) * size, (meaning.gates.index(letter) + 1) * size)
+        terms, weights = [], []
+        for values, some, bias in parts:
+            terms.append(values)
+            weights.append(some.map(lambda end: end[rows]))
+            if bias is not None:
+                terms.append(_exact_number(np.ones((batch, 1))))
+                weights.append(bias.map(lambda end: end.reshape(-1)[rows, None]))
+        x, w = (
+            Interval(*(np.concatenate([each[n] for each in some], axis=1) for n in range(2)))
+            for some in (terms, weights)
+        )
+        return enclosed_einsum(x, w.map(np.transpose), x.shape[1], dtype)
+
+    def through(word: str, *values: Interval) -> Interval:
+        return _elementwise(Each(word), list(values), dtype)
+
+    found: list[Interval] = [zero] * length
+    for step in range(length)[:: -1 if meaning.reverse else 1]:
+        now, before = (Interval(one.low[step], one.high[step]), inner, own), (state, outer, other)
+        if meaning.word == "rnn":
+            state = through(meaning.activation, summed("n", now, before))
+        elif meaning.word == "lstm":
+            gates = {x: summed(x, now, before) for x in "ifgo"}
+            into, kept, out = (through("sigmoid", gates[x]) for x in "ifo")
+            added = through("multiply", into, through("tanh", gates["g"]))
+            cell = through("add", through("multiply", kept, cell), added)
+            state = through("multiply", out, through("tanh", cell))
+        else:
+            reset, update = (through("sigmoid", summed(x, now, before)) for x in "rz")
+            if meaning.resets_after:
+                rest = through("multiply", reset, summed("n", before))
+                new = through("tanh", through("add", summed("n", now), rest))
+            else:
+                rest = through("multiply", reset, state)
+                new = through("tanh", summed("n", now, (rest, outer, other)))
+            # (state - new) * update + new, or (1 - update) * new + update * state: a number
+            # between both, which errs by units of both, as the update itself may leave [0, 1] by
+            ends = [np.clip(end, 0, 1) for end in update]
+            low, high = (
+                [t * s + (1 - t) * n for t in ends] for s, n in zip(state, new, strict=True)
+            )
+            between = Interval(np.minimum(*low), np.maximum(*high))
+            by = (state.size + new.size) * 2 * ULPS * floats.eps(dtype)
+            state = _widened_by(between, by, dtype)
+        found[step] = state
+    both = (np.stack([each[n] for each in found], axis=meaning.axis) for n in range(2))
+    return Interval(*both).map(lambda end: end.reshape(shape))
 
 
 def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:

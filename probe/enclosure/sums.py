@@ -5,36 +5,28 @@ narrower than float64 also any that is wider than float64, or exact), roundings 
 products that are rounded or enter their addition exactly. Operands are not shortened (TF32,
 bfloat16), nothing is flushed.
 
-Up to ``FEW`` summands the ends are attained: rounding is monotone, so the least result of a set of
-summands comes from the least results of its two parts, and all ways of parting the set are tried.
-Above that a bound holds. With u half the distance of 1 to the next number, each rounding of a
-partial sum errs by at most u times its size, and no partial sum is larger than all its positive or
-all its negative terms (and the error so far), whatever the order: k additions err by at most
-u (A + k M) / (1 - k u), A the sum of sizes and M the larger of both halves. The classical
-((1 + u)^k - 1) A is taken where that is less, or where k u nears 1 (Higham, "Accuracy and Stability
-of Numerical Algorithms", 2nd edition, section 4.2; Rump, "Error estimation of floating-point
-summation and dot product", BIT 52, 2012, for the first form).
+Up to ``FEW`` summands the ends are attained (:mod:`probe.enclosure.few`). Above that a bound holds.
+With u half the distance of 1 to the next number, each rounding of a partial sum errs by at most u
+times its size, and no partial sum is larger than all its positive or all its negative terms (and
+the error so far), whatever the order: k additions err by at most u (A + k M) / (1 - k u), A the sum
+of sizes and M the larger of both halves. The classical ((1 + u)^k - 1) A is taken where that is
+less, or where k u nears 1 (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition,
+section 4.2; Rump, "Error estimation of floating-point summation and dot product", BIT 52, 2012, for
+the first form).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from dataclasses import replace
 
 import numpy as np
 
 from probe import floats
 from probe.enclosure.enclosure import Enclosure
-from probe.summation.arithmetic import Doubles, fma_float64, to_odd, two_product, two_sum
+from probe.enclosure.few import FEW, FewSummands
+from probe.summation.arithmetic import Doubles, two_product, two_sum
 from probe.summation.orders import ContainerOperands
-
-
-def allowed(dtype: str) -> tuple[str, ...]:
-    """Returns the formats of partial sums that are allowed, by that of the result."""
-    return (dtype, *floats.FORMATS[dtype].wider)
-
-
-FEW = 7
-"""Summands up to which all orders are tried: 966 ways of parting their sets in two."""
 
 AT_ONCE = 1 << 21
 """Products that are worked on at once: arrays of 16 MiB."""
@@ -55,10 +47,15 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     step, parts = max(1, AT_ONCE // max(1, len(x))), []
     for start in range(0, max(count, 1), step):
         some = slice(start, start + step)
-        one, two = (floats.widen(a[:, some] if a.shape[1] > 1 else a, dtype) for a in (x, w))
-        one, two = np.broadcast_arrays(one, two)
-        added = None if bias is None else floats.widen(bias[some], dtype)
-        parts.append(_enclosed(one, two, added, dtype))
+        held = [a[:, some] if a.shape[1] > 1 else a for a in (x, w)]
+        one, two = np.broadcast_arrays(*(floats.widen(a, dtype) for a in held))
+        added = None if bias is None else bias[some]
+        found = _enclosed(one, two, None if added is None else floats.widen(added, dtype), dtype)
+        if len(x) and len(x) + (bias is not None) <= FEW:
+            numbers = np.arange(one.shape[1])
+            row, column = (numbers if a.shape[1] > 1 else 0 * numbers for a in held)
+            found = replace(found, few=FewSummands(dtype, *held, added, row, column))
+        parts.append(found)
     return Enclosure.joined(parts)
 
 
@@ -73,9 +70,11 @@ def of_operands(
     if case.pool or given.behind is not None:
         return None
     group = filters // (case.filters // case.groups)
-    order = np.argsort(group, kind="stable")
-    parts = []
-    for number in np.unique(group):
+    order, parts = (
+        np.argsort(group, kind="stable") if case.groups > 1 else np.arange(len(group)),
+        [],
+    )
+    for number in np.unique(group) if case.groups > 1 else [0]:
         some = order[group[order] == number]
         if (made := _of_product(given, int(number), positions[some], filters[some])) is not None:
             parts.append(made)
@@ -84,35 +83,99 @@ def of_operands(
         if given.padded is not None:  # an infinite weight that meets padding adds nothing
             w = np.where(given.padded[:, positions[some]], w.dtype.type(0), w)
         parts.append(of_sums(x, w, case.dtype, None if given.b is None else given.b[filters[some]]))
-    return Enclosure.joined(parts).at(np.argsort(order, kind="stable"))
+    found = Enclosure.joined(parts)
+    return found.at(np.argsort(order, kind="stable")) if case.groups > 1 else found
 
 
 def _of_product(
     given: ContainerOperands, group: int, positions: np.ndarray, filters: np.ndarray
 ) -> Enclosure | None:
-    """Returns the same of finite sums of many products by two matrix products, which cost a
-    fraction of listing every product of every output; None where that can't be."""
+    """Returns the same of finite sums by matrix products, which cost a fraction of listing every
+    product of every output; None where that can't be."""
     case = given.case
-    rows, row = np.unique(positions, return_inverse=True)
-    columns, column = np.unique(filters, return_inverse=True)
-    grid = len(rows) * len(columns) <= 4 * len(positions)
-    if case.dtype == "float64" or given.padded is not None or not grid:
+    rows, row = _numbered(positions)
+    columns, column = _numbered(filters)
+    if given.padded is not None or len(rows) * len(columns) > 4 * len(positions):
         return None
-    x = floats.widen(given.columns[group][:, rows], case.dtype)
-    w = floats.widen(given.weights[:, columns], case.dtype)
-    summands = len(x) + (given.b is not None)
+    held = given.columns[group][:, rows], given.weights[:, columns]
+    x, w = (floats.widen(one, case.dtype) for one in held)
+    bias = None if given.b is None else given.b[filters]
+    added = np.zeros(len(filters)) if bias is None else floats.widen(bias, case.dtype)
+    summands = len(x) + (bias is not None)
     tiny = floats.flushed_below(case.dtype)
     subnormal = any(((one != 0) & (np.abs(one) < tiny)).any() for one in (x, w))
-    sizes, exact = (part[row, column] for part in (np.abs(x).T @ np.abs(w), x.T @ w))
-    if given.b is not None:
-        added = floats.widen(given.b[filters], case.dtype)
-        sizes, exact = sizes + np.abs(added), exact + added
-    if summands <= FEW or subnormal or not np.isfinite(sizes).all():
+    sizes = (np.abs(x).T @ np.abs(w))[row, column] + np.abs(added)
+    if subnormal or not np.isfinite(sizes).all():
         return None
+    if case.dtype == "float64":
+        total = _exact_products(x, w)
+        if total is None:
+            return None
+        exact, error = two_sum(total[0][row, column], added)
+        exact = exact + (error + total[1][row, column])
+    else:
+        exact = (x.T @ w)[row, column] + added
     up, down = (sizes + exact) / 2, (sizes - exact) / 2
     low, high, overflow = _ends_by_bound(exact, up, down, summands, case.dtype)
     flushed = np.full(len(exact), 2 * (summands + 1) * tiny)
-    return Enclosure(case.dtype, low, high, exact, overflow, np.zeros(len(exact)), flushed, sizes)
+    few = FewSummands(case.dtype, *held, bias, row, column) if summands <= FEW else None
+    nothing = np.zeros(len(exact))
+    return Enclosure(case.dtype, low, high, exact, overflow, nothing, flushed, sizes, few)
+
+
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the distinct indices, ascending, and the number of each value's: np.unique sorts."""
+    there = np.zeros(values.max(initial=-1) + 1, bool)
+    there[values] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
+
+
+SLICES = 6
+"""Parts of an operand at the most: with more, listing all products costs no more."""
+
+
+def _exact_products(x: Doubles, w: Doubles) -> tuple[Doubles, Doubles] | None:
+    """Returns x.T @ w in twice float64's precision, a number and what is left over; None where the
+    operands span too many binary digits.
+
+    Both are cut into parts of so few digits that the products of two parts, and all their sums, are
+    exact in float64 in any order, so that BLAS may add them (Ozaki, Ogita, Oishi, Rump, "Error-free
+    transformations of matrix multiplication by using fast routines of matrix multiplication and
+    its applications", Numerical Algorithms 59, 2012).
+    """
+    # two parts of ``digits`` and the sum over all rows: 53 binary digits together
+    digits = (53 - math.ceil(math.log2(max(len(x), 2)))) // 2
+    both = [_parts(one, digits) for one in (x, w)]
+    if any(one is None for one in both):
+        return None
+    total, rest = np.zeros((2, x.shape[1], w.shape[1]))
+    weights = np.concatenate([w[:, :0], *(both[1] or ())], axis=1)
+    for one in both[0] or ():
+        products = one.T @ weights  # with all parts of the weights: BLAS likes them wide
+        for start in range(0, weights.shape[1], w.shape[1]):
+            total, error = two_sum(total, products[:, start : start + w.shape[1]])
+            rest += error
+    return total, rest
+
+
+def _parts(values: Doubles, digits: int) -> list[Doubles] | None:
+    """Returns parts that add up to the values exactly, each a multiple of a power of two of its
+    column that is 2**digits times smaller than the largest number there; None where many are
+    needed, or where products of parts could underflow or overflow."""
+    _, power = np.frexp(np.abs(values).max(axis=0))
+    if np.abs(power).max(initial=0) > 200 or len(values) == 0:
+        return None
+    found: list[Doubles] = []
+    while values.any():
+        if len(found) == SLICES:
+            return None
+        power = power - digits
+        # adding and taking away 1.5 times so much rounds to a multiple of 2**power
+        large = np.ldexp(1.5, power + 52)
+        part = (values + large) - large
+        found.append(part)
+        values = values - part
+    return found
 
 
 def _ends_by_bound(
@@ -147,10 +210,6 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     down = -np.where(finite < 0, finite, 0.0).sum(axis=0)
     exact = _total(x, w, bias, finite, dtype)
     low, high, overflow = _ends_by_bound(exact, up, down, summands, dtype)
-    if summands <= FEW:
-        rounded = floats.nearest(exact, dtype)
-        low, high = _of_few(x, w, bias, dtype)
-        low, high = np.minimum(low, rounded), np.maximum(high, rounded)
     # a product of finite numbers that is too large for float64 was left out above: rounded it is
     # infinite, and fused into an addition it need not be
     ours = np.isfinite(x) & np.isfinite(w)
@@ -221,75 +280,11 @@ def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:
     if dtype == "float64":
         return near
     wrong = near < values if up else near > values
+    if dtype == "float32":  # the same in a third of the time
+        toward = np.float32(np.inf if up else -np.inf)
+        return np.where(wrong, np.nextafter(near.astype(np.float32), toward), near)
     form = floats.format_of(dtype)
     _, power = np.frexp(values)
     gap = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
     moved = floats.nearest(near + (gap if up else -gap), dtype)
     return np.where(wrong, moved, near)
-
-
-def _splits(members: int) -> Iterator[tuple[int, int]]:
-    """Yields the ways of parting a set (bits) in two; the lowest member is in the first part."""
-    lowest = members & -members
-    rest = members ^ lowest
-    part = rest
-    while part:
-        part = (part - 1) & rest
-        yield part | lowest, rest ^ part
-
-
-def _of_few(
-    x: Doubles, w: Doubles, bias: Doubles | None, dtype: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the least and the largest result over all orders, fusings and formats."""
-    formats, leaves = allowed(dtype), len(x)
-    every = leaves + (bias is not None)
-    ends: list[np.ndarray] = []
-    for least in (True, False):
-        pick = np.minimum if least else np.maximum
-        best: dict[int, Doubles] = {}
-        for leaf in range(every):
-            exact = x[leaf] * w[leaf] if leaf < leaves else np.asarray(bias)
-            found = exact  # of float64 rounded; where it enters an addition exactly, see below
-            for name in formats if leaf < leaves else ():
-                found = pick(found, floats.nearest(exact, name))
-            best[1 << leaf] = found
-        for members in range(1, 1 << every):
-            if members in best:
-                continue
-            found = None
-            for first, second in _splits(members):
-                for value in _extreme_sums(best, first, second, x, w, formats, least):
-                    found = value if found is None else pick(found, value)
-            assert found is not None
-            best[members] = found
-        ends.append(floats.nearest(best[(1 << every) - 1], dtype))
-    return ends[0], ends[1]
-
-
-def _extreme_sums(
-    best: dict[int, Doubles],
-    first: int,
-    second: int,
-    x: Doubles,
-    w: Doubles,
-    formats: tuple[str, ...],
-    least: bool,
-) -> Iterator[Doubles]:
-    """Yields the least or largest sum of two parts in each format, and in float64 with a product
-    that is fused."""
-    one, two = best[first], best[second]
-    total, error = two_sum(one, two)
-    odd = to_odd(total, error)
-    for name in formats[:-1]:
-        yield floats.nearest(odd, name)
-    if formats != ("float64",):
-        # rounded outwards: then no exact sum of several terms, and none of 64 bits, lies outside
-        outside = (error < 0) if least else (error > 0)
-        yield np.where(outside, np.nextafter(total, -np.inf if least else np.inf), total)
-    else:
-        yield total
-        for part, other in ((first, two), (second, one)):
-            leaf = part.bit_length() - 1
-            if part == 1 << leaf and leaf < len(x):
-                yield fma_float64(x[leaf], w[leaf], other)

@@ -367,7 +367,9 @@ def _side_without_zeros(side: Added, whole: int) -> Added | None:
     if len(kept) < 2 or len(kept) >= len(leaves):
         return None
     summation = side.summation.restricted(kept)
-    x, w = (np.zeros((max(values) + 1, 1), floats.container_dtype(side.dtype)) for _ in range(2))
+    x, w = (
+        np.zeros((max(values) + 1, 1), floats.container_of_format(side.dtype)) for _ in range(2)
+    )
     for leaf, pair in values.items():
         for array, value in zip((x, w), pair, strict=True):
             array[leaf] = floats.round_to(np.array([value]), side.dtype)

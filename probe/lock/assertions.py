@@ -58,7 +58,7 @@ def described(left: Any, right: Any, name: str = "out", dtype: str = "", shown: 
         return f"{name}: {one.text}, against {other.text}"
     a, b = array_of(left)[0], array_of(right)[0]
     if one.dtype in floats.FORMATS:
-        kind = floats.container_dtype(one.dtype)
+        kind = floats.container_of_format(one.dtype)
         a, b = np.ascontiguousarray(a).view(kind), np.ascontiguousarray(b).view(kind)
         a, b = a.reshape(one.shape), b.reshape(one.shape)  # a scalar has become a row
     unit = np.dtype(f"u{a.dtype.itemsize}") if a.dtype.itemsize in (1, 2, 4, 8) else None

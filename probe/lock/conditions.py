@@ -21,8 +21,8 @@ from pathlib import Path
 import xxhash
 
 from probe import machine
-from probe.backends import onednn
 from probe.backends.arrays import CORES, PREFIXES, SUFFIXES, Arrays
+from probe.backends.contract import ONEDNN_ISA, isa_variables
 from probe.backends.jax import ISA as XLA_ISA
 
 Facts = dict[str, str | int]
@@ -259,7 +259,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
 def _limited(facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:
     """Returns variables that limit instructions to those of an entry's processor."""
     isa = str(facts.get("isa", (None, None))[0])
-    found = limits(isa) if isa in onednn.ISA else {}
+    found = limits(isa) if isa in ONEDNN_ISA else {}
     for name, (core, _) in facts.items():
         if name.startswith("blas.") and core:
             found["OPENBLAS_CORETYPE"] = core
@@ -270,7 +270,7 @@ def limits(isa: str) -> Facts:
     """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
     in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
     level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
-    found: Facts = dict(onednn.isa_variables({"isa": isa}))
+    found: Facts = dict(isa_variables({"isa": isa}))
     found["OPENBLAS_CORETYPE"] = CORES[level if level != "avx512" else "avx512_core"]
     xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
     found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()

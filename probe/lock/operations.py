@@ -41,7 +41,7 @@ def recorded(
 ) -> tuple[list[str], str]:
     """Runs a function a few times, watched; returns its operations' digests, or why there are none.
 
-    ``folder``: also keeps the recording there. ``bare``: as of ``recording.subject.of_function``:
+    ``folder``: also keeps the recording there. ``bare``: as of ``function_recorder``:
     plain NumPy is watched by the arrays that it is called with alone.
     """
     try:

@@ -292,7 +292,7 @@ def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
         return {"kind": "answers"}
     found["difference"] = described(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
-        kind = floats.container_dtype(dtype)
+        kind = floats.container_of_format(dtype)
         every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
         found["decisions"] = {
             "total": sum(each.taken for each in every),

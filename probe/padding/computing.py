@@ -56,7 +56,7 @@ class SizedOperation:
 
 class Computing:
     """The operations of a model at other sizes. ``known``: what was revealed of some, as of
-    ``judging.judged``."""
+    ``judge_operation``."""
 
     def __init__(self, positions: Positions, known: Known) -> None:
         self.positions, self.full, self.known = positions, positions.full, known

@@ -89,7 +89,7 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
         with without_stderr():
             import keras
     except ImportError:
-        raise trust.missing("keras") from None
+        raise trust.library_missing("keras") from None
     try:
         with without_stderr():
             more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}

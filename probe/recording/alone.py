@@ -3,11 +3,12 @@
 An operation whose outputs differ between two runs can be explained only if it gives them again by
 itself. Where it doesn't, it may not be deterministic, it may read memory that was not written, or
 it may depend on what is around it; each is told apart by running it again. A recording may have the
-lines of Python that compute an operation, which ``computed`` runs where they are trusted.
+lines of Python that compute an operation, which ``run_lines`` runs where they are trusted.
 
-Behind the first source everything is carried, and would hide a second source. So ``find`` runs an
-operation of the right run again alone, on the right's operands with the left's bits wherever both
-must agree: what differs from the left's outputs then is its own doing.
+Behind the first source everything is carried, and would hide a second source. So
+``find_own_differences`` runs an operation of the right run again alone, on the right's operands
+with the left's bits wherever both must agree: what differs from the left's outputs then is its own
+doing.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Alone:
         return [values[n].address for n in self.operation.reads] if known is None else known
 
     def moved(self, addresses: Sequence[int | None]) -> np.ndarray | None:
-        """Returns ``outputs`` with its own operands at other addresses; None where it can't be."""
+        """Returns the outputs that must agree, as it gives them with its own operands at other
+        addresses; None where it can't be run so."""
         moved = getattr(self.again, "moved", None)
         again = None if moved is None else moved(addresses)
         if again is None:

@@ -374,7 +374,7 @@ RELEASE = "2.16"
 
 
 class ProcessRecording(child.Worker):
-    """What runs in the process: the worker's start, then what ``Ran`` asks for."""
+    """What runs in the process: the worker's start, then what ``Apart`` asks for."""
 
     def __init__(self) -> None:
         super().__init__()

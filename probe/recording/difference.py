@@ -177,20 +177,11 @@ class Aligned:
 
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
-        return {
-            "name": self.name,
-            "op": self.op,
-            "path": self.path,
-            "verdict": self.verdict,
-            "compared": self.compared,
-            "differing": self.differing,
-            "max_ulp": self.max_ulp,
-            "cause": self.cause or None,
-            "note": self.note or None,
-            "own": self.own,
-            "arguments": self.arguments or None,
-            "reason": None if self.reason is None else str(self.reason),
-        }
+        names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found |= {"cause": self.cause or None, "note": self.note or None, "own": self.own}
+        found["arguments"] = self.arguments or None
+        return found | {"reason": None if self.reason is None else str(self.reason)}
 
 
 @dataclass

@@ -280,7 +280,7 @@ def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndar
 def same_decisions(
     left: np.ndarray, right: np.ndarray, decision: str, count: int = 1
 ) -> np.ndarray:
-    """Returns which decisions both sides' rows take alike; arguments as of ``kept``."""
+    """Returns which decisions both sides' rows take alike: as of ``certain_decisions``."""
     if decision == "threshold":
         return np.asarray((left > 0) == (right > 0))
     first, second = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (left, right))

@@ -219,8 +219,8 @@ def size_of_values(folder: Path) -> int:
 
 
 class RecordingFolder:
-    """The folder of a recording: a ``Store`` to record into, or one that is read, as data; ``run``
-    is the recording then.
+    """The folder of a recording: a ``RunStore`` to record into, or one that is read, as data;
+    ``run`` is the recording then.
 
     ``lines``: how operations are written, by number, and what that imports; text, until a user says
     that it is trusted (:class:`probe.recording.apart.Trusted`).
@@ -232,7 +232,7 @@ class RecordingFolder:
         self.checked: set[str] = set()  # names of files whose bits are known to be theirs
 
     def put(self, array: np.ndarray, name: str = "") -> str:
-        """As of ``Store``: writes a file, and holds nothing."""
+        """As of ``RunStore``: writes a file, and holds nothing."""
         name = name or array_digest(array)
         if name not in self.checked and array.size:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -395,11 +395,11 @@ class RecordingFolder:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def bits(self, name: str) -> np.ndarray | None:
-        """As of ``Store``. InputError: the file isn't what its name says."""
+        """As of ``RunStore``. InputError: the file isn't what its name says."""
         return self.file(f"{name}.npy") if self.has(name) else None
 
     def has(self, name: str) -> bool:
-        """As of ``Store``."""
+        """As of ``RunStore``."""
         return name in self.checked or (self.folder / f"{name}.npy").exists()
 
 
@@ -514,8 +514,8 @@ def _without_functions(one: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
 
 
 def plain_to_json(value: Any, files: Files) -> Any:
-    """Returns any plain value as JSON has it, so that ``unpacked`` gives the same; of what is not
-    plain, a text without addresses."""
+    """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
+    is not plain, a text without addresses."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):
@@ -558,7 +558,8 @@ class _LeftOut(Exception):
 
 
 def plain_from_json(told: Any, folder: ArrayFolder) -> Any:
-    """Returns a value of ``packed``. InputError, ValueError, TypeError, KeyError: it is none."""
+    """Returns a value of ``plain_to_json``. InputError, ValueError, TypeError, KeyError: it is
+    none."""
     if isinstance(told, list):
         return [plain_from_json(one, folder) for one in told]
     if not isinstance(told, Mapping):

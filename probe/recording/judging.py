@@ -88,7 +88,7 @@ def has_no_choice(meaning: Meaning) -> bool:
 def one_call(one: Aligned, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
-    part of it, as far as it decides orders: modulo 16 bytes (``adding.begins``)."""
+    part of it, as far as it decides orders: modulo 16 bytes (``address_in_16``)."""
     assert one.left is not None and one.right is not None
     calls = []
     for side, number in ((left, one.left), (right, one.right)):

@@ -314,7 +314,7 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
             row = n in shared and dtype in floats.FORMATS and len(one.shape) == 1
             # converters add biases of zeros, which add nothing
             if row and one.digest == array_digest(
-                np.zeros(one.shape, floats.container_dtype(dtype))
+                np.zeros(one.shape, floats.container_of_format(dtype))
             ):
                 made[n] = made[n]._replace(array=np.zeros_like(label.array), fixed=False)
         for n in contents.keys() - shared - formulas:

@@ -9,7 +9,7 @@ Where one doesn't, the sides compute by different formulas. Whole rows are put t
 rows in the same way.
 
 Random numbers show the border between such places by luck alone: a part of all numbers is rounded
-differently on either side of it. So ``telling`` ones are looked for first.
+differently on either side of it. So telling ones are looked for first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from probe import floats
 from probe.operands import normal
-from probe.recording.alone import Alone, Cause, equal_bits
+from probe.recording.alone import Alone, Cause, equal_bits, evenly
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
@@ -191,15 +191,6 @@ def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray
     return found
 
 
-def count_reproduced(
-    left: PlacedFunction, right: PlacedFunction, apart: np.ndarray, rows: bool
-) -> int:
-    """Returns how many of the differing outputs ``apart`` come out on both sides from their own
-    number and their place alone. ``rows``: from their row along the last axis, as of a softmax."""
-    sides = [_PlacedSide(one, (one.reads[0].ndim - 1,) if rows else None) for one in (left, right)]
-    return _ask_outputs((sides[0], sides[1]), apart, len(apart))[0].replayed
-
-
 def repeated_by_number(
     function: PlacedFunction, outputs: np.ndarray, along: int | None = None
 ) -> np.ndarray | None:
@@ -307,10 +298,19 @@ class _PlacedSide:
         column = int(np.flatnonzero((every == place).any(axis=0))[0])
         return np.asarray(every[:, column])
 
-    def classes(self) -> np.ndarray:
-        """Returns a number for each place: equal where no answer told two apart."""
+    def classes(self) -> str:
+        """Returns which places are computed alike, in words: those that no answer told apart."""
         stacked = np.concatenate([lines.T for lines in self.kept])
-        return column_labels(stacked.astype(np.float64))
+        labels = column_labels(stacked.astype(np.float64))
+        counts = np.bincount(labels)
+        if len(counts) > 2:
+            return f"{len(labels)} places in {len(counts)} classes"
+        rare = labels == int(np.argmin(counts))
+        width = self.shape[-1] if self.axes is None and self.shape else len(labels)
+        rows = rare.reshape(-1, width)
+        if len(rows) > 1 and (rows == rows[0]).all():
+            return f"of each {width} places along the last axis {_spans(rows[0])} are different"
+        return f"of {len(labels)} places {_spans(rare)} are different"
 
     def longer(self, place: int, more: int) -> set[bytes] | None:
         """Returns the results of an output's number at all places of a longer call; None where it
@@ -333,18 +333,17 @@ class _PlacedSide:
 
 
 def _ask_outputs(
-    sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray, most: int = 0
+    sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray
 ) -> tuple[Cause, list[int]]:
-    """Asks about some differing outputs, evenly among all; about ``most`` if it is given.
+    """Asks about some differing outputs, evenly among all.
 
     ``replayed`` are those that came out on both sides from their own number and their place alone.
     The list has those of the examined ones that no place of either side's call gave the other
     side's bits.
     """
     largest = max(side.recorded.size for side in sides)
-    most = most or min(affordable(largest), len(apart))
     # evenly among all: the first ones may all lie in one vector
-    chosen = apart[np.unique(np.linspace(0, len(apart) - 1, most).astype(int))]
+    chosen = evenly(apart, affordable(largest))
     replayed, elsewhere = 0, list[int]()
     for number in chosen.tolist():
         came, met = [side.came(int(side.index[number])) for side in sides], False
@@ -360,7 +359,7 @@ def _ask_outputs(
         elsewhere += [] if met else [number]
     kind, why = "", ""
     told = [
-        f"{word}: {_place_classes(side)}"
+        f"{word}: {side.classes()}"
         for word, side in zip(("left", "right"), sides, strict=True)
         if side.kept
     ]
@@ -370,20 +369,6 @@ def _ask_outputs(
         kind = "place"
         why = f"the same number gives different bits at different places; {'; '.join(told)}"
     return Cause(kind, why, len(chosen), replayed), elsewhere
-
-
-def _place_classes(side: _PlacedSide) -> str:
-    """Returns which places are computed alike, in words."""
-    labels = side.classes()
-    counts = np.bincount(labels)
-    if len(counts) > 2:
-        return f"{len(labels)} places in {len(counts)} classes"
-    rare = labels == int(np.argmin(counts))
-    width = side.shape[-1] if side.axes is None and side.shape else len(labels)
-    rows = rare.reshape(-1, width)
-    if len(rows) > 1 and (rows == rows[0]).all():
-        return f"of each {width} places along the last axis {_spans(rows[0])} are different"
-    return f"of {len(labels)} places {_spans(rare)} are different"
 
 
 def _spans(mask: np.ndarray) -> str:

@@ -423,8 +423,14 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         return _window_call(meaning, inner, frame)
     if isinstance(meaning, Contracts):
         return _product_call(meaning, frame)
-    if isinstance(meaning, Reduces):
-        return _sum_call(meaning, frame)
+    if isinstance(meaning, Reduces) and meaning.word == "sum":
+        rank = len(frame.shapes[0])
+        axes = sorted(axis % rank for axis in meaning.axes)
+        if not axes or axes != list(range(rank - len(axes), rank)):
+            raise _not_a_call(meaning.word, "it adds along other axes than the last")
+        asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
+        case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
+        return TargetCall(case.spec(), (asked.x,), asked.y, case=case)
     if isinstance(meaning, Normalises) and meaning.word == "softmax":
         if meaning.numbers or len(meaning.axes) != 1:
             raise _not_a_call(meaning.word, "no target's call says it")
@@ -526,19 +532,6 @@ def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
     case = Case("dense", in_channels=k, filters=n, batch=m, dtype=frame.dtype, bias=biased)
     output = OperandPart.of(0, frame.shape, order, m, n)
     return TargetCall(case.spec(), (axes.part(rows, x_axes, m, k),), output, parts, case=case)
-
-
-def _sum_call(meaning: Reduces, frame: PortFrame) -> TargetCall:
-    """Returns a sum over the last axes."""
-    if meaning.word != "sum":
-        raise _not_a_call(meaning.word, "no target's call says it")
-    shape = frame.shapes[0]
-    axes = sorted(axis % len(shape) for axis in meaning.axes)
-    if not axes or axes != list(range(len(shape) - len(axes), len(shape))):
-        raise _not_a_call(meaning.word, "it adds along other axes than the last")
-    asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
-    case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
-    return TargetCall(case.spec(), (asked.x,), asked.y, case=case)
 
 
 def _step_spec(op: str, dtype: str, channels: int, **numbers: float) -> dict[str, Any]:

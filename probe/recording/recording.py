@@ -248,7 +248,7 @@ class Run:
 def container_dtype(dtype: str) -> np.dtype:
     """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
-        return floats.container_dtype(dtype)
+        return floats.container_of_format(dtype)
     found = np.dtype(dtype)
     if found.kind not in "biufc":
         raise ValueError(f"there is no dtype {dtype[:40]!r}")
@@ -635,7 +635,7 @@ class UncompiledSource(ABC):
 
 def steps_of_source(source: UncompiledSource, known: Collection[int] | None = None) -> Steps | None:
     """Returns the steps of a function that runs compiled, as its source is recorded once; None
-    where they aren't known. ``known``: as of ``steps``."""
+    where they aren't known. ``known``: as of ``steps_between``."""
     plain = record_run(source, keep=False)
     operands = dict[int, int]()
     for number, key in enumerate(source.keys):

@@ -468,6 +468,7 @@ def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[s
     output that is not compared in its place.
     """
     said, whole, placed = dict[str, None](), None, False
+    sides = found.left, found.right
     indexed = dict[int, Pair]()  # what is not compared in its place, by index
     for place, one in enumerate(found.outputs):
         mine, theirs = found.left.values[one.left], found.right.values[one.right]
@@ -480,12 +481,15 @@ def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[s
             continue
         if whole is None:
             given = same_inputs or _one_side_has_more(found)
-            reached = (
-                {_part_computed_with(run) for run in (found.left, found.right)} if given else {""}
-            )
+            reached = {_part_computed_with(run) for run in sides} if given else {""}
             # two crops are other questions; two ways to leave elements out are two answers to one
             whole = reached == {"all"} or "gaps" in reached
-            placed = whole or _indexed(found)
+            # one side has integers besides, such as a permutation: they say where elements stand
+            bits = input_bits(found.left), input_bits(found.right)
+            values = [run.values[n] for run in sides for n in input_values(run)]
+            whole_numbers = not any(v.floating for v in values if v.digest in bits[0] ^ bits[1])
+            more = bits[0] != bits[1] and whole_numbers and _one_side_has_more(found)
+            placed = whole or (more and {_part_computed_with(run) for run in sides} == {"all"})
         rows = _rows_in_common(found, mine.shape[0] if mine.shape else 0)
         measured = every.first is not None  # else digests alone were kept
         if not mine.floating:
@@ -577,21 +581,6 @@ def _one_side_has_more(found: Difference) -> bool:
     """Returns whether one side is given all that the other is, and more: a mask, an index."""
     ours, theirs = input_bits(found.left), input_bits(found.right)
     return bool(ours & theirs) and (ours <= theirs or theirs <= ours)
-
-
-def _indexed(found: Difference) -> bool:
-    """Returns whether both sides read all of the same inputs, and one has integers besides that
-    the other has not: such as a permutation, which says where elements are to stand."""
-    runs = found.left, found.right
-    more = input_bits(found.left) ^ input_bits(found.right)
-    values = [run.values[n] for run in runs for n in input_values(run)]
-    if (
-        not more
-        or not _one_side_has_more(found)
-        or any(v.floating for v in values if v.digest in more)
-    ):
-        return False
-    return {_part_computed_with(run) for run in runs} == {"all"}
 
 
 def part_taken(found: Difference) -> bool:

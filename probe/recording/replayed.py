@@ -79,7 +79,6 @@ class Port:
         self.session = session
         self.name = f"port-{next(KEYS)}"
         self.keys: set[str] = set()
-        self.refused: dict[str, str] = {}
         self.process: object = None
 
     def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
@@ -295,8 +294,8 @@ def _noticed(
 
 
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
-    """Replays a run twice: as of ``replayed``, with what differs as ``unsteady``. Nondeterministic
-    where outputs do."""
+    """Replays a run twice: as of ``replay_run``, with what differs as ``unsteady``.
+    Nondeterministic where outputs do."""
     found, again = replay_run(run, port), Repeat(run.values)
     again.digests = [value.digest for value in replay_run(run, port).values]
     again.addresses = [None] * len(again.digests)
@@ -316,7 +315,7 @@ def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
 class OnTarget:
     """A model on a target that is not its own library's: recorded here, replayed there.
 
-    As of ``Elsewhere``, with ``side`` and ``plain`` for any inputs. ``opened``: the model;
+    As of ``RemoteModel``: ``side`` and ``plain`` take any inputs. ``opened``: the model;
     ``session``: a started one. Weights are sent once, whatever the inputs' sizes.
     """
 
@@ -338,7 +337,7 @@ class OnTarget:
         return self._last[1]
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
-        """Records the model with these inputs, and replays that. Errors: as of ``replayed``."""
+        """Records the model with these inputs, and replays that. Errors: as of ``replay_run``."""
         return replay_run(self.base(arrays), self.port)
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -385,7 +384,7 @@ class Sides:
 
     ``model``: a file, or ``module:function``; ``folder``: for recordings. On its own library's
     target the model itself runs there, in a process of its own; for every other one it is recorded
-    in such a process and replayed. Errors: as of ``Apart.record`` and ``steadily``.
+    in such a process and replayed. Errors: as of ``Apart.record`` and ``replay_steadily``.
     """
 
     def __init__(self, model: str, folder: Path, running: ExitStack, trust: bool = False) -> None:

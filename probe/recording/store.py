@@ -75,7 +75,7 @@ def memory_room() -> int:
 
 
 class ProcessStore:
-    """A store of this process, beyond ``room()`` in files that go with it, whatever ends it.
+    """A store of this process, beyond ``memory_room()`` in files that go with it, whatever ends it.
 
     ``behind``: has the arrays that this one hasn't.
     """
@@ -109,7 +109,7 @@ class _Everywhere:
         self.taken = 0
 
     def get(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Returns an array's bytes, as somebody holds them or copied; beyond ``room()`` on disk."""
+        """Returns an array's bytes, held already or copied; beyond ``memory_room()`` on disk."""
         found = self.arrays.get(name)
         if found is None:
             size = self.size + array.nbytes

@@ -120,7 +120,7 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
     """Fills memory that the allocator is likely to hand out next: what a run reads without having
     written it then differs from run to run."""
     every = (
-        floats.container_dtype(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
+        floats.container_of_format(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
         for v in side.values
         if v.dtype in floats.FORMATS
     )

@@ -76,7 +76,7 @@ def write_operation(
 ) -> WrittenFolder:
     """Writes ``reproduce.py``, ``report.md`` and ``machine.json`` of one operation.
 
-    ``cause``: what ``source.explain`` found; None: it is asked. ``before``: lines that a side needs
+    ``cause``: what ``find_cause`` found; None: it is asked. ``before``: lines that a side needs
     first. ``whole``: lines of a script of the whole model, which is written as given. ``times``:
     fresh processes that must say the same. ``unproved``: a folder is written without a script where
     none reproduces the bits; else NotReproduced. InputError: the folder has files, or the operation

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,6 +104,7 @@ def installed_environments() -> list[Environment]:
 def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[str, Any]) -> None:
     """Marks a folder as an environment that may be used."""
     mark = {"format": FORMAT, "library": library, "version": version, "arm64": arm64}
+    # the mark is there as a whole or not at all, and last of all files
     partial = folder / f"{MARK}.tmp"
     partial.write_text(json.dumps(mark | {"facts": facts}, indent=1))
     partial.replace(folder / MARK)
@@ -137,3 +139,15 @@ def release_numbers(version: str) -> tuple[int, ...]:
     """Returns the numbers of a version's release part, for comparing: 2.4.0rc1 is (2, 4, 0)."""
     release = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else ()
+
+
+def printed(*command: str, failing: bool = False) -> str | None:
+    """Returns what a command prints; None where it does not start, fails, or takes too long.
+
+    ``failing``: what a command prints that fails is returned too.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if failing or done.returncode == 0 else None

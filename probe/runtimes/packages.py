@@ -21,7 +21,7 @@ from pathlib import Path
 
 from probe.errors import InputError
 from probe.runtimes import environments
-from probe.runtimes.environments import release_numbers
+from probe.runtimes.environments import printed, release_numbers
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ RELEASES: dict[str, tuple[Pins, ...]] = {
         Pins("1.19", "3.11", ("onnx",)),
     ),
     "litert": (Pins("1.0", "3.11"),),
+    "openblas": (Pins("0.3.23", "3.11", ("numpy",)),),
 }
 """By the name of a target, oldest first."""
 
@@ -66,6 +67,7 @@ DISTRIBUTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "tensorflow": (("tensorflow-cpu", "1.15.0"), ("tensorflow-cpu", "2.1"), ("tensorflow", "0")),
     "jax": (("jax[cpu]", "0"),),
     "litert": (("ai-edge-litert", "0"),),
+    "openblas": (("scipy-openblas64", "0"),),
 }
 """Distributions to try, each with the version from which it exists (a patch level: that one only).
 
@@ -89,6 +91,10 @@ RELEASED: dict[str, tuple[str, ...]] = {
             "1.2.0 1.3.0 1.4.0 1.5.1 1.6.0 1.7.0 1.8.0 1.9.0 1.10.0 1.11.0 1.12.0 1.13.1 1.14.0 "
             "1.15.0 1.16.0 1.17.0 1.18.0 1.19.0 1.20.0 1.21.0 1.22.0 1.23.0 1.24.1 1.25.0 1.26.0 "
             "1.27.0 1.28.0 1.29.0 1.30.0 1.31.0"
+        ),
+        "openblas": (
+            "0.3.29.0.0 0.3.30.0.8 0.3.31.188.0 0.3.33.0.0 0.3.33.201.0 0.3.34.0.0 0.3.34.237.2 "
+            "0.3.34.481.3"
         ),
     }.items()
 }
@@ -205,18 +211,6 @@ def answers(python: Path, version: str) -> bool:
     return (printed(str(python), "-E", "-c", code) or "").strip() == version
 
 
-def printed(*command: str, failing: bool = False) -> str | None:
-    """Returns what a command prints; None where it does not start, fails, or takes too long.
-
-    ``failing``: what a command prints that fails is returned too.
-    """
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if failing or done.returncode == 0 else None
-
-
 def python_missing(version: str) -> str:
     """What to say where :func:`interpreter` gives None: what is needed and how people get it."""
     by_uv = tuple(int(part) for part in version.split(".")) >= UV_OLDEST
@@ -284,20 +278,15 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         )
         return
     where = [word for name in WHEELS for word in ("--platform", name)]
-    own = [_python_with_pip(), "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
+    interpreter = sys.executable
+    if find_spec("pip") is None:  # an environment without pip: the Python that it was made with
+        interpreter = str(find_python("{}.{}".format(*sys.version_info)) or sys.executable)
+    own = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
 
 
 find_spec = PathFinder.find_spec
 """Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported."""
-
-
-def _python_with_pip() -> str:
-    """This interpreter, or if its environment has no pip, the one that it was made with."""
-    if find_spec("pip") is None:
-        base = find_python("{}.{}".format(*sys.version_info))
-        return str(base or sys.executable)
-    return sys.executable
 
 
 def run_installer(
@@ -330,6 +319,7 @@ FULL = "No space left on device"
 
 def complaint(printed: str) -> str:
     """Returns what an installer's output says went wrong, in one line of at most 300 characters."""
+    # uv colours its lines and draws the tree of causes before them
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]

@@ -18,9 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from probe.runtimes import environments, sysroot
-from probe.runtimes.environments import Environment
-from probe.runtimes.packages import printed
+from probe.runtimes import environments
+from probe.runtimes.environments import Environment, printed
 
 X86, ARM64 = "qemu-x86_64", "qemu-aarch64"
 PACKAGE = "install qemu's user mode (Debian, Ubuntu: apt install qemu-user)"
@@ -158,6 +157,8 @@ def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) ->
     python = str(environments.python_of(folder))
     if not arm64:
         return Runtime((python,), None, facts)
+    from probe.runtimes import sysroot  # here: few targets are of another processor
+
     root = str(sysroot.of_environment(folder))
     command = (str(emulator_path(ARM64)), "-L", root, python)
     return Runtime(command, emulator_text("arm64"), facts)

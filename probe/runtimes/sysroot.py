@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from probe.runtimes import environments, packages
@@ -68,16 +67,12 @@ def _make_root(root: Path) -> None:
     run_installer(
         fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
     )
-    _unpack(sorted((work / "cache" / "archives").glob("*.deb")), root)
+    for archive in sorted((work / "cache" / "archives").glob("*.deb")):
+        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
     shutil.rmtree(work, ignore_errors=True)
     if python(root) is None:
         raise Failed("the arm64 packages hold no usr/bin/python3.N; give a root with --sysroot")
     (root / "complete").touch()
-
-
-def _unpack(archives: Iterable[Path], root: Path) -> None:
-    for archive in archives:
-        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
 
 
 def _configuration(work: Path) -> Path:

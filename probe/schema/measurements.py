@@ -70,8 +70,8 @@ def key_column(
 
 
 def since(version: int, *columns: Column) -> tuple[Column, ...]:
-    """Returns columns that a version of the format added."""
-    return tuple(replace(column, since=version) for column in columns)
+    """Returns columns that a version of the format added; those that a later one did say so."""
+    return tuple(replace(column, since=max(version, column.since)) for column in columns)
 
 
 second = partial(since, 2)

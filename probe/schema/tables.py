@@ -483,7 +483,9 @@ VERDICTS = since(
     7,
     RUN,
     key_column(
-        "part", "text", "`planted`, `control`, `pairs`, `reports`, `models` or `conditions`"
+        "part",
+        "text",
+        "`planted`, `control`, `pairs`, `reports`, `models`, `conditions`, `releases`",
     ),
     key_column("name", "text", "what was compared: the planted mistake, the model, ..."),
     TARGET,
@@ -520,6 +522,7 @@ VERDICTS = since(
         "conditions", "text", "the smallest sets that bring the bits back", null="not asked for"
     ),
     Column("seconds", "float", "time for this row", "s"),
+    Column("cause", "text", "why they differ, in words", null="none does, or not asked", since=8),
 )
 
 ACCURACIES = since(

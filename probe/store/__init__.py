@@ -5,8 +5,20 @@
 files are, ``file`` writes one, ``parquet`` says which of two rows counts and what is done already.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from probe.store.folder import Store
 from probe.store.merging import merge
-from probe.store.results import load
+
+if TYPE_CHECKING:
+    from probe.store.results import load as load
 
 __all__ = ["Store", "load", "merge"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":  # late: what measures reads no frames
+        from probe.store.results import load
+
+        return load
+    raise AttributeError(f"probe.store.{name}: there is no such name")

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 import pyarrow as pa
@@ -109,9 +108,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.finish()
         else:
@@ -186,6 +183,7 @@ def _seal(stream: BinaryIO) -> None:
     place = end - _TAIL - int.from_bytes(tail[:4], "little")
     stream.seek(place)
     rest = stream.read(end - place)
+    # the footer says where each page is, so bytes between the last page and it move nothing
     digest = _sha256(stream, place, rest)
     stream.seek(place)
     stream.write(SEAL + digest + rest)

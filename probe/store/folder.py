@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain, groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -21,7 +20,7 @@ import pyarrow as pa
 from probe import machine, schema
 from probe.errors import StoreError
 from probe.store import file, layout, merging, parquet
-from probe.store.origin import Origin, guide
+from probe.store.merging import Origin, guide
 from probe.store.parquet import Recalled
 
 Rows = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -57,9 +56,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.compact()
         else:
@@ -73,9 +70,8 @@ class Store:
         """
         found = [rows] if isinstance(rows, Mapping) else list(rows)
         for row in found:
-            check_names(table, row.keys())
-        with self._lock:
-            self._buffer(table, found)
+            _require_columns(table, row.keys())
+        self._buffer(table, found)
 
     def extend(self, table: str, columns: Mapping[str, Any]) -> None:
         """Buffers rows given by columns: arrays and lists of one length; a scalar is repeated.
@@ -83,17 +79,20 @@ class Store:
         In arrays NaN and ``schema.NULL_INT`` are null where the column may be null. Costs no
         Python object a row, for millions of differences. Errors: as :meth:`append`.
         """
-        built = from_columns(table, columns)
-        with self._lock:
-            self._buffer(table, built)
+        _require_columns(table, columns.keys())
+        sizes = {len(values) for values in columns.values() if isinstance(values, _SEQUENCES)}
+        if len(sizes) != 1:
+            raise StoreError(f"{table}: columns of {sorted(sizes)} rows; give them one length")
+        self._buffer(table, _table(table, columns, sizes.pop()))
 
     def _buffer(self, table: str, chunk: _Chunk) -> None:
-        self._chunks.setdefault(table, []).append(chunk)
-        self._rows += len(chunk)
-        late = time.monotonic() - self._flushed > self.flush_seconds
-        # not between a comparison and its differences: others may be merging this folder's files
-        if table != "differences" and (late or self._rows >= self.flush_rows):
-            self.flush()
+        with self._lock:
+            self._chunks.setdefault(table, []).append(chunk)
+            self._rows += len(chunk)
+            late = time.monotonic() - self._flushed > self.flush_seconds
+            # not between a comparison and its differences: others may be merging these files
+            if table != "differences" and (late or self._rows >= self.flush_rows):
+                self.flush()
 
     def flush(self) -> None:
         """Writes what is buffered as one part file a table.
@@ -101,21 +100,25 @@ class Store:
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
         with self._lock, merging.exclusive(self.path):
-            self._write_buffered(lambda table: False)
+            self._write_buffered()
 
-    def _write_buffered(self, compacted: Callable[[str], bool]) -> None:
+    def _write_buffered(self, compacting: bool = False) -> None:
         self._flushed = time.monotonic()
         fresh = self._assemble("runs") if "runs" in self._chunks else None
         origin = Origin([self.path] if self._chunks else [], self.path.name, fresh)
         wrote = False
         for table in sorted(self._chunks, key=lambda name: (name in merging.LAST, name)):
-            rows, whole = self._assemble(table), compacted(table)
+            rows = self._assemble(table)
+            # what is buffered may be all there is of a table, each row once
+            whole = compacting and table != "differences"
+            whole = whole and not layout.table_files(self.path, table)
             if len(rows):
                 flat = layout.unpartitioned(self.path, table)
                 last = flat[-1].name.split(".")[1] if flat else ""
                 # a clock may have been put back: later rows are in parts of larger numbers
                 number = max(time.time_ns(), int(last) + 1 if last.isdigit() else 0)
                 path = self.path / (f"{table}.parquet" if whole else f"{table}.{number}.parquet")
+                # a file says of which runs its rows are; where they name none, of all runs
                 named = "run_id" in rows.column_names
                 used = rows.column("run_id").unique().to_pylist() if named else None
                 file.write_file(path, table, rows, whole, origin.metadata(used))
@@ -149,10 +152,7 @@ class Store:
         Safe to interrupt: what was merged is in place before the parts are removed.
         """
         with self._lock, merging.exclusive(self.path):
-            # what is buffered may be all there is of a table, each row once
-            self._write_buffered(
-                lambda table: table != "differences" and not layout.table_files(self.path, table)
-            )
+            self._write_buffered(compacting=True)
             merging.compact(self.path)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
@@ -183,26 +183,13 @@ _REQUIRED = {
 _ALLOWED = {table: frozenset(schema.column_names(table)) for table in schema.TABLES}
 
 
-def check_names(table: str, names: Set[str]) -> None:
-    """Raises StoreError where a column is missing that may not be null, or one is unknown."""
+def _require_columns(table: str, names: Set[str]) -> None:
     if not _REQUIRED[table] <= names:
         missing = ", ".join(sorted(_REQUIRED[table] - names))
         raise StoreError(f"{table}: no value for {missing}; these may not be null")
     if not names <= _ALLOWED[table]:
         unknown = ", ".join(sorted(names - _ALLOWED[table]))
         raise StoreError(f"{table}: has no column {unknown}; see probe/schema")
-
-
-def from_columns(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """Returns rows given by columns: arrays and lists of one length; a scalar is repeated.
-
-    In arrays NaN and ``schema.NULL_INT`` are null where the column may be null.
-    """
-    check_names(table, columns.keys())
-    sizes = {len(values) for values in columns.values() if isinstance(values, _SEQUENCES)}
-    if len(sizes) != 1:
-        raise StoreError(f"{table}: columns of {sorted(sizes)} rows; give them one length")
-    return _table(table, columns, sizes.pop())
 
 
 _SEQUENCES = (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray)

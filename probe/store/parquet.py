@@ -129,10 +129,10 @@ class Stored:
     def every(self, name: str) -> str:
         """Returns SQL as :meth:`sql`, for all rows of all files."""
         several = [
-            _rows_of(name, path, self._machines[name][path], number)
+            _select_of_file(name, path, self._machines[name][path], number)
             for number, path in enumerate(self.files(name))
         ]
-        return " UNION ALL ".join(several or [_rows_of(name, None)])
+        return " UNION ALL ".join(several or [_select_of_file(name, None)])
 
     def rows(
         self, name: str, columns: Sequence[str] | None = None, labelled: bool = False
@@ -165,7 +165,7 @@ class Stored:
             try:
                 for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):
                     yield pa.Table.from_batches([batch])
-            except (_duckdb().Error, pa.ArrowException, OSError) as error:
+            except Exception as error:  # DuckDB's, Arrow's, or the system's
                 self.unchanged()  # gone: another process has just compacted it away
                 named = (path for path in self._states if str(path) in str(error))
                 raise file.damaged(next(named, next(iter(self._states))), error) from error
@@ -195,7 +195,7 @@ class Stored:
         )
 
 
-def _rows_of(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
+def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
     from_path = {} if path is None else layout.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
@@ -278,17 +278,13 @@ def newest(name: str, rows: pa.Table, batches: np.ndarray) -> pa.Table:
         return rows.take(cursor.sql(query).to_arrow_table().column("_place"))
 
 
-def _duckdb() -> Any:
-    import duckdb  # here: what only writes needs none
-
-    return duckdb
-
-
 @cache
 def _connection() -> Any:
     """Returns this process's DuckDB: a start takes 20 ms, a cursor of it less than one."""
+    import duckdb  # here: what only writes needs none
+
     spilled = Path(gettempdir(), f"probe-store-{os.getpid()}")  # made where it is needed
-    return _duckdb().connect(":memory:", config={"temp_directory": str(spilled)})
+    return duckdb.connect(":memory:", config={"temp_directory": str(spilled)})
 
 
 GROUP = ("run_id", "target", "vary", "against")

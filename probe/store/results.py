@@ -65,8 +65,9 @@ class Results:
         if name not in self._arrow:
             if name == "differences" and not self.left_out:
                 for machine in self.machines:
-                    where = self.stored(machine)
-                    if why := parquet.steady(where.unlisted, where.folders[0]):
+                    # listed anew at each try: another process may be compacting the files
+                    lost = functools.partial(lambda name: self.stored(name).unlisted(), machine)
+                    if why := parquet.steady(lost, self.stored(machine).folders[0]):
                         raise StoreError(why)
             none = schema.arrow_schema(name).remove_metadata().empty_table()
             labelled = name not in CONTENT
@@ -136,7 +137,7 @@ class Results:
                 connection.execute(lock)
             for query in queries:
                 try:
-                    answers.append(_exact(connection.sql(query).to_arrow_table()))
+                    answers.append(_integers_of_decimals(connection.sql(query).to_arrow_table()))
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
                     stored.unchanged()  # gone: another process has just compacted it away
                     raise _wrong_query(query, error) from None
@@ -153,7 +154,7 @@ _LOCKS = (
 )
 
 
-def _exact(rows: pa.Table) -> pa.Table:
+def _integers_of_decimals(rows: pa.Table) -> pa.Table:
     """Sums of integers are decimals of DuckDB's: as int64 where all fit."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_decimal(field.type) and field.type.scale == 0:
@@ -170,17 +171,17 @@ def _require_select(duckdb: Any, sql: str) -> None:
         raise _wrong_query(sql, error) from None
     if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
         why = "it is not a single query that only reads"
-        raise InputError("sql", _shortened(sql), why, "write one SELECT")
+        raise InputError("sql", _query_start(sql), why, "write one SELECT")
 
 
 def _wrong_query(sql: str, error: Exception) -> InputError:
     unknown = "Table with name" in str(error)
     todo = f"use one of {', '.join(schema.TABLES)}" if unknown else "change the query"
     why = " ".join(str(error).split("LINE ")[0].split())[:300]
-    return InputError("sql", _shortened(sql), why, todo)
+    return InputError("sql", _query_start(sql), why, todo)
 
 
-def _shortened(sql: str) -> str:
+def _query_start(sql: str) -> str:
     words = " ".join(sql.split())
     return words if len(words) <= 60 else f"{words[:57]}..."
 

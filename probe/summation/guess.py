@@ -342,6 +342,7 @@ def proved_trees(
         fits = outputs_proved(masks, tree, place)
         if not fits[place][0].all():
             fits |= outputs_proved(masks, tree, place, scales=False)
+        # outputs that do not replay come back here, and what is proved is not asked again
         masks.proved.append(Proved(tree, read, fits))
         before = len(left)
         settle(masks.proved[-1])
@@ -358,6 +359,7 @@ def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -
     """
     # no more than half of what lanes cost that are asked for all
     most = len(read) * len(read).bit_length() // 2
+    # a digit more a question is cheaper than a call for every part of the leaves
     for digits in [True, False] if masks.size > masks.scale.limit else [False]:
         try:
             asker = Asker(masks, filters, position, read, most, digits)

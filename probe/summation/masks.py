@@ -302,6 +302,8 @@ class SessionOperator:
         """As ``MaskedOperator.run``: float32 or else float64. ``x`` may be a whole input."""
         whole = np.broadcast_to(x, self.case.input_shape())
         ask = self._in_weights if self.case.weighted else self._in_input
+        # a library is never told the weights of a sum: what a weight makes of an element is put
+        # there
         mode, arrays = ask(whole, template, leaves, values)
         return self._answers(mode, arrays, len(leaves))
 

@@ -31,7 +31,7 @@ class NotationSum:
     together: bool = False
 
 
-def short_sum(tree: Tree, most: int = 300) -> str:
+def short_formula(tree: Tree, most: int = 300) -> str:
     """Returns the tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
     if not tree.nodes:
         return leaf_name(tree.leaves[0])

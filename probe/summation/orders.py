@@ -484,6 +484,7 @@ class _OpenOutputs:
         doubted = [n for n, one in enumerate(self.summations) if one.tree in self.doubted]
         left = np.isin(self.index, doubted)
         size = int(np.prod(self.case.input_shape()))
+        # a sum that rounds in a way of its own gave many outputs of a few sets by luck
         for seed in range(min(DOUBTED, 64 * MOST_NUMBERS // size) if left.any() else 0):
             each = self._fresh(KINDS_OF_MORE[seed % len(KINDS_OF_MORE)], ENOUGH + seed)
             for number in np.unique(self.index[left]):
@@ -574,6 +575,7 @@ class _OpenOutputs:
         weights[leaf, filters] = dense.weights[leaf, filters]
         w = weights.reshape(dense.w.shape)
         b = None if dense.b is None else np.zeros_like(dense.b)
+        # inputs of one size would survive a transform to the last bits
         x = self._uneven(dense.x, number)
         self.checks += 1
         y = floats.widen(self.operator.apply(x, w, b), case.dtype)
@@ -583,6 +585,8 @@ class _OpenOutputs:
         group = filters // (case.filters // case.groups)
         met = np.stack([columns[g][k] for g, k in zip(group, leaf, strict=True)], axis=1)
         x, w = floats.widen(met, case.dtype), floats.widen(weights[leaf, filters], case.dtype)
+        # a Winograd or FFT convolution mixes inputs before it multiplies: it loses bits of the
+        # small ones
         # operands, both or one, or the result too, may be kept in fewer bits
         near = np.full(y.shape, floats.eps(case.dtype))
         for form in ("tf32", "bfloat16"):

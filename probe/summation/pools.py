@@ -63,6 +63,7 @@ def _nested_by_nine(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
     total: Any = None
     for start in range(0, len(places), 9):
         p = [*places[start : start + 9], *[None] * 8]
+        # the order in which its kernel for nine rows of a window adds them
         left = some(some(some(p[0], p[1]), p[8]), some(p[6], p[7]))
         total = some(total, some(left, some(some(p[2], p[3]), some(p[4], p[5]))))
     return total

@@ -321,7 +321,7 @@ class _Evaluation:
     def outputs(self, record: Record | None = None) -> np.ndarray:
         """Returns all outputs, container."""
         count = self.x.shape[1]
-        out = np.empty(count, dtype=floats.container_dtype(self.dtype))
+        out = np.empty(count, dtype=floats.container_of_format(self.dtype))
         with np.errstate(all="ignore"):
             for start in range(0, count, self.size):
                 block = slice(start, min(start + self.size, count))

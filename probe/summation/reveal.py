@@ -124,6 +124,7 @@ def _absorb_all(
         try:
             group.growth.grow(answers)
         except NoTree as error:
+            # may be that filters were taken to add alike and do not: the caller asks them apart
             refused.append(RefusedOutputs(str(error), team.filters, group.positions))
             continue
         if group.growth.open:
@@ -248,6 +249,8 @@ class Answers:
         of three summands may come out that neither has, and rounds much like both.
         """
         fits = np.ones(len(positions), bool)
+        # long sums of two orders agreed on all check operands at some outputs; short ones were
+        # asked for every leaf
         asked = [self._everywhere()] if self.operator.summands > SHORT else []
         if len(positions) and (pairs := self._within_nodes(tree)):
             asked.append(self._ask(pairs))
@@ -332,6 +335,8 @@ class Answers:
         for children in tree.nodes:
             firsts = [lowest[~child] if child < 0 else child for child in children]
             lowest.append(firsts[0])
+            # filters of two orders that took turns in answering leave nodes of three that neither
+            # has
             if len(firsts) > 2 and len(pairs) < 3 * NODES:
                 pairs += itertools.combinations(map(self._number, firsts[:3]), 2)
         return pairs

@@ -233,6 +233,7 @@ def result_truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """
     dtype = masks.operator.dtype
     operands, eps = fusion_operands(dtype), floats.eps(dtype)
+    # TensorFlow cuts the results of its bfloat16 matrix product off
     alone = (leaves[:, :, 0] == leaves[:, :, 1]) & (leaves[:, :, 0] >= 0)
     found = classify(masks.run(leaves, [1.0, 0.75 * eps]), 1.0 + eps, 1.0)
     if alone.any():
@@ -275,6 +276,7 @@ def rounded_twice(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """
     dtype = masks.operator.dtype
     operands = fusion_operands(dtype)
+    # Eigen makes a float16 FMA of a float32 one, and rounds its result again
     # float16's little is the least it has, beside a large product
     scale, little = (2.0**12, 2.0**-24) if dtype == "float16" else (1.0, 2.0**-90)
     answer = masks.run(leaves, [operands.w * scale, little], operands.x)

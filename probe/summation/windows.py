@@ -146,7 +146,7 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     )
     shown = answers.reshape(len(flat), case.batch, -1, case.in_channels) != 0
     reads = shown.transpose(2, 0, 1, 3).reshape(shown.shape[2], -1)[:, :size]
-    alone = flat[:, 0] if lanes == 1 else np.arange(size) * case.in_channels
+    alone = np.arange(size) * case.in_channels  # all of the first channel of the first entry
     first, ones = _outputs_of_ones(session, case, [alone, np.arange(size * lanes)])
     mixed = first.reshape(case.batch, -1, case.in_channels)
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():

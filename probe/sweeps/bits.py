@@ -28,7 +28,6 @@ from probe.sweeps.plan import (
     nonsense,
     output_columns,
 )
-from probe.sweeps.ranking import Ranking
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
 
     from probe.store import Store
     from probe.store.parquet import Recalled
+    from probe.sweeps.ranking import Ranking
 
 PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
 
@@ -220,6 +220,8 @@ class _SweepState(Campaign[SweepQuestion]):
     def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
         """Returns the ranking of what a target is still to be asked, with all that the store
         knows."""
+        from probe.sweeps.ranking import Ranking  # here: a sweep without a time limit ranks nothing
+
         text, run_id = part.target.text, part.run_id
         ranking = Ranking({one.case: one.values for one in part.questions})
         rows = self._stored().select(["run_id", "target", "case_id", "at", "differing"])
@@ -303,6 +305,7 @@ class _CaseSweep:
         self.stage, self.careful, self.lost = "", False, 0
         self.once: TargetError | None = None
         self.whole = []
+        # once a target and case, also where a time limit asks a case in several turns
         if (self.found.target, number) not in job.kept_whole:
             job.kept_whole.add((self.found.target, number))
             self.whole = list(job.request.whole.get(plan.case, ()))

@@ -94,6 +94,7 @@ def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> 
         return ReleaseChange(None, None, list(steps.values()))
     low, high = 0, len(releases) - 1
     while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
+        # the nearest to the middle that was not tried: a release that can not run has neighbours
         middle = min(left, key=lambda at: abs(2 * at - low - high))
         step = steps.setdefault(releases[middle], ask(releases[middle]))
         if step.seen is None:

@@ -368,9 +368,11 @@ def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
         apart = [phrase for phrase in told[0] if phrase not in told[1]]
         return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
     if other is not None and notation.order_name(one.tree) == notation.order_name(other.tree):
-        words = [f"as {notation.short_sum(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+        words = [
+            f"as {notation.short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
+        ]
         others = [
-            f"as {notation.short_sum(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
+            f"as {notation.short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
         ]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
     return _order_name(one)
@@ -381,7 +383,7 @@ def _order_name(one: Summation) -> str:
     if name := notation.order_name(one.tree):
         return name
     running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
-    return f"in {running:,} running sums, as {notation.short_sum(one.tree, WRITTEN)}"
+    return f"in {running:,} running sums, as {notation.short_formula(one.tree, WRITTEN)}"
 
 
 def kind_words(found: Thresholds, kind: int) -> str:

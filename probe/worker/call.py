@@ -206,11 +206,14 @@ class Network:
             y = elementwise.numpy_function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
         word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
-        prepared = self._prepared(number, [_rows(spec, x)] + xs[1:], word)
+        # a product is a call of its own over the rows of all positions
+        product = spec["op"] == "matmul"
+        rows = x.reshape(x.shape[0], -1, x.shape[-1]) if product else x
+        prepared = self._prepared(number, [rows] + xs[1:], word)
         y, spent = prepared.run()
         compared = control and of_cases
         checked = compare.repeat_control(prepared, y, spec["dtype"]) if compared else ""
-        return _positions(spec, x, y), spent, checked
+        return y.reshape(x.shape[:-1] + y.shape[-1:]) if product else y, spent, checked
 
     def _has_own(self, number, xs):
         """Whether the library has this step, which is not a window, as a program of its own.
@@ -267,13 +270,3 @@ class Network:
         except Unsupported as error:
             return None, [], str(error)
         return y, spent, ""
-
-
-def _rows(spec, x):
-    """Returns the rows of a product, which is a call of its own over all positions."""
-    return x.reshape(x.shape[0], -1, x.shape[-1]) if spec["op"] == "matmul" else x
-
-
-def _positions(spec, x, y):
-    """Returns what a product gives, at the positions of x."""
-    return y.reshape(x.shape[:-1] + y.shape[-1:]) if spec["op"] == "matmul" else y

@@ -326,9 +326,12 @@ def _leave_with_parent():
 
 def main(worker=Worker):
     """Takes stdin and stdout for the protocol and serves; leaves without a library's clean-up."""
+    # What a library prints to stdout must not stand between two frames: answers go to a copy of it,
+    # and stdout itself becomes stderr.
     sink = os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)
     source = os.fdopen(os.dup(0), "rb", 0)
+    # a crash in native code leaves the Python stack on stderr, which the parent shows
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     if hasattr(select, "poll"):
@@ -337,6 +340,7 @@ def main(worker=Worker):
         status = serve(worker(), source, sink)
     except OSError:  # the parent is gone
         status = 1
+    # threads and destructors of libraries may hang or crash where an interpreter ends by itself
     sys.stderr.flush()
     os._exit(status)
 

@@ -115,7 +115,9 @@ class _Base:
         places, checked, differing, largest, first = None, None, 0, 0, -1
         if found is not None and len(found.index):
             places = _sorted_differences(found, output, self.output, blocks)
-            differing, largest, first = len(found.index), _largest(found.ulps), int(places[0][0])
+            numbers = found.ulps[found.ulps != ulp.NAN]
+            largest = int(np.abs(numbers).max()) if len(numbers) else -1
+            differing, first = len(found.index), int(places[0][0])
         if self.every or differing:
             checked = repeat_control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
@@ -161,11 +163,6 @@ def _sorted_differences(found, mine, theirs, blocks):
 
 def _slices(ranges):
     return tuple([slice(*limits) for limits in ranges])
-
-
-def _largest(ulps):
-    numbers = ulps[ulps != ulp.NAN]
-    return int(np.abs(numbers).max()) if len(numbers) else -1
 
 
 class _Batch:

@@ -88,7 +88,7 @@ def run(session, spec, x, w, b=None):
 def kernels(session, spec, shape):
     """What the library says it would run for zeros of this input shape."""
 
-    kind = floats.container_dtype(spec["dtype"])
+    kind = floats.container_of_format(spec["dtype"])
     w = (*spec["kernel"], spec["in_channels"] // spec["groups"], spec["filters"])
     arrays = {"x": np.zeros(shape, kind), "w": np.zeros(w, kind)}
     return session.request({"do": "kernels", "spec": spec}, arrays)[0]["kernels"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.backends import conformance, products
+from probe.backends import conformance, source
 from probe.case import Case
 from probe.launch import InlineSession
 from probe.reproduction import code
@@ -20,7 +20,7 @@ from tests.backends import conforming
 
 pytestmark = pytest.mark.long
 
-SPECS = [one for one in conformance.specs() if one[0]["op"] in products.OPS]
+SPECS = [one for one in conformance.specs() if one[0]["op"] in source.PRODUCT_OPS]
 LIBRARIES = (
     *("numpy", "tensorflow", "tensorflow,mode=graph", "tensorflow,weights=constant", "keras"),
     *("torch", "torch,linear=0", "jax", "onnxruntime", "onnxruntime,weights=argument"),
@@ -68,7 +68,7 @@ def test_a_library_agrees_with_exact_products_or_refuses_by_op_or_dtype(started,
     found = [conformance.compare_spec(*one, run) for one in SPECS]
     assert not [one for one in found if one.verdict == "wrong"]
     refused = {(one.spec["op"], one.spec["dtype"]) for one in found if one.verdict != "agrees"}
-    allowed = {(op, "bfloat16") for op in products.OPS}
+    allowed = {(op, "bfloat16") for op in source.PRODUCT_OPS}
     if text.startswith(("keras", "litert", "opencv")):
         allowed = {(op, dtype) for op in ("dot", "sum") for dtype in conformance.DTYPES}
     if text.startswith(("litert", "opencv")):

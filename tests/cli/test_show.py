@@ -39,7 +39,7 @@ from probe.summation.tree import BIAS, Tree
     ],
 )
 def test_trees_as_short_sums(tree, short, name):
-    assert notation.short_sum(tree) == short
+    assert notation.short_formula(tree) == short
     assert notation.order_name(tree) == name
 
 
@@ -60,7 +60,7 @@ def test_drawings_have_a_line_a_leaf():
 def test_any_tree_can_be_written(leaves, width):
     groups = [leaves[i : i + width] for i in range(0, len(leaves), width)]
     tree = Tree.chain(groups)
-    text = notation.short_sum(tree)
+    text = notation.short_formula(tree)
     assert text.count("(") == text.count(")") and len(text) <= 300
     assert len(notation.drawing(tree)) == len(leaves)
     assert isinstance(notation.order_name(tree), str)
@@ -72,7 +72,7 @@ def test_deep_and_wide_trees_stay_short():
         nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
         leaf += 3
     for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
-        assert len(notation.short_sum(tree)) <= 300
+        assert len(notation.short_formula(tree)) <= 300
 
 
 @given(st.integers(0, 2**24 - 1))

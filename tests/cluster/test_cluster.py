@@ -72,9 +72,8 @@ class Doubles(Cluster):
         if not self.pending:
             return []
         answer, question, chosen, about = self.pending.pop(0)
-        asked = SimpleNamespace(node=chosen, about=about)
         if chosen.address not in self.nodes:
-            return [Reply(asked, None, "")]
+            return [Reply(chosen, about)]
         try:
             node._worker = lambda: SimpleNamespace(name=chosen.address, address=chosen.address)
             found = answer(json.dumps(question))
@@ -82,8 +81,8 @@ class Doubles(Cluster):
             found = self.behaviours[chosen.address]("answer", found)
         except ConnectionError:
             del self.nodes[chosen.address]
-            return [Reply(asked, None, "")]
-        return [Reply(asked, found)]
+            return [Reply(chosen, about)]
+        return [Reply(chosen, about, found)]
 
 
 def honest(kind, given):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from probe import floats
 from probe.enclosure.operations import Interval, enclosed
-from probe.semantics import Attends, Step, Steps, Unknown, Windows
+from probe.semantics import Attends, Recurs, Step, Steps, Unknown, Windows
 from probe.semantics import operations as o
+from probe.semantics.groups import GATES
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -176,6 +179,31 @@ def test_steps_are_enclosed_whether_rounded_between_or_not():
     ):
         found = interval(steps, [x, w, b], y)
         assert ((found.low <= y.numpy()) & (y.numpy() <= found.high)).all()
+
+
+@pytest.mark.parametrize("word", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrent_layers_are_enclosed_and_a_wrong_gate_is_outside(word, reverse):
+    """PyTorch's, alone and in a batch, in float64 and with gates in another order."""
+    torch.manual_seed(1)
+    layer = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[word](9, 6)
+    layer = layer.eval().requires_grad_(False)
+    x, weights = torch.randn(12, 5, 9), list(layer.parameters())
+    given = x.flip(0) if reverse else x
+    meaning = Recurs(word, GATES[word], (0, 1, 2, 3, 4, -1, -1), reverse=reverse)
+    alone = torch.cat([layer(given[:, n : n + 1])[0] for n in range(5)], 1)
+    wide = layer.double()(given.double())[0].float()
+    layer.float()
+    for y in (layer(given)[0], alone, wide):
+        y = y.flip(0) if reverse else y
+        found = interval(meaning, [x, *weights], y)
+        assert ((found.low <= y.numpy()) & (y.numpy() <= found.high)).all()
+        assert (found.high - found.low).max() < 1e-3
+    other = replace(meaning, gates=GATES[word][::-1])
+    if word == "rnn":
+        other = replace(meaning, activation="relu")
+    found = interval(other, [x, *weights], y)
+    assert ((y.numpy() < found.low) | (found.high < y.numpy())).mean() > 0.9
 
 
 def test_what_is_not_known_is_not_enclosed():

@@ -223,8 +223,10 @@ def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
         assert (told["machine"], told["experiment"]) == (path.parent.name, folder.name)
         assert told["version"]
         assert told.get("library") or path.stem == "failures"  # of libraries that did not start
+        version = int(found.metadata[b"probe.schema_version"])
         for column in schema.TABLES[path.stem]:
-            assert found.field(column.name).metadata[b"description"].decode()
+            if column.since <= version or column.name in found.names:  # younger ones read as null
+                assert found.field(column.name).metadata[b"description"].decode()
 
 
 def test_one_target_is_read_from_its_own_files(merged):

@@ -242,7 +242,9 @@ def planted(case, way, operands):
     reads = (window.Geometry.of(case).reads() >= 0).sum(axis=1).astype(float)
 
     def ask(given):
-        met = pools.PoolAnswers(case, given, ones.astype(floats.container_dtype(case.dtype)), reads)
+        met = pools.PoolAnswers(
+            case, given, ones.astype(floats.container_of_format(case.dtype)), reads
+        )
         places = np.argwhere(np.ones(met.y.shape, bool))
         return met.outputs(way, places).reshape(case.output_shape())
 

@@ -76,7 +76,7 @@ def test_a_cut_is_the_smaller_case(vary):
 def test_every_dtype_travels_in_its_container(dtype):
     case = CASE.with_(dtype=dtype)
     _, arrays = ask(loaded(case), {"do": "run", "key": "k"})
-    assert arrays["y"].dtype == floats.container_dtype(dtype)
+    assert arrays["y"].dtype == floats.container_of_format(dtype)
 
 
 @pytest.mark.parametrize("step", [0, 4, 8, 16, 20, 48])

@@ -235,7 +235,7 @@ def _side_in_full(
         lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short_sum(tree)),
+            Text(notation.short_formula(tree)),
             Text(orders.rounding_in_words(side.summation, side.dtype), "dim"),
         ]
     lines += [*_partial_sums(side), _result_line(side)]

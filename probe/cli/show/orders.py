@@ -272,7 +272,7 @@ def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2)
     """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
     tree, rounding = found
     name = notation.order_name(tree)
-    sum_of = Text(notation.short_sum(tree))
+    sum_of = Text(notation.short_formula(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
     lines: list[RenderableType] = [sum_of, Text(rounding_in_words(found, dtype))]
     if drawn and 2 < len(tree.leaves) <= notation.DRAWN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,13 +12,12 @@ from rich.text import Text
 from probe import window
 from probe.case import Case
 from probe.cli.options import command_line
-from probe.cli.show import orders
 from probe.printing import ranges, table
-from probe.summation import certificate
 from probe.sweeps import Summary, TargetSummary
-from probe.switch_points import conditions
-from probe.switch_points.by_order import ByOrder
-from probe.switch_points.conditions import Conditions
+
+if TYPE_CHECKING:  # a sweep by bits shows no sums
+    from probe.switch_points.by_order import ByOrder
+    from probe.switch_points.conditions import Conditions
 
 
 def sweep_by_bits(
@@ -170,6 +169,8 @@ def sweep_by_order(
     for one in found.values():
         vary, label = one.vary, one.case.label
     against = window.shown_axis_value(vary, values[-1])
+    from probe.summation import certificate
+
     head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
     parts: list[RenderableType] = [
         Text(f"{head}, by order, for all finite operands"),
@@ -241,6 +242,8 @@ def _reached_elsewhere(target: str, one: ByOrder) -> Iterator[Text]:
 
 def _by_order_summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
     """Yields the summations, those of the largest value first."""
+    from probe.cli.show import orders
+
     if not one.differing:
         return
     yield Text(f"\n{target}", "bold")
@@ -279,8 +282,10 @@ def bisected(report: Mapping[str, Any]) -> RenderableType:
 
 def conditioned(found: Conditions, what: str) -> RenderableType:
     """Returns which conditions bring the results back, then a row a target that was tried."""
+    from probe.switch_points.conditions import conditions_lines
+
     rows = table("target", "shows", "")
     for step in found.steps:
         told = step.says if step.seen else step.why
         rows.add_row(step.version, step.seen or "(could not be tested)", told)
-    return Group(*conditions.conditions_lines(found, what), "", rows)
+    return Group(*conditions_lines(found, what), "", rows)

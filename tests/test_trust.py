@@ -182,7 +182,7 @@ def test_a_class_is_looked_at_wherever_a_file_hides_it():
     layer = {"class_name": "Dense", "module": "keras.layers", "config": {"name": "d"}}
     layer["config"]["activation"] = [inner]
     config = {"class_name": "Sequential", "module": "keras", "config": {"layers": [layer]}}
-    found = [one for one in files._classes(config, "") if one.holds_code]
+    found = [one for one in files._named_classes(config, "") if one.holds_code]
     assert [(one.layer, one.module, one.name) for one in found] == [("d", "os", "system")]
     weird = {"class_name": "f", "module": "kerasx.layers", "config": {}}
     assert files.NamedClass("", "f", weird["module"], "").holds_code
@@ -252,7 +252,7 @@ def test_names_are_listed_whatever_the_protocol(tmp_path):
     for protocol in range(5):
         path = tmp_path / "model.pt"
         path.write_bytes(pickle.dumps(made, protocol=protocol))
-        named = set(files._named(path))
+        named = set(files._pickled_names(path))
         module = "builtins" if protocol > 2 else "__builtin__"
         assert {f"{module}.bytearray"} <= named or protocol == 5, protocol
         assert any(name.endswith("ValueError") for name in named), protocol
@@ -272,7 +272,7 @@ def test_names_are_listed_whatever_the_protocol(tmp_path):
 def test_a_name_that_is_hidden_needs_trust(tmp_path, body):
     path = tmp_path / "model.pt"
     path.write_bytes(b"\x80\x04" + body)
-    (named,) = files._named(path)
+    (named,) = files._pickled_names(path)
     assert named == "torch.Size" if b"os0" in body else named in (files.COMPUTED, "os.system")
     assert "os0" in str(body) or "runs code that it names" in refusal(path)
 

@@ -1,0 +1,160 @@
+"""Runs of a case: executed, revealed and replayed, each a new value; what a revealer keeps."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+from probe.case import Case
+from probe.comparison import ComparedShapes, Finding, Revealer, run_case
+from probe.errors import InputError
+from probe.launch import open_session
+from probe.summation.tree import Tree
+from probe.target import Target
+
+CASE = Case("matmul", in_channels=5, filters=3, length=12)
+
+
+@pytest.fixture(scope="module")
+def session():
+    with open_session(Target.parse("reference"), inline=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def neighbour():
+    with open_session(Target.parse("reference,algorithm=neighbour"), inline=True) as found:
+        yield found
+
+
+def test_a_run_is_a_value_and_what_is_found_out_makes_another_one(session):
+    run = run_case(session, CASE)
+    found = run.reveal(session)
+    assert run.orders is None and run.summation((0, 0)) is None and not run.replays.any()
+    assert found.summation((11, 2)).tree == Tree.sequential(5) and found.replays.all()
+    assert found.operands is run.operands
+    with pytest.raises(FrozenInstanceError):
+        run.orders = found.orders
+    with pytest.raises(FrozenInstanceError):
+        found.orders.calls = 0
+
+
+def test_an_output_has_the_summation_of_its_number_or_a_variant_of_its_own(session):
+    found = run_case(session, CASE).reveal(session)
+    (plain,) = found.orders.summations
+    other = plain._replace(tree=Tree.pairwise(5))
+    index = found.orders.index.copy()
+    index[1, 0], index[2, 0] = -1, 1
+    orders = replace(found.orders, summations=[plain, other], index=index)
+    some = replace(found, orders=orders, variants={(3, 1): other})
+    assert [some.summation((n, 0)) for n in range(4)] == [plain, None, other, plain]
+    assert some.summation(np.array([3, 1])) == other
+    mask = some.mask(np.array([[3, 1], [0, 2]]))
+    assert np.argwhere(mask).tolist() == [[0, 2], [3, 1]]
+
+
+def test_a_run_is_named_with_its_layout_where_it_has_one(session):
+    run = run_case(session, CASE)
+    plain = {"target": "reference", "length": 12, "batch": 1}
+    assert run.named() == plain
+    turned = replace(run, case=run.case.with_(layout="transposed"))
+    assert turned.named() == plain | {"layout": "transposed"}
+
+
+def test_what_infinities_reach_is_asked_once(neighbour):
+    run = run_case(neighbour, CASE.with_(put="x[0, 3, 1]=nan"))
+    assert run.reach is None
+    found = run.reveal(neighbour)
+    assert found.reached[2].all() and not found.reached[[0, 1, 3, 4]].any()
+    assert found.replays.all()
+    again = found.with_orders(neighbour, found.orders)
+    assert again.reach is found.reach and (again.reached == found.reached).all()
+    assert run_case(neighbour, CASE).reveal(neighbour).reach is None
+
+
+@pytest.mark.parametrize("kept", [1, 2, None])
+def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept):
+    revealer, calls = Revealer(kept=kept), []
+    request = session.stream
+
+    def counted(header, arrays):
+        calls.extend(["masks"] * (header["do"] == "masks"))
+        return request(header, arrays)
+
+    cases = [CASE.with_(length=length) for length in (3, 4, 3, 4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "stream", counted)
+        asked = []
+        for case in cases:
+            before = len(calls)
+            found = revealer.reveal(run_case(session, case), session)
+            asked.append(len(calls) > before)
+            assert found.replays.all()
+    assert asked == [True, True, kept == 1, kept == 1]
+    assert revealer.summations == found.orders.summations
+
+
+def test_a_revealer_tries_so_many_summations_and_the_last_first(session):
+    revealer = Revealer(tried=1)
+    revealer.reveal(run_case(session, CASE), session)
+    wider = CASE.with_(in_channels=6)
+    found = revealer.reveal(run_case(session, wider), session)
+    assert revealer.summations == found.orders.summations != []
+    every = Revealer(tried=None)
+    for case in (CASE, wider):
+        every.reveal(run_case(session, case), session)
+    assert [len(one.tree.leaves) for one in every.summations] == [6, 5]
+
+
+@pytest.mark.parametrize(("small", "all_"), [(36, True), (35, False)])
+def test_of_few_outputs_all_are_revealed(session, small, all_):
+    wanted = np.zeros((12, 3), bool)
+    wanted[2, 1] = True
+    found = Revealer(small=small).reveal(run_case(session, CASE), session, wanted)
+    assert found.replays[2, 1] and found.replays.all() == all_
+
+
+def test_a_finding_gives_each_side_the_prefix_of_its_operands():
+    case = Case("conv1d", 3, 2, 4, bias="normal")
+    found = Finding.of(case, "length", 5, 9)
+    assert [found.operands(side)[0].shape for side in (found.left, found.right)] == [
+        (1, 5, 2),
+        (1, 9, 2),
+    ]
+    assert (found.operands(found.left)[0] == found.x[:, :5]).all()
+    batch = Finding.of(case.with_(length=6), "batch", 2, 3)
+    assert [batch.operands(side)[0].shape[0] for side in (batch.left, batch.right)] == [2, 3]
+    few = Finding.of(case.with_(length=6), "filters", 1, 4)
+    x, w, b = few.operands(few.left)
+    assert w.shape == (3, 2, 1) and b.shape == (1,) and x.shape == (1, 6, 2)
+    assert (w == few.w[..., :1]).all() and (b == few.b[:1]).all()
+    with pytest.raises(InputError, match="length=None: the length is not given"):
+        Finding.of(case, "batch", 1, 2)
+
+
+def test_a_reshaped_finding_keeps_its_operands_where_they_are_enough():
+    case = Case("conv1d", 3, 2, 4, bias="normal")
+    found = Finding.of(case, "length", 5, 9)
+    less = found.reshaped(at=4, against=8, filters=2)
+    assert (less.left.length, less.right.length, less.w.shape) == (4, 8, (3, 2, 2))
+    assert (less.x == found.x[:, :8]).all() and (less.w == found.w[..., :2]).all()
+    assert (less.b == found.b[:2]).all()
+    more = found.reshaped(against=10)
+    assert more.x.shape == (1, 10, 2) and (more.x[:, :9] == found.x).all()
+    plain = found.reshaped(bias=None)
+    assert plain.b is None and plain.key != found.key
+    zeros = found.with_operands(np.zeros_like(found.x), found.w, found.b)
+    assert zeros.to_json()["not_zero"] == {"x": 0, "w": 24, "b": 4}
+    assert zeros.key != found.key and found.drawn_as("cancel", 3).key[-1] == "cancel 3"
+
+
+def test_a_finding_says_what_sets_its_sides_apart():
+    case = Case("conv1d", 3, 2, 4, padding="same")
+    assert Finding.of(case, "length", 5, 9).label == ("conv1d 3, 2 -> 4, same, length 5 against 9")
+    other = Finding.of(case.with_(length=6), None, None, None, padding="caffe")
+    assert other.label.endswith(", padding same against caffe") and not other.paired
+    told = Finding.of(case, "length", 5, 9).to_json()
+    assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
+    assert ComparedShapes.named(case, None, 5, 9).larger.length == 9

@@ -1,0 +1,90 @@
+"""Masks: what they swallow, which questions share a call, and which filter answers which."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import floats
+from probe.errors import InputError
+from probe.summation import masks as masks_room
+from probe.summation.masks import Masks, Scale, classify, deal_questions
+from probe.summation.tree import Tree
+from tests.summation.test_reveal import Known, everywhere
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_a_mask_swallows_as_many_units_as_count_exactly(dtype):
+    scale = Scale.of(dtype)
+
+    def rounded(value):
+        return float(floats.nearest(np.array(value), dtype))
+
+    for units in (1, scale.limit - 1, scale.limit):
+        assert rounded(scale.big + units * scale.unit) == scale.big
+        assert rounded(units * scale.unit) == units * scale.unit
+        assert rounded((units - 1) * scale.unit) + scale.unit == units * scale.unit
+    assert np.isfinite(floats.widen(floats.round_to(np.array([scale.big]), dtype), dtype)).all()
+
+
+def test_smaller_masks_and_counts_are_taken_once():
+    masks = Masks(Known(everywhere(Tree.sequential(300)), 300))
+    assert masks.scale == Scale.of("float32")
+    assert masks.count_fewer() and masks.scale.limit == Scale.of("bfloat16").limit
+    assert not masks.count_fewer()
+    assert masks.mask_smaller() and masks.scale == Scale.of("float16")
+    assert not masks.mask_smaller()
+    few = Masks(Known(everywhere(Tree.sequential(128)), 128))
+    assert not few.count_fewer(), "bfloat16 counts as many at once"
+    assert Masks(Known(everywhere(Tree.sequential(129)), 129)).count_fewer()
+    operator = Known(everywhere(Tree.sequential(3)), 3)
+    operator.dtype = "float8"
+    with pytest.raises(InputError, match="dtype=float8: no masks are known for it"):
+        Masks(operator)
+
+
+def test_counts_in_parts_are_whole_and_cost_a_call_each():
+    masks = Masks(Known(everywhere(Tree.sequential(300), 2, 2), 300))
+    assert masks.summands().tolist() == [[300, 300], [300, 300]] and masks.calls == 1
+    assert masks.summands() is masks.summands() and masks.calls == 1
+    assert masks.count_fewer()
+    assert masks.summands().tolist() == [[300, 300], [300, 300]] and masks.calls == 1 + 3
+
+
+def test_an_answer_that_is_neither_number_is_minus_one():
+    given = np.array([[0.5, 2.0], [np.nan, -0.5]])
+    assert classify(given, 0.5, 2.0).tolist() == [[0, 1], [-1, -1]]
+
+
+@pytest.mark.parametrize("at_once", [1, 12, 1 << 23])
+def test_every_question_goes_to_one_filter_of_its_team(at_once, monkeypatch):
+    monkeypatch.setattr(masks_room, "ANSWERS_AT_ONCE", at_once)
+    masks = Masks(Known(everywhere(Tree.sequential(9), 2, 5), 9))
+    teams = [np.array([0, 3, 4]), np.array([1]), np.array([2])]
+    queues = [np.array([[k, k + 1] for k in range(7)]), np.array([[5, 2]]), np.zeros((0, 2), int)]
+    asked = [np.full(len(queue), -1) for queue in queues]
+    calls = 0
+    for leaves, parts in deal_questions(masks, teams, queues):
+        assert leaves.shape[1:] == (5, 2) and len(leaves) <= max(1, at_once // 10)
+        told = np.zeros(leaves.shape[:2], bool)
+        for part in parts:
+            rows = queues[part.team][part.start : part.stop]
+            assert (leaves[part.calls, part.filters] == rows).all()
+            assert np.isin(part.filters, teams[part.team]).all()
+            assert not told[part.calls, part.filters].any()
+            told[part.calls, part.filters] = True
+            asked[part.team][part.start : part.stop] += 1
+        assert (leaves[~told] == -1).all()
+        calls += len(leaves)
+    assert calls == 3 and all((count == 0).all() for count in asked)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 20])
+def test_equal_rows_are_asked_once_in_order(width):
+    rng = np.random.default_rng(width)
+    for count in (1, 2, 5, 60):
+        rows = rng.integers(-1, 3, (count, width))
+        distinct, where = masks_room._distinct_rows(rows)
+        assert distinct.tolist() == sorted(map(list, set(map(tuple, rows.tolist()))))
+        assert (distinct[where] == rows).all()
+        assert len(np.unique(distinct, axis=0)) == len(distinct)
