@@ -21,9 +21,9 @@ from lib import frame
 from lib.nine_layers import NineLayers
 from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, schema, shard
-from probe.invariant.mitigated_cases import RemedySessions, measure
+from probe.invariant.mitigated_cases import RemedySessions, measured_remedies
 from probe.invariant.mitigated_models import MitigatedGraph
-from probe.invariant.mitigations import Measured, advise, rows
+from probe.invariant.mitigations import Measured, advise, remedy_rows
 from probe.printing import Output, table
 
 NAME = "remedies"
@@ -148,7 +148,7 @@ def measured_on(
             if (where.text, *key_of(one)) in done:
                 continue
             found.append(measured(one, where, sessions))
-            for name, some in rows(found[-1], NAME).items():
+            for name, some in remedy_rows(found[-1], NAME).items():
                 store.append(name, some)
             store.flush()
 
@@ -165,9 +165,11 @@ def key_of(one: Case | Whole | Batched) -> tuple[str, int]:
 def measured(one: Case | Whole | Batched, where: Target, sessions: RemedySessions) -> Measured:
     """Returns every remedy of a subject that is asked for."""
     if isinstance(one, Case):
-        return measure(one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions)
+        return measured_remedies(
+            one, where, LENGTHS, chunks=CHUNKS, only=REMEDIES, sessions=sessions
+        )
     if isinstance(one, Batched):
-        return measure(
+        return measured_remedies(
             *(one.case, where, BATCHES),
             vary="batch",
             content=16,

@@ -88,6 +88,11 @@ def lacking(error: ModuleNotFoundError) -> InputError:
     return InputError("package", name, "it is not installed", todo)
 
 
+def line_of(error: BaseException, most: int) -> str:
+    """Returns the class of what a library raised and its words, in one line of so many letters."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:most]}"
+
+
 def one_of(value: object, names: Iterable[str]) -> str:
     """Returns the advice for an unknown name: ``did you mean conv1d? use one of conv1d, ...``."""
     from difflib import get_close_matches

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import ulp
-from probe.invariant.classes import Entry, Sizes, digest
-from probe.invariant.telling import products
+from probe.invariant.classes import Entry, Sizes, mark_of_answers
+from probe.invariant.telling import cancelling_products
 from probe.summation.summation import ranges_of_mask
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")
@@ -179,7 +179,7 @@ class Backwards:
 
     def __init__(self, channels: int, filters: int, turn: int) -> None:
         self.key, self.turn = f"{channels} -> {filters}, backwards below {turn} rows", turn
-        self.x, self.w, _ = products(101, channels, filters, "float32")
+        self.x, self.w, _ = cancelling_products(101, channels, filters, "float32")
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """``x @ w``, one product after the other."""
@@ -195,7 +195,7 @@ class Backwards:
 
     def mark(self, size: int) -> str:
         """As ``classes.Checkable.mark``."""
-        return digest([(self.ready(size)(), "float32")])
+        return mark_of_answers([(self.ready(size)(), "float32")])
 
 
 def backwards(channels: int, filters: int, turn: int) -> Subject:

@@ -119,17 +119,21 @@ def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     The second set has a bias that takes a product away, the third of a convolution has no two
     windows alike.
     """
-    from probe.invariant.telling import products, spread
+    from probe.invariant.telling import cancelling_products, spread_numbers
 
     number = SETS.index(seed)
     turned = layer.kind == "transposed"
     groups = dict(layer.words).get("groups", 1)
     filters = layer.weights[1] * groups if turned else layer.weights[0]
     constant = 1.37 if layer.words else None
-    x, w, b = products(seed, layer.leaves, filters, layer.dtype, number == 1, constant)
+    x, w, b = cancelling_products(seed, layer.leaves, filters, layer.dtype, number == 1, constant)
     held = w.T.reshape(layer.weights) if not turned else w.reshape(layer.weights)
     if layer.words:
-        x = spread(seed, "x", layer.sample, 4) if number == 2 else np.full(layer.sample, 1.37)
+        x = (
+            spread_numbers(seed, "x", layer.sample, 4)
+            if number == 2
+            else np.full(layer.sample, 1.37)
+        )
     return x, held, b
 
 

@@ -515,7 +515,7 @@ def _remedied(
     size = f"{what} {against}, so that each call has one shape"
     checked = "has the bits of the other side here" if ways[0]["exact"] else "still differs here"
     told("fix", f"{size}: {checked}", {"remedies": [dict(ways[0])]})
-    took = mitigated_models.timed({name: run[name] for name in ("left", "filled")}, min)
+    took = mitigated_models.timed_in_turns({name: run[name] for name in ("left", "filled")}, min)
     ways[0]["ratio"] = took["filled"] / took["left"]
     times = f"{rounded_text(ways[0]['ratio'])} times {sides.vary} {at} as it is"
     told("cost", f"one size of {against}: {times}", {"remedies": [dict(ways[0])]})
@@ -543,10 +543,10 @@ def _remedied(
     mode_runs = {
         "left": run["left"],
         "filled": run["filled"],
-        "invariant": mitigated_models.running(mode, sides.left),
+        "invariant": mitigated_models.calls_in_mode(mode, sides.left),
     }
     tell("timing")
-    took = mitigated_models.timed(mode_runs, min)  # others may be at work here
+    took = mitigated_models.timed_in_turns(mode_runs, min)  # others may be at work here
     entry["ratio"], ways[0]["ratio"] = (took[n] / took["left"] for n in ("invariant", "filled"))
     told("fix", _exact_remedies(ways, sides), {"remedies": ways})
     best = min((one for one in ways if one["exact"]), key=lambda one: float(one["ratio"]))

@@ -15,9 +15,14 @@ from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
-from probe.invariant.mitigated_cases import measure
-from probe.invariant.mitigations import Measured, RemedyResult, advise, rows
-from probe.invariant.mitigations import report as remedies_report
+from probe.invariant.mitigated_cases import measured_remedies
+from probe.invariant.mitigations import (
+    Measured,
+    RemedyResult,
+    advise,
+    remedies_report,
+    remedy_rows,
+)
 from probe.progress import Tell, silent
 from probe.target import Target
 
@@ -208,12 +213,14 @@ def remedies(
         for name, one in of_model.items():
             raise InputError(name, one, *OF_MODEL[name])
         with within(time):
-            found = measure(subject, where, values, vary=vary, content=content, each=each, **more)
+            found = measured_remedies(
+                subject, where, values, vary=vary, content=content, each=each, **more
+            )
         if store is not None:
             from probe.store import Store  # what keeps nothing needs no pyarrow
 
             with Store.here(Path(store)) as kept:
-                for name, found_rows in rows(found).items():
+                for name, found_rows in remedy_rows(found).items():
                     kept.append(name, found_rows)
         return Remedied(found)
     from probe.answers.padded import remedied

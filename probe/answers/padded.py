@@ -138,7 +138,7 @@ class Padded(Answer):
         if not self.remedies:
             return {}
         mode = None if self.invariant is None else self.invariant.to_json()
-        best = mitigated_models.recommended(self.remedies)
+        best = mitigated_models.recommended_way(self.remedies)
         return {"remedies": self.remedies, "recommended": best, "invariant": mode}
 
     def lines(self) -> tuple[str, str, str]:
@@ -148,7 +148,7 @@ class Padded(Answer):
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
         told = [f"{one['name']} {one['verdict']} ({costs[one['name']]})" for one in self.remedies]
-        best = f"recommended: {mitigated_models.recommended(self.remedies)}; pad {safe}"
+        best = f"recommended: {mitigated_models.recommended_way(self.remedies)}; pad {safe}"
         return what, f"{'; '.join(told)} of the full size's time", best
 
     def advice(self) -> str:
@@ -296,7 +296,7 @@ def remedied(
     """Does as ``padded``, with the ways of padding and the invariant mode judged and timed at
     ``content``; the middle one of the lengths if it is not given. ``table``: of the classes of the
     invariant mode: it is read and checked where it is there, and written. ``only``: no others than
-    these and the default; also those of the target, as of ``mitigated_models.tried``."""
+    these and the default; also the target's: see ``mitigated_models.tried_mitigations``."""
     if table is not None and Path(table).is_dir():
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
@@ -319,12 +319,12 @@ def remedied(
         if table is not None and found.invariant.report is not None:
             found.written.append(str(table))
         found.notes += [f"invariant: {one}" for one in found.invariant.notes]
-    every_way = mitigated_models.judged(found.graph, found.found, at, found.invariant)
+    every_way = mitigated_models.judged_ways(found.graph, found.found, at, found.invariant)
     found.remedies = [one for one in every_way if not only or one["name"] in ("default", *only)]
     others = [name for name in only if name not in {one["name"] for one in every_way}]
     if others and not budget.spent():
         (words.get("progress") or silent)(f"trying {', '.join(others)}")
-        found.remedies += mitigated_models.tried(found.graph, found.found, at, others)
+        found.remedies += mitigated_models.tried_mitigations(found.graph, found.found, at, others)
     return found
 
 

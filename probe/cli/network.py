@@ -422,11 +422,11 @@ def remedies(
 
 def _names_of_remedies(text: str, where: Target | None) -> list[str]:
     """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
-    from probe.invariant.mitigations import NAMES, candidates
+    from probe.invariant.mitigations import NAMES, remedies_of
 
     # some names of remedies hold a comma
     words = text.split() if " " in text.strip() else text.replace(",", " ").split()
-    known = [] if where is None else [*(one.name for one in candidates(where)), *NAMES]
+    known = [] if where is None else [*(one.name for one in remedies_of(where)), *NAMES]
     for word in words if where is not None else ():  # of a model its own target says
         if word not in known and not word.startswith("chunks="):
             raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")

@@ -20,7 +20,7 @@ An operation that a library's table describes needs nothing here. One with class
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
 ``tensorflow_operations``; a function that models call often joins ``quick``, a layer of one such
 function ``KnownModules``. A library that runs programs as a whole: a subclass of ``LibraryProgram``
-and its line in ``of_function`` or ``of_file``. What no table describes is reported as left.
+and its line in ``program_of_function`` or ``of_file``. What no table describes is reported as left.
 """
 
 from __future__ import annotations
@@ -88,19 +88,19 @@ def invariant(
     from probe.invariant import whole
 
     if (program := whole.program_of(model, batched, threads)) is not None:
-        return whole.made(program, _sizes(sizes), like, strict, example, table)
+        return whole.made(program, _checked_sizes(sizes), like, strict, example, table)
     if threads is not None:
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "leave it out")
-    library = _library(model)
+    library = _module_of_library(model)
     if batched is not None and not hasattr(library, "BATCHED"):
         why = "samples of a Keras model lie along the first axis of all its inputs"
         raise InputError("batched", batched, why, "leave it out")
     words = {} if batched is None else {"batched": batched}
-    return library.made(model, _sizes(sizes), like, strict, example, table, **words)
+    return library.made(model, _checked_sizes(sizes), like, strict, example, table, **words)
 
 
-def _library(model: Any) -> Any:
+def _module_of_library(model: Any) -> Any:
     """Returns the module of the model's library. InputError: there is none."""
     kinds = {one.__module__.partition(".")[0] for one in type(model).__mro__}
     if "keras" in kinds:
@@ -120,7 +120,9 @@ def _library(model: Any) -> Any:
     raise InputError("model", name, why, todo)
 
 
-def _sizes(given: Iterable[int] | Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+def _checked_sizes(
+    given: Iterable[int] | Mapping[str, Iterable[int]],
+) -> dict[str, tuple[int, ...]]:
     """Checked sizes by axis."""
     named = dict(given) if isinstance(given, Mapping) else {"batch": given}
     found = {}

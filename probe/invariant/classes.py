@@ -54,7 +54,7 @@ class Checkable(Protocol):
         """Returns one call at this size, to be timed: its operands are there."""
 
 
-def digest(answers: Iterable[tuple[np.ndarray, str]]) -> str:
+def mark_of_answers(answers: Iterable[tuple[np.ndarray, str]]) -> str:
     """Returns the mark of answers to telling operands that were the same at every place.
 
     Each is a container array (places, ...) and the name of its format. Empty where two places
@@ -161,7 +161,10 @@ class Sizes(MarkedSizes):
         self.entry.like, self.entry.largest = like, largest
         self.take(self.of_largest(largest))
         if like == "cheapest":
-            sizes = _sample(sorted({*wanted, largest}))
+            sizes = sorted({*wanted, largest})
+            if len(sizes) > SAMPLED:  # the ends included
+                at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
+                sizes = [sizes[number] for number in at]
             found = [self.mark(size) for size in sorted({*sizes, 1, 2, 4, 8, 16, 32, 64, 128})]
             there = dict.fromkeys([self.entry.chosen, *found])
             self.take_cheapest(there, lambda: self._cost(sizes))
@@ -259,7 +262,7 @@ class Sizes(MarkedSizes):
         rest = count - whole * piece
         alike = [SizedCall(number * piece, piece, piece) for number in range(whole)]
         tail = self.plan(rest) if rest else ()
-        return None if tail is None else (*alike, *_moved(tail, whole * piece))
+        return None if tail is None else (*alike, *_starting_at(whole * piece, tail))
 
     def _largest_piece(self) -> int:
         """Returns the size that larger calls are cut into; 0: they are not cut."""
@@ -292,7 +295,7 @@ class Sizes(MarkedSizes):
         if below * 4 < count:
             return None
         tail = self.plan(count - below)
-        return None if tail is None else (SizedCall(0, below, below), *_moved(tail, below))
+        return None if tail is None else (SizedCall(0, below, below), *_starting_at(below, tail))
 
     def _known(self, count: int) -> list[int]:
         """Returns the largest known size of the class below this one, if there is one."""
@@ -301,8 +304,8 @@ class Sizes(MarkedSizes):
         return known[at - 1 : at] if at else []
 
 
-def _moved(plan: Plan, by: int) -> Plan:
-    return tuple(SizedCall(one.start + by, one.places, one.size) for one in plan)
+def _starting_at(start: int, plan: Plan) -> Plan:
+    return tuple(one._replace(start=one.start + start) for one in plan)
 
 
 def _above(count: int) -> list[int]:
@@ -328,14 +331,6 @@ def _near(count: int) -> list[int]:
     above = [size for size in _above(count) if size <= 2 * count]
     powers = [1 << power for power in reversed(range(3, count.bit_length())) if 1 << power < count]
     return list(dict.fromkeys([*_below(count), *below, *above, *powers]))
-
-
-def _sample(sizes: Sequence[int]) -> list[int]:
-    """At most ``SAMPLED`` of them, the ends included."""
-    if len(sizes) <= SAMPLED:
-        return list(sizes)
-    at = np.linspace(0, len(sizes) - 1, SAMPLED).round().astype(int)
-    return [sizes[number] for number in at]
 
 
 def _timed(call: Callable[[], Any]) -> float:

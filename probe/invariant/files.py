@@ -24,9 +24,9 @@ from probe.invariant.programs import (
     ProgramOutput,
     Rebuild,
     TensorFlowProgram,
-    aligned,
+    aligned_array,
     decides,
-    padded,
+    padded_piece,
     together,
 )
 from probe.machine import cores
@@ -88,7 +88,7 @@ class _File(LibraryProgram):
         if any(one.axis is None and decides(one.value) for one in leaves):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
-            return lambda *values: self.function(*map(aligned, values))
+            return lambda *values: self.function(*map(aligned_array, values))
         axes = [leaf.axis for leaf in leaves]
 
         def run(*values: np.ndarray) -> list[np.ndarray]:
@@ -96,7 +96,8 @@ class _File(LibraryProgram):
             found = []
             for piece in plan:
                 part = [
-                    aligned(one) if axis is None else padded(one, axis, piece) for one, axis in both
+                    aligned_array(one) if axis is None else padded_piece(one, axis, piece)
+                    for one, axis in both
                 ]
                 found.append((self.function(*part), piece.places))
             return together(found, outputs)
@@ -129,7 +130,7 @@ class Onnx(_File):
                     model, options, providers=["CPUExecutionProvider"]
                 )
             except Exception as error:  # ONNX Runtime's own classes, one for each status
-                raise _unreadable(name, error, model if isinstance(model, str) else "") from None
+                raise _cant_be_read(name, error, model if isinstance(model, str) else "") from None
         self.inputs = self.session.get_inputs()
         self.several = int(self.session.get_session_options().intra_op_num_threads) or cores()
         super().__init__(self._run, batched, name, [one.name for one in self.inputs])
@@ -193,7 +194,7 @@ class LiteRTProgram(_File):
         try:
             self.details = self._opened().get_input_details()
         except (ValueError, RuntimeError) as error:
-            raise _unreadable(name, error) from None
+            raise _cant_be_read(name, error) from None
         super().__init__(self._run, batched, name, [one["name"] for one in self.details])
         self.watched = self._recorder
 
@@ -334,7 +335,7 @@ def _not_here(threads: int | None, what: str) -> None:
         raise InputError("threads", threads, why, "set it in the library")
 
 
-def _unreadable(name: str, error: Exception, path: str = "") -> InputError:
+def _cant_be_read(name: str, error: Exception, path: str = "") -> InputError:
     said = " ".join(str(error).split())
     said = said.replace(path, name) if path else said
     why = f"the library can't read it: {said[:160]}"

@@ -148,7 +148,7 @@ class Calls:
         return bool(there) and batch not in there
 
 
-def _named(operation: CheckedOperation, threads: int) -> str:
+def _key_with_threads(operation: CheckedOperation, threads: int) -> str:
     return f"{operation.key} with threads={threads}"
 
 
@@ -258,7 +258,7 @@ class Keeper:
     def _drop(self, operation: CheckedOperation) -> None:
         """Takes an operation that is not run out of the table and the report."""
         threads = self.library.threads()
-        for name in (operation.key, _named(operation, threads)):
+        for name in (operation.key, _key_with_threads(operation, threads)):
             self.table.entries.pop(name, None)
         self.report.operations.pop((operation.key, threads), None)
 
@@ -284,7 +284,7 @@ class Keeper:
         self, operation: CheckedOperation, wanted: tuple[int, str, list[int]], threads: int
     ) -> Sizes:
         """Returns a class of its own for a number of threads that never gives the chosen bits."""
-        name = _named(operation, threads)
+        name = _key_with_threads(operation, threads)
         there = name in self.table.entries
         entry = self.table.entries.setdefault(name, Entry())
         sizes = Sizes(operation, entry, threads)
@@ -312,7 +312,7 @@ class Keeper:
         """
         threads = self.library.threads()
         own = any(like is one for one in self._own)
-        name = _named(operation, threads) if own else operation.key
+        name = _key_with_threads(operation, threads) if own else operation.key
         entry = self.table.entries.get(name, Entry())
         entry.chosen, entry.like, entry.largest = like.chosen, like.like, like.largest
         sizes = Sizes(operation, entry, threads)

@@ -15,7 +15,7 @@ from probe.invariant import tensorflow_calls
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.samples import Company, Value
-from probe.invariant.table import Table, environment
+from probe.invariant.table import Table, table_environment
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
@@ -89,10 +89,15 @@ class InvariantKeras(keras.Model):
         self._keeper.calls.end()
 
         def run(values: Sequence[Value]) -> list[Value]:
-            made = [_tensor(*both) for both in zip(values, flat, strict=True)]
-            return [_value(one) for one in operators(name, [*made, *traced.captured], follows)]
+            both = [(value, one.dtype) for (value, _), one in zip(values, flat, strict=True)]
+            made = [tensor_of(*one) if one[1] in FORMATS else tf.constant(*one) for one in both]
+            return [
+                _container_value(one) for one in operators(name, [*made, *traced.captured], follows)
+            ]
 
-        self._company.ask(kind, [*map(_value, flat)], [*map(_value, found)], run)
+        self._company.ask(
+            kind, [*map(_container_value, flat)], [*map(_container_value, found)], run
+        )
         self._done.add(met)
         return found
 
@@ -122,14 +127,9 @@ class InvariantKeras(keras.Model):
 FIRST = "samples of a Keras model are taken to lie along the first axis of its inputs"
 
 
-def _value(one: Any) -> Value:
+def _container_value(one: Any) -> Value:
     value = container(one)[0] if one.dtype in FORMATS else one.numpy()
     return value, FORMATS.get(one.dtype, one.dtype.name)
-
-
-def _tensor(value: Value, like: Any) -> Any:
-    kind = like.dtype
-    return tensor_of(value[0], kind) if kind in FORMATS else tf.constant(value[0], kind)
 
 
 def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None, ...]]]) -> Traced:
@@ -170,7 +170,9 @@ def made(
     if len(given) > 1:
         why = "a Keras model takes one argument, which may be a list or a dict"
         raise InputError("example", len(given), why)
-    kept = Table.opened(table, like, sizes, tensorflow_calls.threads(), environment("tensorflow"))
+    kept = Table.opened(
+        table, like, sizes, tensorflow_calls.threads(), table_environment("tensorflow")
+    )
     keeper = Keeper(kept, strict, tensorflow_calls)
     if not model.built:
         if example is None:
@@ -179,17 +181,21 @@ def made(
         model(given[0], training=False)
     found = InvariantKeras(model, keeper)
     if example is not None:
-        _compare(model, found, given[0], keeper)
+        _note_plain_bits(model, found, given[0], keeper)
     return found, keeper.report
 
 
-def _compare(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) -> None:
+def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) -> None:
     """Runs the example; notes whether the plain model's bits at the largest batch are kept."""
     answer, held = found(example), example
     if keeper.table.like != "largest":
         return
     if any(len(one) != keeper.batch for one in tf.nest.flatten(example)):
-        held = tf.nest.map_structure(lambda one: _enough(one, keeper.batch), example)
+        # so many samples: those that there are, again and again
+        held = tf.nest.map_structure(
+            lambda one: tf.gather(one, np.arange(keeper.batch) % len(one)),
+            tf.nest.map_structure(tf.convert_to_tensor, example),
+        )
         answer = found(held)
     pairs = zip(tensors(model(held, training=False)), tensors(answer), strict=True)
     apart = sum(
@@ -202,12 +208,6 @@ def _compare(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) ->
             f"called eagerly with a batch of {keeper.batch} samples, the plain model gives other "
             f"bits for {apart} numbers of the example's"
         )
-
-
-def _enough(one: Any, count: int) -> Any:
-    """So many samples: those that there are, again and again."""
-    one = tf.convert_to_tensor(one)
-    return tf.gather(one, np.arange(count) % len(one))
 
 
 def refuse_training() -> None:

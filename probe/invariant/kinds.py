@@ -26,7 +26,7 @@ class OperationKind(Enum):
     EXACT, EITHER, PLACE, SOME = range(4)
 
 
-def kind_of(meaning: Meaning) -> OperationKind:
+def operation_kind(meaning: Meaning) -> OperationKind:
     """Returns what an operation is, by what it computes."""
     if isinstance(meaning, Unknown):
         return OperationKind.SOME
@@ -50,13 +50,13 @@ def exact_throughout(function: Callable[[], Any]) -> bool:
     found: list[Any] = []
     function_recorder(function).record(found.append)
     return all(
-        kind_of(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
+        operation_kind(one.meaning) in (OperationKind.EXACT, OperationKind.EITHER)
         or (isinstance(one.meaning, Each) and one.meaning.exact_but_subnormal)
         for one in found
     )
 
 
-def apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Sequence[bool]) -> bool:
+def samples_apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Sequence[bool]) -> bool:
     """Whether no sample's results read another sample, of a call with two samples.
 
     They lie along the first axis of every result, and of the operands that ``carry`` them. One

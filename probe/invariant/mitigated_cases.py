@@ -25,15 +25,14 @@ from probe.invariant.mitigations import (
     Measured,
     Remedy,
     RemedyResult,
-    candidates,
-    unavailable,
+    remedies_of,
 )
 from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
 from probe.progress import Tell, silent
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
-from probe.target import Target
+from probe.target import Target, why_unavailable
 from probe.window import axis_of, case_at
 
 ROUNDS = 9
@@ -44,37 +43,7 @@ SECONDS = 0.04
 Name = TypeVar("Name")
 
 
-class Changed(ABC):
-    """``session`` with changes in every spec that it is sent; everything else is its own."""
-
-    def __init__(self, session: AnySession) -> None:
-        self.session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.session, name)
-
-    @abstractmethod
-    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what is sent in place of a spec."""
-
-    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """Does as ``Session.request``."""
-        return self.session.request(self._changed(header), arrays)
-
-    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Does as ``Session.stream``."""
-        return self.session.stream(self._changed(header), arrays)
-
-    def _changed(self, header: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(header)
-        if "spec" in found:
-            found["spec"] = self.changed(found["spec"])
-        if "specs" in found:
-            found["specs"] = [self.changed(spec) for spec in found["specs"]]
-        return found
-
-
-class RemediedSession(Changed):
+class RemediedSession:
     """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
 
     ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
@@ -84,14 +53,30 @@ class RemediedSession(Changed):
     def __init__(
         self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
     ) -> None:
-        super().__init__(session)
-        self.remedy, self.convolutions = dict(remedy), convolutions
+        self.session, self.remedy, self.convolutions = session, dict(remedy), convolutions
 
-    def changed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the spec with the remedy."""
-        if self.convolutions and "conv" not in spec["op"]:
-            return dict(spec)
-        return {**spec, "remedy": self.remedy}
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        """Does as ``Session.request``."""
+        return self.session.request(self._remedied(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        """Does as ``Session.stream``."""
+        return self.session.stream(self._remedied(header), arrays)
+
+    def _remedied(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        def remedied(spec: Mapping[str, Any]) -> dict[str, Any]:
+            without = self.convolutions and "conv" not in spec["op"]
+            return dict(spec) if without else {**spec, "remedy": self.remedy}
+
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = remedied(found["spec"])
+        if "specs" in found:
+            found["specs"] = [remedied(spec) for spec in found["specs"]]
+        return found
 
 
 class RemedySessions(campaign.Sessions):
@@ -168,7 +153,7 @@ class Work(ABC):
 
     def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
         """Returns what is tried, the default first."""
-        return candidates(self.where, chunks)
+        return remedies_of(self.where, chunks)
 
     def measured(
         self,
@@ -220,7 +205,7 @@ class Work(ABC):
         """Returns one remedy, or why it can't be used.
         TargetError where the default is not available."""
         found = RemedyResult(remedy, **known)
-        if remedy.name != "default" and (why := unavailable(remedy)):
+        if remedy.name != "default" and (why := why_unavailable(remedy.where)):
             found.refusal = why
             return found
         try:
@@ -266,7 +251,7 @@ class Work(ABC):
             one.error_max = float(errors.max())
 
 
-def measure(
+def measured_remedies(
     case: Case,
     where: Target,
     lengths: Sequence[int],
@@ -334,17 +319,14 @@ class _OfCase(Work):
         found = super().candidates(chunks)
         if self.vary != "batch":
             return found
-        found = [self._of_samples(one) for one in found]
+        for number, one in enumerate(found):
+            if one.spec is not None and one.spec["kind"] == "chunks":
+                doc = f"calls of {one.spec['outputs']} samples each"
+                found[number] = replace(one, doc=doc, spec=one.spec | {"axis": "batch"})
         if self.where.name in LIBRARIES:
             spec = {"kind": "invariant", "sizes": list(self.lengths)}
             found.append(Remedy(INVARIANT, self.where, DOC, spec))
         return found
-
-    def _of_samples(self, remedy: Remedy) -> Remedy:
-        if remedy.spec is None or remedy.spec["kind"] != "chunks":
-            return remedy
-        doc = f"calls of {remedy.spec['outputs']} samples each"
-        return replace(remedy, doc=doc, spec=remedy.spec | {"axis": "batch"})
 
     def needed(self, error: TargetError) -> bool:
         """Only a default that can't run at all: what it refuses is reported."""
@@ -368,22 +350,27 @@ class _OfCase(Work):
         """Yields padding to lengths whose outputs are all added as the longest one's are."""
         if found.remedy.name == "default" and self.wants("pad"):
             if self.vary == "batch":
-                sizes = self._alike(self.own_orders)
-                doc, axis = f"filled up to {few(sizes)} samples", {"axis": "batch"}
+                sizes = self._alike(self.own_orders, self.lengths[-1])
+                doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
             else:
                 sizes = self._safe_outputs()
-                doc, axis = f"zeros up to {few(sizes)} outputs", {}
+                doc, axis = f"zeros up to {few_in_words(sizes)} outputs", {}
             spec = {"kind": "pad", "outputs": list(sizes)} | axis
             yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
 
-    def _alike(self, orders: ByOrder | None) -> tuple[int, ...]:
-        """Values all of whose outputs are added as those of the largest, which is among them."""
+    @staticmethod
+    def _alike(
+        orders: ByOrder | None, largest: int, counts: Mapping[int, int] | None = None
+    ) -> tuple[int, ...]:
+        """Values all of whose outputs are added as those of the ``largest``, which is among them;
+        ``counts``: what they are called, of those that count."""
         safe = {
-            one.at
+            one.at if counts is None else counts[one.at]
             for one in (orders.values if orders else ())
             if not (one.outputs or one.unknown or one.refusal)
+            and (counts is None or one.at in counts)
         }
-        return tuple(sorted({*safe, self.lengths[-1]}))
+        return tuple(sorted({*safe, largest}))
 
     def _safe_outputs(self) -> tuple[int, ...]:
         """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
@@ -392,20 +379,15 @@ class _OfCase(Work):
         counts = {case.output_spatial(length)[axis]: length for length in self.lengths}
         extent, step = case.effective_kernel[axis], case.stride[axis]
         lengths = {(count - 1) * step + extent: count for count in counts}
-        orders, plain = self.own_orders, _without_zeros(case)
+        plain = case.with_(padding="valid")
+        if case.padding != "valid" and case.spatial_rank > 1:  # no zeros on the last axis alone
+            plain = case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
+        orders = self.own_orders
         if plain != case or set(lengths) != set(self.lengths):
             session = self.sessions.of(self.where)
-            orders = (
-                by_order.sweep_by_order(session, plain, tuple(lengths))
-                if len(lengths) > 1
-                else None
-            )
-        safe = {
-            lengths[one.at]
-            for one in (orders.values if orders else ())
-            if not (one.outputs or one.unknown or one.refusal) and one.at in lengths
-        }
-        return tuple(sorted({*safe, max(counts)}))
+            several = tuple(lengths) if len(lengths) > 1 else ()
+            orders = by_order.sweep_by_order(session, plain, several) if several else None
+        return self._alike(orders, max(counts), lengths)
 
     def exact(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the exact sums, and sum|x*w|."""
@@ -415,7 +397,7 @@ class _OfCase(Work):
         """Calls once at the longest length."""
         session = self.sessions.with_remedy(remedy)
         request = {"do": "run", "spec": self.longest.spec()}
-        y: np.ndarray = session.request(request, _operands(self.longest))[1]["y"]
+        y: np.ndarray = session.request(request, _named_operands(self.longest))[1]["y"]
         return y
 
     def timers(self, ready: Sequence[RemedyResult]) -> Timers:
@@ -423,7 +405,7 @@ class _OfCase(Work):
         for one in ready:
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(one.remedy)
-            session.request(header, _operands(self.longest))
+            session.request(header, _named_operands(self.longest))
         return {
             (number, length): self._timer(one.remedy, length)
             for number, one in enumerate(ready)
@@ -441,19 +423,12 @@ class _OfCase(Work):
         return call
 
 
-def _operands(case: Case) -> Arrays:
+def _named_operands(case: Case) -> Arrays:
     named = zip("xwb", case.operands(), strict=True)
     return {name: array for name, array in named if array is not None}
 
 
-def _without_zeros(case: Case) -> Case:
-    """Returns the case whose last axis has no zeros around it."""
-    if case.padding == "valid" or case.spatial_rank == 1:
-        return case.with_(padding="valid")
-    return case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
-
-
-def few(sizes: Sequence[int]) -> str:
+def few_in_words(sizes: Sequence[int]) -> str:
     """Returns numbers in words, the middle left out where there are many."""
     if len(sizes) <= 4:
         return ", ".join(map(str, sizes))
@@ -467,7 +442,9 @@ def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
     result by nine digits; of float64 cases they are the reference's.
     """
     wide = case.with_(layout=CONTIGUOUS).spec() | {"dtype": "float64"}
-    operands = {name: floats.widen(array, case.dtype) for name, array in _operands(case).items()}
+    operands = {
+        name: floats.widen(array, case.dtype) for name, array in _named_operands(case).items()
+    }
     sizes = {name: np.abs(array) for name, array in operands.items()}
     with InlineSession(Target.parse("reference")) as session:
         exact, scale = (

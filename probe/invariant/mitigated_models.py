@@ -20,8 +20,8 @@ import numpy as np
 
 from probe import ulp
 from probe.arguments import whole_number
-from probe.errors import InputError, ProbeError, TargetError
-from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few
+from probe.errors import InputError, ProbeError, TargetError, line_of
+from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few_in_words
 from probe.invariant.mitigations import (
     DOC,
     INVARIANT,
@@ -29,11 +29,11 @@ from probe.invariant.mitigations import (
     Measured,
     Remedy,
     RemedyResult,
-    candidates,
+    remedies_of,
 )
 from probe.padding import between
 from probe.padding.between import Between
-from probe.padding.kept import apart, index
+from probe.padding.kept import box_index, elements_apart
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
 from probe.progress import Tell
 from probe.recording.recording import Run
@@ -90,18 +90,19 @@ def of_graph(
     ``model``: as it was given, or a file. ``table``: of classes; it is read where it is there, and
     written afterwards. InputError: it is not a table, or one for other sizes.
     """
-    wanted, given = _sizes(graph, sizes), graph.inputs(graph.fixed, graph.fixed)
+    contents = sorted({*(one.content for one in sizes), graph.fixed})
+    wanted = {"batch": contents}
+    if set(graph.along.values()) != {0}:
+        batches = {array.shape[0] for array in graph.arrays.values() if array.ndim}
+        wanted = {"batch": sorted(batches), "length": contents}
+    given = graph.inputs(graph.fixed, graph.fixed)
     try:
-        found = _made(graph.opened, model, wanted, given, table)
-        _compare(found, graph, sizes)
-    except InputError as error:
-        if error.name in ("table", "sizes"):
+        found = _in_mode(graph.opened, model, wanted, given, table)
+        _compare_runs(found, graph, sizes)
+    except Exception as error:
+        if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
-        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
-    except ProbeError as error:
-        return InvariantResult(str(error))
-    except Exception as error:  # a library refuses what it likes
-        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return _refused(error)
     _doubt(found, "length" in wanted)
     if table is not None:
         found.report.save(table)
@@ -120,63 +121,54 @@ def of_runs(
     ``differing``: counts the outputs of two runs that must agree and don't.
     """
     try:
-        found = _made(opened, model, sizes, runs[1])
-        found.differing = differing(*(running(found, given)() for given in runs))
-    except InputError as error:
-        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
-    except ProbeError as error:
-        return InvariantResult(str(error))
-    except Exception as error:  # a library refuses what it likes
-        return InvariantResult(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        found = _in_mode(opened, model, sizes, runs[1])
+        found.differing = differing(*(calls_in_mode(found, given)() for given in runs))
+    except Exception as error:
+        return _refused(error)
     _doubt(found, "length" in sizes)
     return found
 
 
-def _made(
+def _refused(error: Exception) -> InvariantResult:
+    """Returns what was raised as a result: a library refuses what it likes, by any class."""
+    if isinstance(error, InputError):
+        return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
+    if isinstance(error, ProbeError):
+        return InvariantResult(str(error))
+    return InvariantResult(line_of(error, 200))
+
+
+def _in_mode(
     opened: Any, model: Any, sizes: Mapping[str, list[int]], given: Any, table: Any = None
 ) -> InvariantResult:
     """Returns the mode of a model, not compared yet; ``given``: its inputs at the full size."""
-    taken = _taken(opened, model, given)
+    taken = _as_accepted(opened, model, given)
     invariant = import_module("probe.stable").invariant
     wrapped = isinstance(opened, FunctionSubject) and taken is not opened.function
     arrays = wrapped and not opened.torch
-    example = tuple(given.values()) if arrays else _example(taken, given)
+    example = tuple(given.values())
+    if not arrays and callable(taken) and FunctionSubject(taken).torch:  # a module takes tensors
+        torch = import_module("torch")
+        example = tuple(torch.from_numpy(np.array(one)) for one in example)
     made = invariant(taken, sizes, example=example, table=table)
     return InvariantResult(model=made[0], report=made[1], of_arrays=arrays)
 
 
-def call(
-    found: InvariantResult, graph: PaddedModel, content: int, size: int, seed: int = 0
-) -> Callable[[], list[np.ndarray]]:
-    """Returns what runs it, again and again; as ``PaddedModel.call``."""
-    return running(found, graph.inputs(content, size, seed))
-
-
-def running(
+def calls_in_mode(
     found: InvariantResult, given: Mapping[str, np.ndarray]
 ) -> Callable[[], list[np.ndarray]]:
     """Returns what runs it on inputs by name, again and again."""
-    runs: Callable[[], list[np.ndarray]]
     try:
         if found.of_arrays:
-            runs = function_recorder(lambda: found.model(*given.values())).plain
+            subject: Any = function_recorder(lambda: found.model(*given.values()))
         else:
-            runs = FunctionSubject(found.model).recorder(given).plain
-        return runs
+            subject = FunctionSubject(found.model).recorder(given)
+        return subject.plain  # type: ignore[no-any-return]
     except InputError:  # what it gives are NumPy's arrays
         return lambda: [np.asarray(one) for one in nested_leaves(found.model(*given.values()))]
 
 
-def _sizes(graph: PaddedModel, sizes: Sequence[SafeSize]) -> dict[str, list[int]]:
-    """Returns the sizes that the mode is made for."""
-    contents = sorted({*(one.content for one in sizes), graph.fixed})
-    if set(graph.along.values()) == {0}:
-        return {"batch": contents}
-    batches = {array.shape[0] for array in graph.arrays.values() if array.ndim}
-    return {"batch": sorted(batches), "length": contents}
-
-
-def _taken(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> Any:
+def _as_accepted(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> Any:
     """Returns what ``stable.invariant`` takes. InputError: the model runs in another process."""
     if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
@@ -201,27 +193,21 @@ def _as_module(function: Callable[..., Any]) -> Any:
     return MeasuredFunction().eval()
 
 
-def _example(model: Any, given: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    """Returns inputs of the full size: tensors for a module of PyTorch that takes some."""
-    if not callable(model) or not FunctionSubject(model).torch:
-        return tuple(given.values())
-    torch = import_module("torch")
-    return tuple(torch.from_numpy(np.array(one)) for one in given.values())
-
-
-def _compare(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
+def _compare_runs(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
     """Runs every content at its least size and at the full one, and the unchanged model there."""
     found.keeps = True
     for one in sizes:
         boxes = one.at_least.boxes or graph.boxes(one.content)
         for seed in range(SETS):
-            whole = call(found, graph, one.content, graph.fixed, seed)()
-            short = call(found, graph, one.content, one.least, seed)()
+            short, whole = (
+                calls_in_mode(found, graph.inputs(one.content, size, seed))()
+                for size in (one.least, graph.fixed)
+            )
             found.differing += graph.parted(one.content, boxes, short, whole)
             own = graph.run(one.content, graph.fixed, seed)
             same = zip(own, whole, graph.whole(one.content).outputs, strict=True)
             values = graph.whole(one.content).values
-            found.keeps &= not any(apart(a, b, values[number]) for a, b, number in same)
+            found.keeps &= not any(elements_apart(a, b, values[number]) for a, b, number in same)
 
 
 def _doubt(found: InvariantResult, along_length: bool) -> None:
@@ -244,7 +230,7 @@ DOCS = {
 }
 
 
-def judged(
+def judged_ways(
     graph: PaddedModel, sizes: Sequence[SafeSize], at: int, invariant: InvariantResult | None = None
 ) -> list[dict[str, Any]]:
     """Judges and times every way. ``at``: the content whose costs are told, one of the ``sizes``.
@@ -266,10 +252,10 @@ def judged(
     }
     least = sizes[place].least
     if invariant is not None and invariant.report is not None:
-        calls[INVARIANT] = call(invariant, graph, at, least)
+        calls[INVARIANT] = calls_in_mode(invariant, graph.inputs(at, least))
     program = getattr(graph.opened, "end_to_end", None)
     if program is None:
-        took = timed(calls)
+        took = timed_in_turns(calls)
     else:  # of a recording replayed on a target, what its library takes for all of it in one call
         inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
@@ -286,8 +272,8 @@ def judged(
 
 def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
     """Returns a way of padding, by what is known of its sizes."""
-    doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) != "exact"]
-    words = {_verdict(one) for one in told}
+    doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) != "exact"]
+    words = {_verdict_at_size(one) for one in told}
     return {
         "name": name,
         "doc": DOCS[name],
@@ -316,7 +302,7 @@ def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any
     }
 
 
-def recommended(ways: Sequence[dict[str, Any]]) -> str:
+def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
     """Returns the cheapest way that is exact.
 
     Of two paddings that with the smaller sizes, of equal ones the simpler; the invariant mode where
@@ -332,7 +318,7 @@ def recommended(ways: Sequence[dict[str, Any]]) -> str:
     return str(best["name"])
 
 
-def _verdict(one: Serves) -> str:
+def _verdict_at_size(one: Serves) -> str:
     if one.lacking:  # no shorter size has the outputs, so it is the full one
         return "exact"
     if not one.serves:
@@ -340,7 +326,7 @@ def _verdict(one: Serves) -> str:
     return "exact" if one.by_order == "same" else "not known"
 
 
-def timed(
+def timed_in_turns(
     calls: Mapping[Any, Callable[[], Any]], of: Callable[[list[float]], Any] = np.median
 ) -> dict[Any, float]:
     """Returns seconds by name, run in turns: the medians, or what ``of`` makes of each's."""
@@ -355,21 +341,21 @@ def timed(
     return {name: float(of(times)) for name, times in took.items()}
 
 
-def tried(
+def tried_mitigations(
     graph: PaddedModel,
     sizes: Sequence[SafeSize],
     at: int,
     names: Sequence[str],
     tell: Tell | None = None,
 ) -> list[dict[str, Any]]:
-    """Judges and times mitigations by name, as of ``judged``: switches of the target, chunks,
+    """Judges and times mitigations by name, as of ``judged_ways``: switches of the target, chunks,
     float64, constants between the operations. The model is recorded and replayed with each.
 
     InputError: a name is none of the target's.
     """
     where = Target.parse(graph.whole(sizes[0].content).target)
     chunks = [whole_number("chunks", n[7:]) for n in names if n.startswith("chunks=")]
-    known = [*(one.name for one in candidates(where, chunks)), *NAMES[1:3]]
+    known = [*(one.name for one in remedies_of(where, chunks)), *NAMES[1:3]]
     for name in names:
         if name not in known:
             todo = f"use {', '.join(known)}"
@@ -449,11 +435,11 @@ class MitigatedGraph(Work):
             raise TargetError(where, "unsupported", f"{error.value}: {error.why}") from None
 
     def _told(self, found: RemedyResult, told: Sequence[Serves]) -> None:
-        words = [_verdict(one) for one in told]
+        words = [_verdict_at_size(one) for one in told]
         found.compared, found.differing = len(told), words.count("differs")
         found.unknown = words.count("not known")
         found.certified = all(one.certified for one in told)
-        doubts = [f"{one.name}: {one.why}" for one in told if _verdict(one) == "not known"]
+        doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) == "not known"]
         found.refusal = doubts[0] if doubts else ""
 
     def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
@@ -465,7 +451,7 @@ class MitigatedGraph(Work):
             graph = self.of(found.remedy)
             sized = [graph.sized(one) for one in self.contents]
             sizes = tuple(one.safe for one in sized)
-            doc = f"zeros up to {few(sizes)} positions"
+            doc = f"zeros up to {few_in_words(sizes)} positions"
             if name == "pad":
                 made = RemedyResult(Remedy("pad", self.where, doc), sizes=sizes)
                 self._told(made, [one.at_safe for one in sized])
@@ -514,7 +500,7 @@ class MitigatedGraph(Work):
                 for to in (size, graph.fixed)
             )
             mine, theirs = (
-                np.ascontiguousarray(y[index(box, not full, y.ndim)])
+                np.ascontiguousarray(y[box_index(box, not full, y.ndim)])
                 for full, y in enumerate((short, whole))
             )
             count += mine.shape != theirs.shape or not ulp.equal(mine, theirs, self.dtype)
@@ -543,11 +529,11 @@ class MitigatedGraph(Work):
             graph, size = self.of(one.remedy), one.sizes[self.contents.index(self.at)]
             for key, to in ((self.at, size), (graph.fixed, graph.fixed)):
                 run = self._run(one.remedy, self.at, to)
-                calls[number, key] = _calls(graph.opened.port, run)
+                calls[number, key] = _timed_program(graph.opened.port, run)
         return calls
 
 
-def _calls(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
+def _timed_program(port: Port, run: Run) -> Callable[[float], Sequence[float]]:
     """Returns calls of a program, as of ``in_turns``."""
     took = 0.0
 

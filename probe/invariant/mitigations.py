@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from probe import backends, target
+from probe import backends
 from probe.campaign import Row, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError
@@ -56,7 +56,7 @@ class Remedy:
     spec: dict[str, Any] | None = field(default=None, hash=False)
 
 
-def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
+def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     """Remedies for a target, the target as it is first, named ``default``.
 
     Those of ``NAMES`` are not among them: they are made when orders are known.
@@ -72,20 +72,16 @@ def candidates(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
         for size in sorted(set(chunks))
     ]
     found.append(Remedy("float64", where, "the operator in float64", {"kind": "float64"}))
-    found += [Remedy(f"{key}={value}", other, doc) for key, value, doc, other in _switched(where)]
-    if where.name in STABLE:
-        found += _stable(where)
-    return found
-
-
-def _switched(where: Target) -> Iterator[tuple[str, str, str, Target]]:
     keys = backends.get(where.name).keys
     for key, value, doc in SWITCHES:
         if key in keys and dict(where.switches).get(key) != value:
             try:
-                yield key, value, doc, where.with_(**{key: value})
+                found.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
             except InputError:  # a switch that contradicts the target's own
                 continue
+    if where.name in STABLE:
+        found += _stable(where)
+    return found
 
 
 def _stable(where: Target) -> Iterator[Remedy]:
@@ -100,11 +96,6 @@ def _stable(where: Target) -> Iterator[Remedy]:
         except InputError:
             return
         yield Remedy("stable,float64,xla=1", compiled, "the same, compiled by XLA", wide)
-
-
-def unavailable(remedy: Remedy) -> str | None:
-    """Returns why a remedy's target can't run here, or None."""
-    return target.why_unavailable(remedy.where)
 
 
 @dataclass
@@ -262,7 +253,7 @@ def _cheapest(measured: Measured, found: list[RemedyResult]) -> RemedyResult | N
     return min(found, key=lambda one: measured.of_fixed(one) or 0, default=None)
 
 
-def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
+def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Row]]:
     """Returns rows of ``runs``, ``cases`` or ``networks``, ``remedies`` and every turn in
     ``measurements``."""
     run = run_row(measured.target, measured.facts, measured.variables, experiment)
@@ -280,7 +271,7 @@ def rows(measured: Measured, experiment: str | None = None) -> dict[str, list[Ro
     best, subject = advise(measured).name, measured.subject
     told = []
     for one in measured.found:
-        row = to_json(measured, one)
+        row = remedy_to_json(measured, one)
         told.append(
             {**place, **{name: row[name] for name in _SAME}, "compared": one.compared or 0}
             | {"remedy": row["name"], "place": row["target"], "keeps": row["keeps_bits"]}
@@ -315,7 +306,7 @@ _SAME = (
 """Columns of ``remedies`` that are called so in JSON too."""
 
 
-def to_json(measured: Measured, one: RemedyResult) -> Row:
+def remedy_to_json(measured: Measured, one: RemedyResult) -> Row:
     """Returns one remedy as ``probe remedies --json`` prints it."""
     return {
         "name": one.remedy.name,
@@ -340,7 +331,7 @@ def to_json(measured: Measured, one: RemedyResult) -> Row:
     }
 
 
-def report(measured: Measured) -> Row:
+def remedies_report(measured: Measured) -> Row:
     """Returns the object that ``probe remedies --json`` prints, ``store`` aside.
 
     ``verdict``: of the default at these lengths, ``equal``, ``differs`` or ``unknown``.
@@ -360,7 +351,7 @@ def report(measured: Measured) -> Row:
         "lengths": list(measured.lengths),
         "fixed": measured.fixed,
         "content": measured.content,
-        "remedies": [to_json(measured, one) for one in measured.found],
+        "remedies": [remedy_to_json(measured, one) for one in measured.found],
         "recommended": advice.name,
         "ratio": advice.ratio,
         "of_fixed": advice.of_fixed,

@@ -114,20 +114,24 @@ class LibraryProgram:
         """Returns the inputs in order, and what puts others in their places."""
         axes, named = self._axes(args, kwargs)
         leaves: list[Leaf] = []
-        shape = [taken(one, axis, leaves) for one, axis in zip(args, axes, strict=True)]
-        words = {name: taken(one, named[name], leaves) for name, one in kwargs.items()}
+        shape = [take_leaves(one, axis, leaves) for one, axis in zip(args, axes, strict=True)]
+        words = {name: take_leaves(one, named[name], leaves) for name, one in kwargs.items()}
 
         def rebuild(values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             rest = iter(values)
-            made = tuple(_put(one, rest) for one in shape)
-            return made, {name: _put(one, rest) for name, one in words.items()}
+            made = tuple(_put_leaves(one, rest) for one in shape)
+            return made, {name: _put_leaves(one, rest) for name, one in words.items()}
 
         return leaves, rebuild
 
     def _axes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         given = self.batched
         if isinstance(given, Mapping):
-            names = _names(self.function, len(args))
+            try:
+                names = list(inspect.signature(self.function).parameters)[: len(args)]
+            except (TypeError, ValueError):
+                why = "the arguments have no names"
+                raise InputError("batched", "by name", why, HOW) from None
             return [given.get(name) for name in names], {one: given.get(one) for one in kwargs}
         if given is None:
             return self._found(args, kwargs)
@@ -167,19 +171,23 @@ class LibraryProgram:
 
     def whole(self, value: Any, axis: int | None) -> Any:
         """Returns an input as it is checked: contiguous, where a vector begins."""
-        return aligned(value) if isinstance(value, np.ndarray) else value
+        return aligned_array(value) if isinstance(value, np.ndarray) else value
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         """Returns the arrays of a result, and what puts others in their places."""
         leaves: list[Leaf] = []
-        shape = taken(result, 0, leaves)
-        return [one.value for one in leaves], lambda values: _put(shape, iter(values))
+        shape = take_leaves(result, 0, leaves)
+        return [one.value for one in leaves], lambda values: _put_leaves(shape, iter(values))
 
     def told(self, value: Any) -> Any:
         """What of an input without samples decides which program runs: shapes, small integers, and
         numbers without axes, such as a temperature, which may choose a branch."""
         if not self.holds(value):
-            return repr(value) if isinstance(value, int | float | str | None) else _nested(value)
+            return (
+                repr(value)
+                if isinstance(value, int | float | str | None)
+                else _shapes_within(value)
+            )
         shape, dtype = self.form(value)
         small = not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
         return (shape, dtype, self.bits(value)[0].tolist() if small else None)
@@ -196,15 +204,15 @@ def decides(array: np.ndarray) -> bool:
 ALIGNED = 64  # bytes: the longest vector of a processor
 
 
-def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
+def aligned_room(shape: Sequence[int], dtype: Any) -> np.ndarray:
     """Returns an array without values, contiguous, that begins where a vector does."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     held = np.empty(size + ALIGNED, np.uint8)
-    start = -begins(held) % ALIGNED
+    start = -address_of(held) % ALIGNED
     return held[start : start + size].view(dtype).reshape(shape)
 
 
-def begins(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
     """Returns the address of a contiguous array; NumPy's own way to it takes microseconds."""
     try:
         held: Any = array
@@ -213,27 +221,27 @@ def begins(array: np.ndarray) -> int:
         return int(array.__array_interface__["data"][0])
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
+def aligned_array(array: np.ndarray) -> np.ndarray:
     """Returns the same values, contiguous, where a vector begins: a copy if they are elsewhere.
 
     Libraries take products whose order of additions depends on where operands begin, and a sample
     of a batch begins anywhere.
     """
-    if array.flags.c_contiguous and not begins(array) % ALIGNED:
+    if array.flags.c_contiguous and not address_of(array) % ALIGNED:
         return array
-    made = room(array.shape, array.dtype)
+    made = aligned_room(array.shape, array.dtype)
     made[...] = array
     return made
 
 
-def padded(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
+def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     """Some samples, and copies of their first behind them; contiguous, where a vector begins."""
     start, places, size = piece
     before = (slice(None),) * axis
     part = bits[(*before, slice(start, start + places))]
     if places == size:
-        return aligned(part)
-    made = room((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
+        return aligned_array(part)
+    made = aligned_room((*bits.shape[:axis], size, *bits.shape[axis + 1 :]), bits.dtype)
     made[(*before, slice(places))] = part
     made[(*before, slice(places, None))] = part[(*before, slice(1))]
     return made
@@ -254,12 +262,14 @@ def together(
     return made
 
 
-def _nested(value: Any) -> str:
+def _shapes_within(value: Any) -> str:
     """Returns shapes and formats in nested arguments, such as weights."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_nested(one)}" for name, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{name}: {_shapes_within(one)}" for name, one in value.items()) + "}"
+        )
     if isinstance(value, tuple | list):
-        return f"({', '.join(map(_nested, value))})"
+        return f"({', '.join(map(_shapes_within, value))})"
     return f"{getattr(value, 'dtype', type(value).__name__)}{getattr(value, 'shape', '')}"
 
 
@@ -267,33 +277,26 @@ class _LeafHole:
     """Where a leaf stood."""
 
 
-def taken(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
+def take_leaves(value: Any, axis: Any, leaves: list[Leaf]) -> Any:
     """Returns the nesting with its leaves taken out, which are appended."""
     if axis is not None and isinstance(value, Mapping):
         inner = axis if isinstance(axis, Mapping) else dict.fromkeys(value, axis)
-        return {name: taken(one, inner.get(name), leaves) for name, one in value.items()}
+        return {name: take_leaves(one, inner.get(name), leaves) for name, one in value.items()}
     if axis is not None and isinstance(value, tuple | list):
         each = axis if isinstance(axis, tuple | list) else [axis] * len(value)
-        made = [taken(one, at, leaves) for one, at in zip(value, each, strict=True)]
+        made = [take_leaves(one, at, leaves) for one, at in zip(value, each, strict=True)]
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     leaves.append(Leaf(value, axis))
     return _LeafHole
 
 
-def _put(shape: Any, values: Iterator[Any]) -> Any:
+def _put_leaves(shape: Any, values: Iterator[Any]) -> Any:
     if shape is _LeafHole:
         return next(values)
     if isinstance(shape, Mapping):
-        return {name: _put(one, values) for name, one in shape.items()}
-    made = [_put(one, values) for one in shape]
+        return {name: _put_leaves(one, values) for name, one in shape.items()}
+    made = [_put_leaves(one, values) for one in shape]
     return type(shape)(*made) if hasattr(shape, "_fields") else type(shape)(made)
-
-
-def _names(function: Callable[..., Any], count: int) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)[:count]
-    except (TypeError, ValueError):
-        raise InputError("batched", "by name", "the arguments have no names", HOW) from None
 
 
 # Runs programs of compiling libraries: JAX, TensorFlow, and ``torch.compile``.
@@ -359,7 +362,7 @@ class JaxProgram(LibraryProgram):
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
         # compiled apart from the function: XLA would fuse the padding into it and change bits
         cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
-        join = jax.jit(lambda found: _joined(found, plan, outputs))
+        join = jax.jit(lambda found: _joined_pieces(found, plan, outputs))
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = jax.tree.leaves((args, kwargs))
@@ -431,7 +434,7 @@ def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Sized
     return made
 
 
-def _joined(found: Sequence[Any], plan: Plan, outputs: Sequence[ProgramOutput]) -> Any:
+def _joined_pieces(found: Sequence[Any], plan: Plan, outputs: Sequence[ProgramOutput]) -> Any:
     """Returns the answers of all pieces as one, without those of the copies."""
     import jax
     from jax import lax
@@ -455,7 +458,7 @@ class _Data(LibraryProgram):
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         leaves: list[Leaf] = []
-        taken([list(args), kwargs], 0, leaves)
+        take_leaves([list(args), kwargs], 0, leaves)
         sizes = [one.value.shape[0] for one in leaves if self.holds(one.value) and one.value.shape]
         first = sizes[0] if sizes else None
 
@@ -612,22 +615,20 @@ class TorchProgram(_Data):
         return super().bits(value.numpy())
 
     def native(self, array: np.ndarray, dtype: str) -> Any:
-        import torch
+        from probe.invariant.torch_calls import of_container
 
-        if dtype == "bfloat16":
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        return of_container(array, dtype)
 
     def form(self, value: Any) -> tuple[tuple[int, ...], str]:
         return tuple(value.shape), str(value.dtype).removeprefix("torch.")
 
     def whole(self, value: Any, axis: int | None) -> Any:
         """As of ``LibraryProgram``: with the strides and alignment that the checked ones have."""
-        from probe.invariant.torch_calls import laid, misplaced
+        from probe.invariant.torch_calls import aligned_contiguous, misplaced
 
         if axis is None:
             return value.clone() if self.holds(value) and misplaced(value) else value
-        return laid(value.detach())
+        return aligned_contiguous(value.detach())
 
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         from torch.utils import _pytree as tree
@@ -636,10 +637,10 @@ class TorchProgram(_Data):
         return leaves, lambda values: tree.tree_unflatten(list(values), shape)
 
 
-def of_function(model: Any, batched: Any) -> LibraryProgram | None:
+def program_of_function(model: Any, batched: Any) -> LibraryProgram | None:
     """Returns the program of a function; None where it is none that is run whole.
 
-    Functions of plain Python are JAX's or NumPy's: see ``settled``.
+    Functions of plain Python are JAX's or NumPy's: see ``program_with_library``.
     """
     kind = type(model)
     module = kind.__module__
@@ -652,17 +653,14 @@ def of_function(model: Any, batched: Any) -> LibraryProgram | None:
         return TensorFlowProgram(model, batched, str(getattr(model, "name", "") or "function"))
     if module.partition(".")[0] in ("jax", "jaxlib") and hasattr(model, "lower"):
         return JaxProgram(model, batched)
-    plain = routine or module == "functools"
-    return _Undecided(model, batched) if plain else None
+    if not routine and module != "functools":
+        return None
+    undecided = LibraryProgram(model, batched)
+    undecided.library = ""  # a function of plain Python: its first answer says whose it is
+    return undecided
 
 
-class _Undecided(LibraryProgram):
-    """A function of plain Python: its first answer says whose it is."""
-
-    library = ""
-
-
-def settled(
+def program_with_library(
     program: LibraryProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> LibraryProgram:
     """Returns the program with its library, found by one call. InputError: it is no library's."""
@@ -672,7 +670,7 @@ def settled(
     of_jax = _of_jax((args, kwargs))
     if not of_jax:
         answer: list[Leaf] = []
-        taken(program.function(*args, **kwargs), 0, answer)
+        take_leaves(program.function(*args, **kwargs), 0, answer)
         values = [one.value for one in answer]
         of_jax = _of_jax(values)
     if of_jax:

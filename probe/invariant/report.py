@@ -99,7 +99,7 @@ class Report:
         """
         library = self.table.environment["library"]
         return {
-            key: certified(operation, self.table.entries, key, threads, budget, library)
+            key: certified_operation(operation, self.table.entries, key, threads, budget, library)
             for (key, threads), operation in list(self.operations.items())
             if hasattr(operation, "case") and operation.case() is not None
         }
@@ -182,7 +182,7 @@ def _calling(call: Callable[[Any, Any, Any], Any], library: Any) -> Any:
     return made
 
 
-def certified(
+def certified_operation(
     operation: Any,
     entries: Mapping[str, Entry],
     key: str,

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe import floats, operands, ulp
-from probe.errors import InputError
+from probe.errors import InputError, line_of
 from probe.invariant.keeper import Keeper
 from probe.invariant.programs import HOW as AXES
 from probe.invariant.programs import ProgramOutput
 from probe.invariant.report import NotInvariant
-from probe.invariant.telling import spread
+from probe.invariant.telling import spread_numbers
 
 FEW, MANY = 5, 31
 """Samples of a program: few where an answer has many numbers, more where it has a few."""
@@ -47,7 +47,7 @@ def how_many(numbers: int) -> int:
     return min(MANY, max(FEW, math.ceil(ENOUGH / max(numbers, 1))))
 
 
-def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
+def sample_recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     """Returns what samples of an input are made from; ``rows``: container array, a sample a row."""
     if dtype in floats.FORMATS:
         values = floats.widen(rows, dtype).astype(np.float64).reshape(-1)
@@ -60,7 +60,7 @@ def recipe(rows: np.ndarray, dtype: str) -> dict[str, Any]:
     return {"values": rows.reshape(-1)[:KEPT].tolist()}
 
 
-def made(
+def drawn_samples(
     told: dict[str, Any], shape: tuple[int, ...], dtype: str, numbers: Sequence[int], at: int
 ) -> np.ndarray:
     """Samples (len(numbers), *shape) as a container array; ``at``: of the input among others."""
@@ -75,19 +75,19 @@ def made(
         every = np.stack([kept[np.argsort(one, kind="stable")] for one in orders])
         rounded = floats.round_to(every, dtype) if dtype in floats.FORMATS else every.astype(dtype)
         return rounded.reshape(len(numbers), *shape)
-    drawn = np.stack([_drawn(number, at, size) for number in numbers]) * told["scale"]
+    drawn = np.stack([_numbers_of_sample(number, at, size) for number in numbers]) * told["scale"]
     if told["positive"]:
         drawn = np.abs(drawn)
     return floats.round_to(drawn, dtype).reshape(len(numbers), *shape)
 
 
-def _drawn(sample: int, at: int, size: int) -> np.ndarray:
+def _numbers_of_sample(sample: int, at: int, size: int) -> np.ndarray:
     """Returns numbers of one sample, of the kinds and scales that the module names, in turn."""
     seed, kind = 1_000 * (at + 1) + sample, sample % 3
     scale = SCALES[sample // 3 % len(SCALES)]
     if not kind:
         return operands.normal(seed, "x", (size,)) * scale
-    found = spread(seed, "x", (size,), 8 if kind == 1 else 4)
+    found = spread_numbers(seed, "x", (size,), 8 if kind == 1 else 4)
     if kind == 2:
         found[1::2] = -found[: size // 2 * 2 : 2]
     return found * scale
@@ -129,7 +129,7 @@ def altered(
         return floats.round_to(sign * scale * values, dtype)
 
 
-def whole(rows: np.ndarray, dtype: str) -> bool:
+def all_whole(rows: np.ndarray, dtype: str) -> bool:
     """Returns whether all numbers are whole or infinite, as in masks and tokens."""
     values = floats.widen(rows, dtype) if dtype in floats.FORMATS else rows
     return bool(np.all((values == np.rint(values)) | np.isinf(values)))
@@ -151,7 +151,7 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
     return floats.from_bits(bits, dtype)
 
 
-def fits(told: Any, carries: Sequence[bool]) -> bool:
+def is_recipe(told: Any, carries: Sequence[bool]) -> bool:
     """Returns whether a recipe that was read is one; ``carries``: which inputs have samples."""
     if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
         return False
@@ -160,16 +160,19 @@ def fits(told: Any, carries: Sequence[bool]) -> bool:
         return False
     if any(type(one) is not int or not 0 <= one < MOST * CANDIDATES for one in chosen):
         return False
-    return all(_of_input(one) if carried else one is None for one, carried in every)
-
-
-def _of_input(told: Any) -> bool:
-    if not isinstance(told, dict) or set(told) not in ({"values"}, {"scale", "positive"}):
-        return False
-    values = told.get("values", [told.get("scale")])
-    if not isinstance(values, list) or not 0 < len(values) <= KEPT:
-        return False
-    return all(isinstance(one, int | float) for one in values)
+    for one, carried in every:
+        if not carried:
+            if one is not None:
+                return False
+            continue
+        if not isinstance(one, dict) or set(one) not in ({"values"}, {"scale", "positive"}):
+            return False
+        values = one.get("values", [one.get("scale")])
+        if not isinstance(values, list) or not 0 < len(values) <= KEPT:
+            return False
+        if not all(isinstance(each, int | float) for each in values):
+            return False
+    return True
 
 
 def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:
@@ -247,12 +250,12 @@ class Company:
         are not known. InputError: axes that are named are not those of samples."""
         if self.named is not None and called is not None:
             named = self._axes[kind] = self.named(called)
-            if _count(shapes, named) is None and not any(0 in one for one in shapes):
+            if _sample_count(shapes, named) is None and not any(0 in one for one in shapes):
                 said = ", ".join(str(list(one)) for one in shapes)
                 why = f"these are not axes of one number of samples of arguments {said}"
                 raise InputError("batched", named, why, "name those of samples, or None")
         axes = self._axes.get(kind)
-        count = None if axes is None else _count(shapes, axes)
+        count = None if axes is None else _sample_count(shapes, axes)
         if axes is None or count is None:
             self.keeper.calls.begin(None, 0)
         else:
@@ -284,7 +287,7 @@ class Company:
             self._named_alike(kind, shapes)
             return
         axes = self._axes.get(kind)
-        if axes is not None and _count(shapes, axes) is not None and kind in self._full:
+        if axes is not None and _sample_count(shapes, axes) is not None and kind in self._full:
             there = (kind, _rest(shapes, axes), numbers) in self._asked
             found = self._tried(given, axes, answer, run, () if there else BRIEF)
             if not found.why and not found.left:
@@ -308,7 +311,7 @@ class Company:
         if self.named is not None:
             return axes, self._tried(given, axes, answer, run, FULL)
         held: tuple[Axes, SampleReading] | None = None
-        for size in sizes(shapes):
+        for size in sample_counts(shapes):
             axes, found = (), SampleReading("", False, False, [])
             for axes in guesses(shapes, size):
                 found = self._tried(given, axes, answer, run, BRIEF if held else FULL)
@@ -319,7 +322,7 @@ class Company:
                 if found.left or (found.why and found.ran):
                     break
             elif found.along and (found.left or not found.why):
-                both = f"{sizes(shapes)[0]} and {size} entries"
+                both = f"{sample_counts(shapes)[0]} and {size} entries"
                 why = f"arguments have {both}, and either may be the samples; {self.how}"
                 return axes, SampleReading(why, False, False, [])
         assert held is not None
@@ -328,7 +331,7 @@ class Company:
     def _named_alike(self, kind: Any, shapes: Sequence[tuple[int, ...]]) -> None:
         """Takes the arguments as they mostly are, so that what is left is named once for all
         batches."""
-        self._axes.setdefault(kind, next(guesses(shapes, sizes(shapes)[0])))
+        self._axes.setdefault(kind, next(guesses(shapes, sample_counts(shapes)[0])))
         self.begin(kind, shapes)
         self.keeper.calls.end()
 
@@ -350,7 +353,7 @@ class Company:
         companies: Sequence[Sequence[str]],
     ) -> SampleReading:
         with self.keeper.calls.trying() as left:
-            found = refuted(run, given, axes, answer, companies, self.how)
+            found = samples_refuted(run, given, axes, answer, companies, self.how)
         return found._replace(left=left)
 
 
@@ -367,7 +370,7 @@ class SampleReading(NamedTuple):
     left: list[Any]
 
 
-def sizes(shapes: Sequence[tuple[int, ...]]) -> list[int]:
+def sample_counts(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     """Returns how many samples there may be: sizes of first axes, that of the first argument first.
 
     One is the last of them: arguments that all samples share often have such an axis.
@@ -389,7 +392,7 @@ def guesses(shapes: Sequence[tuple[int, ...]], size: int) -> Iterator[Axes]:
         yield tuple(0 if at in some else None for at in range(len(shapes)))
 
 
-def refuted(
+def samples_refuted(
     run: Run,
     given: Sequence[Value],
     axes: Axes,
@@ -407,11 +410,11 @@ def refuted(
 
     def changed(name: str, why: str) -> SampleReading:
         again = run(_sample_of(given, axes, name))
-        return found(VARY if any(map(_apart, again, alone[name])) else why)
+        return found(VARY if any(map(_numbers_apart, again, alone[name])) else why)
 
     along = False
     shapes = [value.shape for value, _ in given]
-    count = _count(shapes, axes)
+    count = _sample_count(shapes, axes)
     assert count
     last = _sample_of(given, axes, "last")
     try:
@@ -422,7 +425,7 @@ def refuted(
     except NotInvariant:
         raise
     except Exception as error:  # a model raises what it likes
-        return found(f"one sample alone does not run ({_line(error)})", False)
+        return found(f"one sample alone does not run ({line_of(error, 120)})", False)
     many = [(value.shape, dtype) for value, dtype in answer]
     along = any(a.shape != b[0] for (a, _), b in zip(alone["last"], many, strict=False))
     for place, name in ((0, "own"), (count - 1, "last")) if count > 1 else ():
@@ -430,7 +433,7 @@ def refuted(
             return changed(name, why)
     ran = 0
     for company in companies:
-        together = _beside(run, given, axes, company)
+        together = _answer_of_company(run, given, axes, company)
         if together is None:
             continue
         ran += 1
@@ -444,7 +447,7 @@ def refuted(
     return found("")
 
 
-def _beside(
+def _answer_of_company(
     run: Run, given: Sequence[Value], axes: Axes, company: Sequence[str]
 ) -> list[Value] | None:
     """Returns the answer of a company; None where the model refuses these values.
@@ -511,7 +514,7 @@ def _differ(
             rows = np.moveaxis(theirs[0], output.axis, 0)
             part = rows[place * output.each : (place + 1) * output.each]
             row = np.moveaxis(part, 0, output.axis), theirs[1]
-        if many := _apart(mine, row):
+        if many := _numbers_apart(mine, row):
             return (
                 f"{many:,} of {mine[0].size:,} numbers of a sample's result {number} change with "
                 "its neighbours"
@@ -519,7 +522,7 @@ def _differ(
     return ""
 
 
-def _apart(one: Value, other: Value) -> int:
+def _numbers_apart(one: Value, other: Value) -> int:
     """Returns how many numbers differ; zeros of either sign are alike here."""
     (a, name), (b, _) = one, other
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -529,7 +532,7 @@ def _apart(one: Value, other: Value) -> int:
     return int((a != b).sum())
 
 
-def _count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
+def _sample_count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
     """Returns the number of samples; None: the axes are not those of these shapes."""
     if len(shapes) != len(axes):
         return None
@@ -546,7 +549,3 @@ def _rest(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
         tuple(one) if at is None else (*one[:at], None, *one[at + 1 :])
         for one, at in zip(shapes, axes, strict=True)
     )
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"

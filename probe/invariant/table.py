@@ -22,7 +22,7 @@ HEARSAY = "the table says: "
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
-def environment(library: str = "torch") -> dict[str, Any]:
+def table_environment(library: str = "torch") -> dict[str, Any]:
     """What decides which kernels a library takes: none of it names the machine or its user."""
     found = _torch() if library == "torch" else _tensorflow()
     chosen = (*VARIABLES, *found.pop("prefixes"))
@@ -35,7 +35,7 @@ def conditions(found: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, An
 
     here = facts()
     processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
-    return {**found, **processor, "variables": variables(prefixes)}
+    return {**found, **processor, "variables": kernel_variables(prefixes)}
 
 
 def _torch() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _tensorflow() -> dict[str, Any]:
     }
 
 
-def variables(prefixes: tuple[str, ...]) -> dict[str, str]:
+def kernel_variables(prefixes: tuple[str, ...]) -> dict[str, str]:
     """Variables of the environment that libraries read when they choose kernels; no paths."""
     there = sorted(os.environ.items())
     return {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
@@ -82,7 +82,7 @@ class Table:
     like: str
     sizes: dict[str, tuple[int, ...]]
     threads: int
-    environment: dict[str, Any] = field(default_factory=environment)
+    environment: dict[str, Any] = field(default_factory=table_environment)
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
@@ -118,7 +118,7 @@ class Table:
             raise InputError(
                 "table", path.name, str(error.strerror), "write one with report.save"
             ) from error
-        return cls.of(text, path.name, environment() if now is None else now)
+        return cls.of(text, path.name, table_environment() if now is None else now)
 
     @classmethod
     def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:
@@ -127,10 +127,10 @@ class Table:
             told = json.loads(text)
             found = cls(
                 str(told["like"]),
-                {name: tuple(map(_number, values)) for name, values in told["sizes"].items()},
-                _threads(told["threads"]),
+                {name: tuple(map(_checked_size, values)) for name, values in told["sizes"].items()},
+                _checked_threads(told["threads"]),
                 now,
-                entries={key: _entry(each) for key, each in told["operations"].items()},
+                entries={key: _entry_of(each) for key, each in told["operations"].items()},
             )
             number, before = told["format"], dict(told["environment"])
             found.recipes = dict(told.get("samples", {}))
@@ -204,22 +204,24 @@ def _no_table(name: str, error: str) -> InputError:
     return InputError("table", name, why, "write one with report.save")
 
 
-def _number(given: Any) -> int:
+def _checked_size(given: Any) -> int:
     """Returns a size. ValueError, TypeError: it is none."""
     if isinstance(given, bool) or index(given) < 1:
         raise ValueError(given)
     return index(given)
 
 
-def _threads(given: Any) -> int:
+def _checked_threads(given: Any) -> int:
     if not 1 <= (found := int(given)) <= MOST_THREADS:
         raise ValueError(given)
     return found
 
 
-def _entry(told: dict[str, Any]) -> Entry:
+def _entry_of(told: dict[str, Any]) -> Entry:
     marks = {
-        _threads(threads): {_number(int(size)): str(mark) for size, mark in each.items()}
+        _checked_threads(threads): {
+            _checked_size(int(size)): str(mark) for size, mark in each.items()
+        }
         for threads, each in told["marks"].items()
     }
     certified = {  # marked as not tested here

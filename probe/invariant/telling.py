@@ -21,7 +21,7 @@ import numpy as np
 
 from probe import floats, operands, ulp
 from probe.case import Case
-from probe.invariant.classes import PIECES, digest
+from probe.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]
 
@@ -32,7 +32,9 @@ BINADES = 12
 OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neither hides the other
 
 
-def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES) -> np.ndarray:
+def spread_numbers(
+    seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADES
+) -> np.ndarray:
     """Returns numbers of either sign over some binades, float64: hashes of seed and coordinates."""
     drawn = operands.hashes(seed, tensor, 0, shape)
     fraction = 1.0 + (drawn >> np.uint64(12)).astype(np.float64) * 2.0**-52
@@ -43,12 +45,12 @@ def spread(seed: int, tensor: str, shape: tuple[int, ...], binades: int = BINADE
     return scaled
 
 
-def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+def rounded_to(values: np.ndarray, dtype: str) -> np.ndarray:
     """Returns float64 values rounded once to a format, as float64."""
     return floats.widen(floats.round_to(values, dtype), dtype)
 
 
-def products(
+def cancelling_products(
     seed: int,
     leaves: int,
     filters: int,
@@ -60,13 +62,13 @@ def products(
 
     They are float64 values of ``dtype``. ``constant``: the value of all x; None: they are spread.
     """
-    x = spread(seed, "x", (leaves,), 4) if constant is None else np.full(leaves, constant)
-    x, w = rounded(x, dtype), rounded(spread(seed, "w", (leaves, filters)), dtype)
+    x = spread_numbers(seed, "x", (leaves,), 4) if constant is None else np.full(leaves, constant)
+    x, w = rounded_to(x, dtype), rounded_to(spread_numbers(seed, "w", (leaves, filters)), dtype)
     shuffled = np.argsort(operands.hashes(seed, "x", 1, (leaves,)), kind="stable").tolist()
-    b = rounded(OF_BIAS * spread(seed, "b", (filters,), 4), dtype)
+    b = rounded_to(OF_BIAS * spread_numbers(seed, "b", (filters,), 4), dtype)
     if of_bias or leaves == 1:
         alone = shuffled.pop()
-        b = -rounded(x[alone] * w[alone], dtype)
+        b = -rounded_to(x[alone] * w[alone], dtype)
     if len(shuffled) % 2 and len(shuffled) > 1:  # three that cancel: once, once, and twice less
         one, other, twice = (shuffled.pop() for _ in range(3))
         x[other] = x[twice] = x[one]
@@ -157,7 +159,7 @@ class TestedRows(IndependentRows):
                 y = self.call(self.tools.repeated(sample, size), parameters)
                 yield self.tools.container(y)
 
-        return digest(answers())
+        return mark_of_answers(answers())
 
     def ready(self, size: int) -> Callable[[], Any]:
         sample, parameters = self.telling(0)
@@ -189,7 +191,9 @@ class IndependentSamples(TestedRows):
         """Spread numbers; in the second set each is followed by itself with the sign turned."""
         made = []
         for at, shape in enumerate(self.shapes):
-            values = spread(SETS * at + number, "x", (math.prod(shape),), 4 if number else 2)
+            values = spread_numbers(
+                SETS * at + number, "x", (math.prod(shape),), 4 if number else 2
+            )
             if number == 1 and not at:
                 values[1::2] = -values[: len(values) // 2 * 2 : 2]
             made.append(self.tools.tensor(values.reshape(shape), self.dtype))
@@ -239,7 +243,7 @@ class ByPlace(IndependentRows):
         """``TOLD`` values of each input as float64, (inputs, TOLD): after the odd ones those that
         one element alone sees differently, each beside the one that it was seen with."""
         name, tools = self.tools.formats[self.dtype], self.tools
-        drawn = rounded(np.abs(spread(5, "x", (self.tried,), 8)), name)
+        drawn = rounded_to(np.abs(spread_numbers(5, "x", (self.tried,), 8)), name)
         both = np.concatenate([drawn, drawn * np.where(np.arange(self.tried) % 2, 1.0, -1.0)])
         drawn = np.stack([both, np.roll(both, 1)][: self.inputs])
         given = tuple(tools.tensor(one, self.dtype) for one in drawn)
@@ -273,7 +277,7 @@ class ByPlace(IndependentRows):
             wanted = self._answers[turned]
             if not ulp.equal(y, wanted, self._name) or ulp.signed_zeros(y, wanted, self._name):
                 return ""
-        return digest([(self._answers[None], self._name)])
+        return mark_of_answers([(self._answers[None], self._name)])
 
     def ready(self, size: int) -> Callable[[], Any]:
         half = self.tools.tensor(np.full(size, 0.5), self.dtype)

@@ -21,7 +21,7 @@ from probe import floats
 from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan
-from probe.invariant.telling import IndependentRows, Tensors, products, spread
+from probe.invariant.telling import IndependentRows, Tensors, cancelling_products, spread_numbers
 from probe.recorders.tensorflow_values import array, run_op, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
@@ -64,9 +64,7 @@ def tensor(values: np.ndarray, dtype: Any) -> Any:
     return tensor_of(floats.round_to(np.asarray(values, np.float64), FORMATS[dtype]), dtype)
 
 
-@lru_cache(1024)
-def _sizes(shape: tuple[int, ...]) -> Any:
-    return tf.constant(shape, tf.int32)
+_constant_shape = lru_cache(1024)(lambda shape: tf.constant(shape, tf.int32))
 
 
 def reshaped(x: Any, shape: Iterable[int]) -> Any:
@@ -75,7 +73,7 @@ def reshaped(x: Any, shape: Iterable[int]) -> Any:
     if given == shape:
         return x
     words = ("T", x.dtype, "Tshape", tf.int32)
-    return run_op("Reshape", (x, _sizes(shape)), words, 1)[0]
+    return run_op("Reshape", (x, _constant_shape(shape)), words, 1)[0]
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
@@ -83,11 +81,9 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
-def _taken(x: Any, at: np.ndarray) -> Any:
-    return tf.gather(x, at.astype(np.int32))
-
-
-TOOLS = telling.Tools(FORMATS, tensor, repeated, _taken, container)
+TOOLS = telling.Tools(
+    FORMATS, tensor, repeated, lambda x, at: tf.gather(x, at.astype(np.int32)), container
+)
 
 
 class TensorFlowTestedRows(telling.TestedRows):
@@ -111,7 +107,9 @@ class MatrixProduct(TensorFlowTestedRows):
         self._words = ("transpose_a", False, "transpose_b", turned, "T", dtype)
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        x, w, _ = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
+        x, w, _ = cancelling_products(
+            number, self.channels, self.filters, FORMATS[self.dtype], number == 1
+        )
         return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
@@ -159,7 +157,7 @@ class Contraction(TensorFlowTestedRows):
         free = [letter for letter in two if letter not in one]
         leaves = math.prod(sizes[letter] for letter in added)
         filters = math.prod(sizes[letter] for letter in free)
-        x, w, _ = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        x, w, _ = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
         a = _spread_out(x.reshape([sizes[n] for n in added]), added, one, self.shapes[0])
         b = w.reshape([sizes[n] for n in (*added, *free)])
         b = _spread_out(b, [*added, *free], two, self.shapes[1])
@@ -199,7 +197,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
         sizes: tuple[int, ...] = (),
     ) -> None:
         words: Mapping[str, Any] = dict(zip(attributes[::2], attributes[1::2], strict=True))
-        said = " ".join(f"{name}={_said(words[name])}" for name in NAMED if words.get(name))
+        said = " ".join(f"{name}={plainly(words[name])}" for name in NAMED if words.get(name))
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
         to = f" to {'x'.join(map(str, sizes))}" * bool(sizes)
         super().__init__(f"{op} of {text[0]} by {text[1]}{to} {said} {FORMATS[dtype]}")
@@ -213,11 +211,15 @@ class TensorFlowConvolution(TensorFlowTestedRows):
             leaves, filters = count, one * two
         else:
             leaves, filters = count * (two if self.sizes else one), one if self.sizes else two
-        _, w, _ = products(number, leaves, filters, name, number == 1, CONSTANT)
+        _, w, _ = cancelling_products(number, leaves, filters, name, number == 1, CONSTANT)
         if self.sizes:
             w = w.reshape(*kernel, two, one).swapaxes(-1, -2)
         # one value everywhere keeps the products of a window paired; the last set is of others
-        x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
+        x = (
+            spread_numbers(number, "x", self.shape, 4)
+            if number == 2
+            else np.full(self.shape, CONSTANT)
+        )
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
@@ -228,7 +230,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
 
     def case(self) -> Case | None:
         """As ``IndependentRows.case``: of those that keep to the words of ``Case``."""
-        rank, padding = len(self.shape) - 1, _word(self.words.get("padding"))
+        rank, padding = len(self.shape) - 1, plainly(self.words.get("padding"))
         if self.op != "Conv2D" or padding not in ("SAME", "VALID"):
             return None
         return Case(
@@ -282,12 +284,11 @@ def _exponents(dtype: Any) -> np.ndarray:
     return -np.arange(1, 20) / 7 if len(below) < 2 else below
 
 
-def _word(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _said(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else _word(value)
+def plainly(value: Any) -> str:
+    """Returns an attribute of a node as text."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 class TensorFlowRunner:

@@ -13,8 +13,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import op_def_registry
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, apart, kind_of
-from probe.invariant.telling import spread
+from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
+from probe.invariant.telling import spread_numbers
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,
@@ -24,6 +24,7 @@ from probe.invariant.tensorflow_calls import (
     TensorFlowByPlace,
     TensorFlowConvolution,
     TensorFlowSamples,
+    plainly,
     reshaped,
     tensor,
 )
@@ -36,14 +37,12 @@ from probe.recorders.tensorflow_graphs import (
     SHAPES,
     FunctionGraph,
     FunctionNode,
-    traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     RanOperation,
     array,
     run_op,
-    sizes_of,
     structure,
     type_of,
 )
@@ -73,7 +72,7 @@ class TensorFlowOperations:
             **dict.fromkeys(MATRICES, self._matrices),
             **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), self._convolution),
             **dict.fromkeys(NORMALISED, self._normalised),
-            **dict.fromkeys(CALLS, self._compiled),
+            **dict.fromkeys(CALLS, self._of_xla),
             **dict.fromkeys(SOFTMAX, self._softmax),
         }
 
@@ -104,8 +103,8 @@ class TensorFlowOperations:
     def _chosen(
         self, node: FunctionNode, follows: tuple[bool, ...], read: list[Any], found: list[Any]
     ) -> Handler:
-        computes, _ = _described(node, read, found)
-        which, element = kind_of(computes), isinstance(computes, Each)
+        computes, _ = _described_node(node, read, found)
+        which, element = operation_kind(computes), isinstance(computes, Each)
         left = self._plain(node, LEFT)
         given = [one.dtype for one, along in zip(read, follows, strict=True) if along]
         # what is computed of integers is exact; to 16 bits a cast rounds twice, each time by IEEE
@@ -136,10 +135,10 @@ class TensorFlowOperations:
             found = once(node)(two)
         except tf.errors.OpError:  # sizes among its attributes or operands are those of the batch
             return False
-        computes, call = _described(node, two, found)
-        carries = [follows[n] for n in _read(node, two)]
-        shapes = [sizes_of(two[n]) for n in _read(node, two)]
-        return apart(computes, shapes, call.gives, carries)
+        computes, call = _described_node(node, two, found)
+        carries = [follows[n] for n in _arrays_read(node, two)]
+        shapes = [sizes_of(two[n]) for n in _arrays_read(node, two)]
+        return samples_apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: FunctionNode, why: str) -> Handler:
         """Runs a node as it is, and reports it if there are floating-point numbers in it."""
@@ -190,7 +189,7 @@ class TensorFlowOperations:
 
         def handler(read: list[Any]) -> list[Any]:
             x, w = read
-            if 0 in (*x.shape, *w.shape):
+            if _nothing_in(read):
                 return as_it_is(read)
             channels, filters = tuple(w.shape)[::-1] if turned else tuple(w.shape)
             known = self._known(
@@ -249,7 +248,7 @@ class TensorFlowOperations:
 
         def handler(read: list[Any]) -> list[Any]:
             told = labels(*(len(one.shape) for one in read))
-            if any(0 in one.shape for one in read):
+            if _nothing_in(read):
                 return as_it_is(read)
             paired, kind = all(follows), read[0].dtype
             if told is None or not along_first(told, follows):
@@ -259,7 +258,7 @@ class TensorFlowOperations:
                 tuple(one.shape)[1:] if along else tuple(one.shape)
                 for one, along in zip(read, follows, strict=True)
             )
-            if paired and not fits(told, read):
+            if paired and not one_size_a_letter(told, read):
                 return left(read)
             one, two = told[0][follows[0] :], told[1][follows[1] :]
 
@@ -288,7 +287,7 @@ class TensorFlowOperations:
 
         def handler(read: list[Any]) -> list[Any]:
             x, w = read[where], read[1]
-            if 0 in (*x.shape, *w.shape):
+            if _nothing_in(read):
                 return as_it_is(read)
             sizes = tuple(array(read[0]).tolist()[1:]) if back else ()
             shapes = tuple(x.shape)[1:], tuple(w.shape)
@@ -311,7 +310,7 @@ class TensorFlowOperations:
             return None
         return self._along(node, follows)
 
-    def _compiled(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
+    def _of_xla(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
         return self._along(node, follows) if convolves(words_of(node)["f"]) else None
 
@@ -392,7 +391,9 @@ class TensorFlowOperations:
             if not trailing or axes[0] == 1:
                 self.keeper.limit_lengths(known)
             y = known((reshaped(x, (-1, *shape)) if trailing else x,))
-            return [_given_back(y, x, axes, bool(words.get("keep_dims")))]
+            keep = bool(words.get("keep_dims"))
+            sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
+            return [reshaped(y, [n for at, n in enumerate(sizes) if keep or at not in axes])]
 
         return handler
 
@@ -425,7 +426,7 @@ class TensorFlowOperations:
         name, places = node.op, [at for at, along in enumerate(follows) if along]
 
         def handler(read: list[Any]) -> list[Any]:
-            if any(0 in one.shape for one in read):
+            if _nothing_in(read):
                 return as_it_is(read)
             fixed = [one for one, along in zip(read, follows, strict=True) if not along]
             if any(one.shape.num_elements() != 1 for one in fixed):
@@ -451,26 +452,25 @@ class TensorFlowOperations:
         return handler
 
 
-def _read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
+def _nothing_in(read: Sequence[Any]) -> bool:
+    return any(0 in one.shape for one in read)
+
+
+def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
     return [n for n, one in enumerate(read) if n not in says and not type_of(one).unread]
 
 
-def _described(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
+def _described_node(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
     given = [n for n, one in enumerate(found) if not type_of(one).unread]
-    call = RanOperation(node.op, read, node.attributes, found, _read(node, read), given).call([])
+    call = RanOperation(
+        node.op, read, node.attributes, found, _arrays_read(node, read), given
+    ).call([])
     computes = meaning(call)
     complex_ = any(one.dtype.is_complex for one in (*read, *found))
     return of_complex(computes) if complex_ else computes, call
-
-
-def _given_back(y: Any, x: Any, axes: list[int], keep: bool) -> Any:
-    """Returns the shape of what was reduced."""
-    sizes = [1 if at in axes else size for at, size in enumerate(x.shape)]
-    kept = [size for at, size in enumerate(sizes) if keep or at not in axes]
-    return reshaped(y, kept)
 
 
 # Nodes: what has classes of its own here, and what attributes say
@@ -510,12 +510,6 @@ def extra_of(node: FunctionNode) -> list[Any]:
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
 
 
-def plainly(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
     """Whether the first axis of what depends on the batch is the first one that comes out."""
     first = labels[2][:1]
@@ -534,7 +528,7 @@ def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
     return tuple(one for pair in pairs for one in pair)
 
 
-def fits(labels: tuple[str, str, str], read: list[Any]) -> bool:
+def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
     """Returns whether each letter has one size, so that nothing is repeated."""
     sizes: dict[str, int] = {}
     for part, one in zip(labels, read, strict=False):
@@ -585,7 +579,7 @@ def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
     if dtype not in FORMATS:
         return one, None
     shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
-    values = spread(7 + at, "w", shape, 2)
+    values = spread_numbers(7 + at, "w", shape, 2)
     made = tensor(np.abs(values) if positive else values, dtype)
     variable = tf.Variable(made, trainable=False) if handle else None
     return (made if variable is None else variable.handle), variable
@@ -625,13 +619,9 @@ class FunctionRunner:
         self._steps: dict[tuple[str, tuple[bool, ...]], list[NodeStep]] = {}
         self._constants: dict[str, dict[str, list[Any]]] = {}
 
-    def graph(self, name: str) -> FunctionGraph:
-        """Returns the nodes of a function as it was traced."""
-        return traced_graph(name, self._graphs)
-
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""
-        graph = self.graph(name)
+        graph = traced_graph(name, self._graphs)
         steps = self._steps.get((name, follows))
         if steps is None:
             steps = self._steps[name, follows] = self._planned(graph, follows)
@@ -649,7 +639,7 @@ class FunctionRunner:
     def _planned(self, graph: FunctionGraph, follows: tuple[bool, ...]) -> list[NodeStep]:
         depends = {name for at, name in graph.fed.items() if follows[at]}
         by_shape = _by_shape(graph)
-        wanted = _needed(graph)
+        wanted = _needed_nodes(graph)
         steps = []
         for place, node in enumerate(graph.nodes):
             if node.constant is not None or node.name not in wanted:
@@ -660,16 +650,24 @@ class FunctionRunner:
             last = tuple(graph.last.get(place, ()))
             handler = self._handler(node, flags)
             if node.name in by_shape:
-                handler = _kept(handler, _shapes if node.op in OF_SHAPES else _same)
+                handler = _run_once_for_each(handler, by_id=node.op not in OF_SHAPES)
             steps.append(NodeStep(node.name, node.inputs, handler, last))
         return steps
 
     def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
-        words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-        if node.op in CALLS and not _compiled(words["f"]):
+        words = words_of(node)
+        if node.op in CALLS and not _compiled_by_xla(words["f"]):
             return lambda read: self(words["f"], read, flags)
         if node.op in LOOPS:
-            return self._loop(words)
+
+            def loop(read: list[Any]) -> list[Any]:
+                kept = _unchanged(traced_graph(words["body"], self._graphs))
+                flags = tuple(at not in kept for at in range(len(read)))
+                while bool(array(self(words["cond"], read, flags)[0])):
+                    read = self(words["body"], read, flags)
+                return read
+
+            return loop
         if node.op in BRANCHES:
             many = "Case" in node.op
             names = words["branches"] if many else [words["else_branch"], words["then_branch"]]
@@ -680,16 +678,6 @@ class FunctionRunner:
 
             return branch
         return self.choose(node, flags)
-
-    def _loop(self, words: dict[str, Any]) -> Handler:
-        def loop(read: list[Any]) -> list[Any]:
-            kept = _unchanged(self.graph(words["body"]))
-            flags = tuple(at not in kept for at in range(len(read)))
-            while bool(array(self(words["cond"], read, flags)[0])):
-                read = self(words["body"], read, flags)
-            return read
-
-        return loop
 
 
 def once(node: FunctionNode) -> Handler:
@@ -717,28 +705,20 @@ def _by_shape(graph: FunctionGraph) -> set[str]:
     return found
 
 
-def _shapes(read: list[Any]) -> tuple[Any, ...]:
-    return tuple(tuple(one.shape) for one in read)
-
-
-def _same(read: list[Any]) -> tuple[Any, ...]:
-    return tuple(map(id, read))
-
-
-def _kept(handler: Handler, key: Callable[[list[Any]], tuple[Any, ...]]) -> Handler:
-    """Returns a handler that runs once for each key; what it read is kept too, so that no other
-    tensor gets the place in memory by which it is known."""
+def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
+    """Returns a handler that runs once for each shape that it reads, or each tensor."""
     kept: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
 
     def run_once(read: list[Any]) -> list[Any]:
-        name = key(read)
+        name = tuple(map(id, read)) if by_id else tuple(tuple(one.shape) for one in read)
         if (there := kept.get(name)) is not None:
             return there[1]
         found = handler(read)
         if all(one.dtype.is_integer or one.dtype.is_floating for one in found):
             if len(kept) >= KEPT or any(one.shape.num_elements() > SMALL for one in found):
                 kept.clear()
-            kept[name] = ([] if key is _shapes else read), found
+            # what was read is held, so that no other tensor gets the place in memory that names it
+            kept[name] = (read if by_id else []), found
         return found
 
     return run_once
@@ -746,22 +726,17 @@ def _kept(handler: Handler, key: Callable[[list[Any]], tuple[Any, ...]]) -> Hand
 
 def _unchanged(graph: FunctionGraph) -> set[int]:
     """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
-    return {
-        at
-        for at, (name, place) in enumerate(graph.given)
-        if place == 0 and _source(graph, name) == graph.fed.get(at)
-    }
-
-
-def _source(graph: FunctionGraph, name: str) -> str:
-    """Through nodes that give back their input."""
     by_name = {node.name: node for node in graph.nodes}
-    while name in by_name and by_name[name].op == "Identity":
-        name = by_name[name].inputs[0][0]
-    return name
+    found = set[int]()
+    for at, (name, place) in enumerate(graph.given):
+        while name in by_name and by_name[name].op == "Identity":
+            name = by_name[name].inputs[0][0]
+        if place == 0 and name == graph.fed.get(at):
+            found.add(at)
+    return found
 
 
-def _needed(graph: FunctionGraph) -> set[str]:
+def _needed_nodes(graph: FunctionGraph) -> set[str]:
     """Returns the nodes that outputs or changes of a state need."""
     by_name = {node.name: node for node in graph.nodes}
     pending = [name for name, _ in graph.given]
@@ -776,6 +751,6 @@ def _needed(graph: FunctionGraph) -> set[str]:
     return found
 
 
-def _compiled(name: str) -> bool:
+def _compiled_by_xla(name: str) -> bool:
     attributes = context.context().get_function_def(name).attr
     return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)

@@ -19,9 +19,9 @@ from probe import ulp
 from probe.case import Case
 from probe.errors import InputError
 from probe.invariant import telling
-from probe.invariant.classes import Plan, SizedCall, digest
+from probe.invariant.classes import Plan, SizedCall, mark_of_answers
 from probe.invariant.keeper import ReadyOperation
-from probe.invariant.telling import Tensors, products, spread
+from probe.invariant.telling import Tensors, cancelling_products, spread_numbers
 
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
@@ -42,19 +42,13 @@ TRANSPOSED = {
 }
 
 
+# PyTorch 2.4 has these tables of hooks, and no function that looks into all of them
 _HOOKS = [
     hooks
     for name, hooks in vars(modules).items()
     if name.startswith(("_global_forward", "_global_backward")) and isinstance(hooks, dict)
 ]
-
-
-def _any_hook() -> bool:
-    """PyTorch 2.4 has these tables of hooks, and no function that looks into all of them."""
-    return any(_HOOKS)
-
-
-hooked_anywhere = getattr(modules, "_has_any_global_hook", _any_hook)
+hooked_anywhere = getattr(modules, "_has_any_global_hook", lambda: any(_HOOKS))
 """Whether hooks are registered for all modules; PyTorch's own function, which models call often."""
 
 
@@ -96,12 +90,12 @@ SETTINGS = (
 
 
 def changed(before: tuple[Any, ...], now: tuple[Any, ...]) -> str:
-    every = zip(SETTINGS, before, now, strict=True)
-    return ", ".join(f"{name}={new}" for name, old, new in every if _alike(old) != _alike(new))
-
-
-def _alike(value: Any) -> Any:
-    return "ieee" if value in ("none", "highest") else value  # the default is exact
+    exact = ("none", "highest", "ieee")  # the default of a precision is exact
+    return ", ".join(
+        f"{name}={new}"
+        for name, old, new in zip(SETTINGS, before, now, strict=True)
+        if old != new and not (old in exact and new in exact)
+    )
 
 
 @contextmanager
@@ -123,12 +117,19 @@ def container(y: Any) -> tuple[np.ndarray, str]:
     return y.numpy(), name
 
 
+def of_container(array: np.ndarray, dtype: str) -> Any:
+    """Returns a container array's tensor, in the same memory."""
+    if dtype == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 def tensor(values: np.ndarray, dtype: Any) -> Any:
     """float64 values rounded to a tensor's format."""
-    return laid(torch.from_numpy(np.array(values, order="C")).to(dtype))
+    return aligned_contiguous(torch.from_numpy(np.array(values, order="C")).to(dtype))
 
 
-def held(x: Any) -> bool:
+def is_weight(x: Any) -> bool:
     """Returns whether these are weights: a parameter, or a view of one."""
     return isinstance(x, torch.nn.Parameter) or isinstance(x._base, torch.nn.Parameter)
 
@@ -138,7 +139,7 @@ def misplaced(x: Any) -> int:
     return int(x.data_ptr() % ALIGNED)
 
 
-def aligned(x: Any) -> Any:
+def aligned_tensor(x: Any) -> Any:
     """Returns the same contiguous values where a vector begins: a copy if they begin elsewhere.
 
     MKL has products whose order of additions depends on that, on processors without AVX-512.
@@ -146,9 +147,9 @@ def aligned(x: Any) -> Any:
     return x.clone() if x.data_ptr() % ALIGNED else x
 
 
-def laid(x: Any) -> Any:
+def aligned_contiguous(x: Any) -> Any:
     """Returns what ``strided`` does, where a vector begins."""
-    return aligned(strided(x))
+    return aligned_tensor(strided(x))
 
 
 def strided(x: Any) -> Any:
@@ -167,19 +168,19 @@ def strided(x: Any) -> Any:
     return x if x.stride() == wanted else x.as_strided(x.shape, wanted)
 
 
-def moved(x: Any, by: int) -> Any:
+def moved_by(x: Any, by: int) -> Any:
     """Returns the same contiguous values in memory that begins ``by`` bytes behind a vector."""
     many = by // x.element_size()
     kept = torch.empty(x.numel() + many, dtype=x.dtype)[many:]
     return kept.copy_(x.reshape(-1)).view(x.shape)
 
 
-def shifted(x: Any) -> Any:
+def shifted_tensor(x: Any) -> Any:
     """Returns the same contiguous values elsewhere in memory: at no whole multiple of a vector."""
-    return moved(x, x.element_size())
+    return moved_by(x, x.element_size())
 
 
-def apart(shape: Sequence[int], dtype: Any) -> Any:
+def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
     """Returns room for rows, along the last axis, each of which begins where a vector does."""
     vector = ALIGNED // dtype.itemsize
     *others, channels = shape
@@ -200,11 +201,7 @@ class TorchRows(telling.IndependentRows):
         return None
 
 
-def _taken(x: Any, at: np.ndarray) -> Any:
-    return x[torch.from_numpy(at)]
-
-
-TOOLS = telling.Tools(FORMATS, tensor, repeated, _taken, container)
+TOOLS = telling.Tools(FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container)
 
 
 class TorchTestedRows(telling.TestedRows, TorchRows):
@@ -226,7 +223,7 @@ class TorchTestedRows(telling.TestedRows, TorchRows):
                 yield container(y)
 
         with torch.no_grad():
-            return digest(answers())
+            return mark_of_answers(answers())
 
     def ready(self, size: int) -> Callable[[], Any]:
         return torch.no_grad()(super().ready(size))
@@ -257,8 +254,10 @@ class TorchLinear(TorchTestedRows):
         self.turned, self.at = turned, at
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
-        x, w, b = products(number, self.channels, self.filters, FORMATS[self.dtype], number == 1)
-        held = moved(tensor(w if self.turned else w.T, self.dtype), self.at)
+        x, w, b = cancelling_products(
+            number, self.channels, self.filters, FORMATS[self.dtype], number == 1
+        )
+        held = moved_by(tensor(w if self.turned else w.T, self.dtype), self.at)
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (held, bias)
 
@@ -275,7 +274,9 @@ class TorchLinear(TorchTestedRows):
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
         """The call of samples and weights as ``functional.linear`` takes them."""
-        return self.call((x,), (moved(laid(w.t()) if self.turned else w, self.at), b))
+        return self.call(
+            (x,), (moved_by(aligned_contiguous(w.t()) if self.turned else w, self.at), b)
+        )
 
     def case(self) -> Case | None:
         return Case(
@@ -301,8 +302,8 @@ class AlignedLinear(TorchLinear):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         (x,), (w, b) = samples, parameters
-        rows = apart(x.shape, x.dtype).copy_(x)
-        y = super().call((rows,), (w, b), apart((len(x), self.filters), x.dtype))
+        rows = rows_apart(x.shape, x.dtype).copy_(x)
+        y = super().call((rows,), (w, b), rows_apart((len(x), self.filters), x.dtype))
         return y.contiguous() if out is None else out.copy_(y)
 
 
@@ -322,7 +323,8 @@ class TorchConvolution(TorchTestedRows):
         filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
         sample = max(shape[0], filters) * math.prod(shape[1:])
         self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))
-        said = " ".join(f"{name}={_said(value)}" for name, value in sorted(words.items()))
+        parts = {k: v if isinstance(v, tuple | list) else (v,) for k, v in words.items()}
+        said = " ".join(f"{name}={'x'.join(map(str, parts[name]))}" for name in sorted(parts))
         said += f" weights {at} bytes on" if at else ""
         name = "transposed convolution" if transposed else "convolution"
         text = "x".join(map(str, shape)), "x".join(map(str, weights))
@@ -336,19 +338,23 @@ class TorchConvolution(TorchTestedRows):
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
-        _, w, b = products(number, leaves, filters, name, number == 1, CONSTANT)
+        _, w, b = cancelling_products(number, leaves, filters, name, number == 1, CONSTANT)
         held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
         # one value everywhere keeps the products of a window paired; the last set is of others
-        x = spread(number, "x", self.shape, 4) if number == 2 else np.full(self.shape, CONSTANT)
+        x = (
+            spread_numbers(number, "x", self.shape, 4)
+            if number == 2
+            else np.full(self.shape, CONSTANT)
+        )
         bias = tensor(b, self.dtype) if self.bias else None
-        return (tensor(x, self.dtype),), (moved(tensor(held, self.dtype), self.at), bias)
+        return (tensor(x, self.dtype),), (moved_by(tensor(held, self.dtype), self.at), bias)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         return self.function(*samples, *parameters, **self.words)
 
     def asked(self, x: Any, w: Any, b: Any) -> Any:
         """The call of samples and weights as the library's function takes them."""
-        return self.call((x,), (moved(w, self.at), b))
+        return self.call((x,), (moved_by(w, self.at), b))
 
     def case(self) -> Case | None:
         rank, words = len(self.shape) - 1, self.words
@@ -359,10 +365,10 @@ class TorchConvolution(TorchTestedRows):
             "x".join(map(str, self.weights[2:])),
             self.shape[0],
             self.weights[0],
-            stride=each(words.get("stride", 1), rank),
-            dilation=each(words.get("dilation", 1), rank),
+            stride=for_each_axis(words.get("stride", 1), rank),
+            dilation=for_each_axis(words.get("dilation", 1), rank),
             groups=words.get("groups", 1),
-            padding=[(zeros, zeros) for zeros in each(words.get("padding", 0), rank)],
+            padding=[(zeros, zeros) for zeros in for_each_axis(words.get("padding", 0), rank)],
             height=self.shape[1] if rank == 2 else None,
             length=self.shape[-1],
             dtype=FORMATS[self.dtype],
@@ -382,7 +388,7 @@ class MatrixPairs(TorchSamples):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         (rows, leaves), (_, filters) = self.shapes[:2]
-        x, w, b = products(number, leaves, filters, FORMATS[self.dtype], number == 1)
+        x, w, b = cancelling_products(number, leaves, filters, FORMATS[self.dtype], number == 1)
         made = np.broadcast_to(x, (rows, leaves)), w, np.broadcast_to(b, (rows, filters))
         return tuple(tensor(one, self.dtype) for one in made[: len(self.shapes)]), ()
 
@@ -399,8 +405,8 @@ class PairsApart(MatrixPairs):
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         a, b, *_ = samples
-        y = apart((*a.shape[:-1], b.shape[-1]), a.dtype)
-        every = (apart(one.shape, one.dtype).copy_(one) for one in samples)
+        y = rows_apart((*a.shape[:-1], b.shape[-1]), a.dtype)
+        every = (rows_apart(one.shape, one.dtype).copy_(one) for one in samples)
         return self.function(*every, *parameters, out=y).contiguous()
 
 
@@ -434,21 +440,16 @@ class TorchByPlace(telling.ByPlace, TorchRows):
         """The first time where no vector begins, and written where it is told to."""
         if not first:
             return self.function(*given)
-        given = tuple(map(shifted, given))
-        return self.call(given, (), shifted(self.function(*given)))
+        given = tuple(map(shifted_tensor, given))
+        return self.call(given, (), shifted_tensor(self.function(*given)))
 
     def mark(self, size: int) -> str:
         with torch.no_grad():
             return super().mark(size)
 
 
-def each(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
+def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value)
-
-
-def _said(value: Any) -> str:
-    parts = value if isinstance(value, tuple | list) else (value,)
-    return "x".join(map(str, parts))
 
 
 @dataclass
@@ -474,7 +475,7 @@ def whole_call(piece: SizedCall, call: Callable[..., Any], samples: Tensors, hel
     _, count, size = piece
     if count == size:
         return call(samples, held)
-    return call(tuple(padded(one, size) for one in samples), held)[:count]
+    return call(tuple(padded_samples(one, size) for one in samples), held)[:count]
 
 
 def in_pieces(
@@ -484,12 +485,13 @@ def in_pieces(
     for (start, count, size), call, held in steps:
         part = tuple(one[start : start + count] for one in samples)
         if count < size:
-            found = call(tuple(padded(one, size) for one in part), held)[:count]
+            found = call(tuple(padded_samples(one, size) for one in part), held)[:count]
         elif y is None:
-            found = call(tuple(map(aligned, part)), held)
+            found = call(tuple(map(aligned_tensor, part)), held)
         else:
-            out = room(y[start : start + count])
-            found = call(tuple(map(aligned, part)), held, out)
+            out = y[start : start + count]  # if it begins where a vector does, as a call's own
+            out = None if out.data_ptr() % ALIGNED else out
+            found = call(tuple(map(aligned_tensor, part)), held, out)
             if found.data_ptr() == y[start].data_ptr():
                 continue  # it was written where it belongs
         if y is None:
@@ -498,12 +500,7 @@ def in_pieces(
     return y
 
 
-def room(out: Any) -> Any:
-    """Returns where to write, which is where a vector begins as in a call's own memory, or None."""
-    return None if out is None or out.data_ptr() % ALIGNED else out
-
-
-def padded(x: Any, size: int) -> Any:
+def padded_samples(x: Any, size: int) -> Any:
     """Copies of the first sample behind the others: no sample is odd, such as one of zeros."""
     count = x.shape[0]
     if count == 1:
@@ -570,7 +567,7 @@ class Natives:
 
     def __call__(self, mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns ``func`` of its arguments, within a mode that sees its operations or alone."""
-        key, watched = told(func, args, kwargs), self.watched
+        key, watched = call_key(func, args, kwargs), self.watched
         watched.plain = False
         if key is not None and self.known.get(key):
             return func(*args, **kwargs)
@@ -582,27 +579,27 @@ class Natives:
                 found = func(*args, **kwargs)
             if counts is not None:
                 same = watched.own and counts == _changes(args, kwargs)
-                self.known[key] = same and _same(found, func(*args, **kwargs))
+                self.known[key] = same and _same_bits(found, func(*args, **kwargs))
             watched.plain = watched.exact
         finally:
             watched.own, watched.exact = own and watched.own, exact and watched.exact
         return found
 
 
-def told(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns a call's key; None: it has arguments of another kind."""
     parts = [func, torch.get_num_threads(), torch.is_inference_mode_enabled()]
     for one in args:
-        if not _tell(one, parts):
+        if not _add_to_key(one, parts):
             return None
     for name, one in kwargs.items():
         parts.append(name)
-        if not _tell(one, parts):
+        if not _add_to_key(one, parts):
             return None
     return tuple(parts)
 
 
-def _tell(one: Any, parts: list[Any]) -> bool:
+def _add_to_key(one: Any, parts: list[Any]) -> bool:
     """Adds an argument to a key. Numbers of other kinds may be equal, so the kind is told too."""
     kind = type(one)
     parts.append(kind)
@@ -614,7 +611,7 @@ def _tell(one: Any, parts: list[Any]) -> bool:
         parts.append(one)
     elif kind in (tuple, list, torch.Size):
         parts.append(len(one))
-        return all(_tell(each, parts) for each in one)
+        return all(_add_to_key(each, parts) for each in one)
     else:
         return False
     return True
@@ -626,7 +623,7 @@ def _changes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int] | None:
     return None if any(one.is_inference() for one in every) else [one._version for one in every]
 
 
-def _same(found: Any, again: Any) -> bool:
+def _same_bits(found: Any, again: Any) -> bool:
     """Returns whether two answers have the same tensors, bit for bit."""
     here, there = tree_leaves(found), tree_leaves(again)
     if len(here) != len(there) or not all(isinstance(one, torch.Tensor) for one in here):

@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from probe.invariant.telling import products
+from probe.invariant.telling import cancelling_products
 from probe.invariant.torch_calls import (
     FORMATS,
     AlignedLinear,
     Tensors,
     TorchLinear,
     TorchTestedRows,
-    held,
-    laid,
+    aligned_contiguous,
+    is_weight,
     misplaced,
-    moved,
+    moved_by,
     strided,
     tensor,
 )
@@ -69,10 +69,10 @@ class Grouped(TorchTestedRows):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         every = self.groups * self.filters
-        x, w, _ = products(number, self.channels, every, FORMATS[self.dtype], False)
+        x, w, _ = cancelling_products(number, self.channels, every, FORMATS[self.dtype], False)
         each = w.reshape(self.channels, self.groups, self.filters).swapaxes(0, 1)
         rows = tensor(x, self.dtype).expand(self.groups, self.channels)
-        return (rows,), (moved(tensor(each, self.dtype), self.at),)
+        return (rows,), (moved_by(tensor(each, self.dtype), self.at),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
         """As ``Rows.call``; gives (rows, groups, filters)."""
@@ -172,7 +172,7 @@ class Einsum:
         a, b = operands
         if a.dtype not in FORMATS or b.dtype is not a.dtype or not a.numel() or not b.numel():
             return NotImplemented
-        roles = letters(equation, (a.dim(), b.dim()), (held(a), held(b)))
+        roles = letters(equation, (a.dim(), b.dim()), (is_weight(a), is_weight(b)))
         if roles is None:
             return NotImplemented
         sizes: dict[str, int] = {}
@@ -193,7 +193,7 @@ class Einsum:
         if y is NotImplemented:
             return y
         y = y.view([sizes[one] for one in order])
-        return y if order == roles.answer else y.permute(_axes(order, roles.answer))
+        return _permuted(y, order, roles.answer)
 
     def _several(self, equation: str, operands: Sequence[Any]) -> Any:
         """Returns an einsum of more operands: two that add something, then that with the others.
@@ -240,7 +240,7 @@ class Einsum:
         )
         rows = _permuted(x, there[0], roles.rows + roles.shared + roles.summed)
         weights = _permuted(w, there[1], roles.shared + roles.summed + roles.columns)
-        rows = laid(rows.reshape(-1, groups, channels))
+        rows = aligned_contiguous(rows.reshape(-1, groups, channels))
         weights = strided(weights.reshape(groups, channels, filters))
         parts = groups, channels, filters, x.dtype, misplaced(weights)
         key = ("einsum groups", *parts)
@@ -269,9 +269,5 @@ class Einsum:
         return y, roles.shared + roles.rows + roles.columns
 
 
-def _axes(order: str, wanted: str) -> Sequence[int]:
-    return [order.index(one) for one in wanted]
-
-
 def _permuted(x: Any, order: str, wanted: str) -> Any:
-    return x if order == wanted else x.permute(_axes(order, wanted))
+    return x if order == wanted else x.permute([order.index(one) for one in wanted])

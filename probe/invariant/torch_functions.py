@@ -29,9 +29,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from probe.invariant.torch_calls import Natives, hooked_anywhere, told
+from probe.invariant.torch_calls import Natives, call_key, hooked_anywhere
 from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
-from probe.invariant.torch_recurrent import RecurrentSteps
+from probe.invariant.torch_sequences import RecurrentSteps
 
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
@@ -151,14 +151,14 @@ class Functions(TorchFunctionMode):
         """
         if not _in_inference() or getattr(func, "__name__", "_").endswith("_"):
             return self.natives(self.operations, func, args, kwargs)
-        args, kwargs = tree_map(recorded, (args, kwargs))
+        args, kwargs = tree_map(usual_tensor, (args, kwargs))
         with torch.inference_mode(False), torch.no_grad():
             return self.natives(self.operations, func, args, kwargs)
 
     def _native(self, function: Any, args: Any) -> tuple[Any, bool]:
         """Returns a function of its arguments, and whether the library's own call has its bits."""
         found = self._natively(function, args, {})
-        return found, bool(self.natives.known.get(told(function, args, {})))
+        return found, bool(self.natives.known.get(call_key(function, args, {})))
 
     def _cast(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """A call within ``torch.autocast``, which a part of the model enters: its formats are
@@ -202,7 +202,7 @@ class Operations(TorchDispatchMode):
             every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
             odd = _in_inference() or any(one.is_inference() for one in every)
             if odd and every and not func._schema.is_mutable:
-                args, kwargs = tree_map(recorded, (args, kwargs))
+                args, kwargs = tree_map(usual_tensor, (args, kwargs))
                 with torch.inference_mode(False), torch.no_grad(), self:
                     return func(*args, **kwargs)
             if odd:  # numbers made in that mode are changed in it alone
@@ -240,7 +240,7 @@ def unusual(given: Any) -> bool:
     )
 
 
-def recorded(one: Any) -> Any:
+def usual_tensor(one: Any) -> Any:
     """Returns the same memory as a tensor that is usual outside of ``torch.inference_mode``.
 
     In that mode operations arrive whole, and in other parts: see ``_composite``.
@@ -271,17 +271,20 @@ class KnownModules:
         self.mode = mode
         convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
-            nn.Linear: _linear(quick[linear]),
-            nn.LayerNorm: _layer_norm(quick[layer_norm]),
+            nn.Linear: _linear_module(quick[linear]),
+            nn.LayerNorm: _layer_norm_module(quick[layer_norm]),
             nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
             nn.Sequential: self._sequential,
             nn.SiLU: lambda module, x: quick[silu](x, module.inplace),
             nn.Tanh: lambda module, x: quick[torch.tanh](x),
             nn.Sigmoid: lambda module, x: quick[torch.sigmoid](x),
             nn.Dropout: lambda module, x: NotImplemented if module.training else x,
-            **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), _as_it_is),
-            **dict.fromkeys(NORMS, _batch_norm(quick[batch_norm])),
-            **{one: _convolution(quick[function]) for one, function in convolutions.items()},
+            # they move elements or round once
+            **dict.fromkeys(
+                (nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), lambda module, x: module.forward(x)
+            ),
+            **dict.fromkeys(NORMS, _batch_norm_module(quick[batch_norm])),
+            **{one: _convolution_module(quick[function]) for one, function in convolutions.items()},
         }
 
     def of(self, module: Any) -> Run | None:
@@ -302,7 +305,7 @@ class KnownModules:
         return x
 
 
-def _linear(quick: Callable[..., Any]) -> Run:
+def _linear_module(quick: Callable[..., Any]) -> Run:
     def run(module: Any, x: Any) -> Any:
         held = module._parameters
         w = held.get("weight")
@@ -311,7 +314,7 @@ def _linear(quick: Callable[..., Any]) -> Run:
     return run
 
 
-def _convolution(quick: Callable[..., Any]) -> Run:
+def _convolution_module(quick: Callable[..., Any]) -> Run:
     def run(module: Any, x: Any) -> Any:
         held = module._parameters
         w = held.get("weight")
@@ -323,7 +326,7 @@ def _convolution(quick: Callable[..., Any]) -> Run:
     return run
 
 
-def _layer_norm(quick: Callable[..., Any]) -> Run:
+def _layer_norm_module(quick: Callable[..., Any]) -> Run:
     def run(module: Any, x: Any) -> Any:
         held = module._parameters
         if "weight" not in held:
@@ -333,7 +336,7 @@ def _layer_norm(quick: Callable[..., Any]) -> Run:
     return run
 
 
-def _batch_norm(quick: Callable[..., Any]) -> Run:
+def _batch_norm_module(quick: Callable[..., Any]) -> Run:
     def run(module: Any, x: Any) -> Any:
         held, kept = module._parameters, module._buffers
         if module.training or "weight" not in held or kept.get("running_mean") is None:
@@ -343,8 +346,3 @@ def _batch_norm(quick: Callable[..., Any]) -> Run:
         return quick(x, *parts, False, 0.0, module.eps)
 
     return run
-
-
-def _as_it_is(module: Any, x: Any) -> Any:
-    """A module that moves elements or rounds once."""
-    return module.forward(x)

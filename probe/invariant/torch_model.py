@@ -26,14 +26,15 @@ from probe.invariant.keeper import Keeper
 from probe.invariant.programs import LibraryProgram
 from probe.invariant.report import Report
 from probe.invariant.samples import UNREAD, Axes, Company, Value
-from probe.invariant.table import Table, environment
+from probe.invariant.table import Table, table_environment
 from probe.invariant.torch_calls import (
     FORMATS,
     container,
     hooked_anywhere,
+    of_container,
     require_evaluation,
 )
-from probe.invariant.torch_functions import HOOKS, Functions, KnownModules, recorded, unusual
+from probe.invariant.torch_functions import HOOKS, Functions, KnownModules, unusual, usual_tensor
 from probe.invariant.torch_operations import TorchOperations
 
 _in_inference = torch.is_inference_mode_enabled
@@ -69,22 +70,25 @@ def made(
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), environment())
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment())
     keeper = Keeper(kept, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
     if any(one.is_complex() for one in (*model.parameters(), *model.buffers())):
         keeper.leave("complex weights", COMPLEX)
-    found = held(model, keeper, batched)
+    found = in_mode(model, keeper, batched)
     if example is not None:
         given = example if isinstance(example, tuple) else (example,)
         y = found(*given)
-        if like == "largest" and _is_largest(keeper, given):
+        every = [one for one in given if isinstance(one, torch.Tensor)]
+        of_batch = {one.shape[0] if one.dim() else 0 for one in every} == {keeper.batch}
+        of_length = any(keeper.length in one.shape[1:] for one in every)
+        if like == "largest" and of_batch and (of_length or "length" not in sizes):
             _note_native(keeper, model, given, y)
     return found, keeper.report
 
 
-def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
+def in_mode(model: Any, keeper: Keeper, batched: Any = None) -> Any:
     """Returns the model in the mode: a second object with the attributes of the first.
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
@@ -102,7 +106,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
 
     def forward(one: Any, hooks: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _in_inference():
-            args, kwargs = tree_map(recorded, (args, kwargs))
+            args, kwargs = tree_map(usual_tensor, (args, kwargs))
             with torch.inference_mode(False), torch.no_grad():
                 return forward(one, hooks, args, kwargs)
         if made.changed():  # what was asked of samples is of a model that is no more
@@ -119,7 +123,10 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             require_numbers(base, args, kwargs)
         owner = model if type(one) is kind else _without(one, kind)
         inner = owner.forward
-        if hooks := hooks and (custom or (made.hooked and _hooked(owner))):
+        if hooks and not custom:  # whether a call runs more than its forward
+            own = map(owner.__dict__.__getitem__, HOOKS)
+            hooks = made.hooked and bool(hooked_anywhere() or any(own))
+        if hooks:
             inner = owner.__call__ if custom else owner._call_impl
         mode, settings = here[0], torch_calls.settings()
         if mode.settings != settings:
@@ -130,7 +137,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             require_no_gradients(base, args)
             torch._C._set_grad_enabled(False)
         try:
-            met = _met(args, kwargs, numbers)
+            met = _in_common(args, kwargs, numbers)
             if met in mode.done:
                 keeper.calls.again()
                 run = None if hooks or kwargs or len(args) != 1 else mode.alone.of(owner)
@@ -145,13 +152,16 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
                 with mode.functions:
                     return inner(*args, **kwargs)
             require_numbers(base, args, kwargs)
-            if _empty(args, kwargs):
-                return inner(*args, **kwargs)
-            kind_of, given = _parts(args, kwargs)
+            every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            if every and all(one.dim() and not len(one) for one in every):
+                return inner(*args, **kwargs)  # of no samples there are no bits to keep
+            kind_of, given = _kind_and_tensors(args, kwargs)
             company.begin(kind_of, [tuple(one.shape) for one in given], (args, kwargs))
             if any("complex" in str(one.dtype) for one in given):
                 keeper.leave("complex inputs", COMPLEX)
-            kept, before = ChangedBuffers(model), list(map(_copied, given))  # it may write to them
+            kept = ChangedBuffers(model)
+            # a model may write to what it is given
+            before = [one.copy() if isinstance(one, np.ndarray) else one.clone() for one in given]
             with mode.functions, Settled(keeper, settings):
                 y = inner(*args, **kwargs)
             keeper.calls.end()
@@ -159,8 +169,8 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
                 keeper.leave(UNREAD, STRANGE)
             else:
                 with kept:
-                    about = kind_of, before, _numbers((args, kwargs), numbers)
-                    _ask(company, mode, inner, about, (args, kwargs), y)
+                    about = kind_of, before, _names_of_numbers((args, kwargs), numbers)
+                    _ask_in_company(company, mode, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if unusual((args, kwargs)):
                 todo = "give contiguous tensors on the CPU"
@@ -176,7 +186,7 @@ def held(model: Any, keeper: Keeper, batched: Any = None) -> Any:
             mode.done.add(met)
         return y
 
-    kind, keeper.where = _kind(model, keeper, batched, UncompiledCall(forward)), module_now
+    kind, keeper.where = _class_in_mode(model, keeper, batched, UncompiledCall(forward)), module_now
     found = object.__new__(kind)
     object.__setattr__(found, "__dict__", model.__dict__)
     return found
@@ -220,7 +230,7 @@ class _Forward:
         del one.__dict__["forward"]
 
 
-def _kind(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
+def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> Any:
     """Returns the class of a model in the mode.
 
     ``run(one, hooks, args, kwargs)``: a call of an object of it, with its hooks or without.
@@ -239,14 +249,14 @@ def _kind(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> 
         raise InputError("model", base.__name__, ANOTHER, todo)
 
     def copied(self: Any) -> Any:
-        return held(copy.copy(_owner(self)), keeper, batched)
+        return in_mode(copy.copy(_owner(self)), keeper, batched)
 
     def deeply_copied(self: Any, memo: dict[int, Any]) -> Any:
-        found = memo[id(self)] = held(copy.deepcopy(_owner(self), memo), keeper, batched)
+        found = memo[id(self)] = in_mode(copy.deepcopy(_owner(self), memo), keeper, batched)
         return found
 
     def reduced(self: Any, protocol: Any) -> Any:
-        return restored, (_owner(self), keeper.strict, keeper.table.text(), batched)
+        return restored_model, (_owner(self), keeper.strict, keeper.table.text(), batched)
 
     def scripted(self: Any) -> Any:
         raise InputError("model", base.__name__, UNSEEN, "give the model without the mode")
@@ -271,10 +281,10 @@ def _kind(model: Any, keeper: Keeper, batched: Any, run: Callable[..., Any]) -> 
     return kind
 
 
-def restored(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
+def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
     """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
-    table = Table.of(text, "pickle", environment())
-    return held(model, Keeper(table, strict, torch_calls), batched)
+    table = Table.of(text, "pickle", table_environment())
+    return in_mode(model, Keeper(table, strict, torch_calls), batched)
 
 
 def _without(one: Any, kind: Any) -> Any:
@@ -288,18 +298,6 @@ def _without(one: Any, kind: Any) -> Any:
 
 
 BASICS = ("__dict__", "__weakref__")
-
-
-def _hooked(model: Any) -> bool:
-    """Returns whether a call of a module runs more than its forward."""
-    there = model.__dict__
-    return bool(hooked_anywhere() or any(map(there.__getitem__, HOOKS)))
-
-
-def _empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Returns whether a batch has no samples: of nothing there are no bits to keep."""
-    every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    return bool(every) and all(one.dim() and not len(one) for one in every)
 
 
 class Mode:
@@ -403,7 +401,7 @@ class Numbers:
         return name
 
 
-def _numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
+def _names_of_numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
     """Returns the names of all numbers among arguments: see ``Numbers``."""
     every = tree_leaves(given)
     return tuple(
@@ -413,7 +411,7 @@ def _numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
     )
 
 
-def _met(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
+def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
     """Returns what calls of the same shapes have in common; None: an argument can't be read."""
     if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and args[0].shape:
         return _threads(), args[0].shape, args[0].dtype
@@ -424,11 +422,11 @@ def _met(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any
             met += shape, one.dtype
             if not shape:
                 met.append(numbers(one))
-        elif not _tell(one, met, numbers):
+        elif not _add_in_common(one, met, numbers):
             return None
     for name, one in kwargs.items():
         met.append(name)
-        if not _tell(one, met, numbers):
+        if not _add_in_common(one, met, numbers):
             return None
     return tuple(met)
 
@@ -437,7 +435,7 @@ ARRAYS = torch.Tensor, np.ndarray
 """What may carry samples: a function may take NumPy's arrays and make tensors of them."""
 
 
-def _tell(one: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
+def _add_in_common(one: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
     """Adds an argument to what calls have in common; returns whether it can be read.
 
     ``numbers``: None: those that are not small are not told.
@@ -449,26 +447,21 @@ def _tell(one: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
             met.append(numbers(one))
     elif kind in (list, tuple):
         met += kind, len(one)
-        return all(_tell(each, met, numbers) for each in one)
+        return all(_add_in_common(each, met, numbers) for each in one)
     elif kind is dict:
         met += kind, tuple(one)
-        return all(_tell(each, met, numbers) for each in one.values())
+        return all(_add_in_common(each, met, numbers) for each in one.values())
     elif one is None or kind in (bool, str, torch.dtype) or (kind is int and abs(one) <= SMALL):
         met += kind, one
     elif kind in (int, float):
         met += kind, numbers and numbers(one)
     else:
-        return _tell_parts(one, kind, met, numbers)
+        leaves, shape = tree_flatten(one)  # PyTorch takes it apart, such as a named tuple
+        if len(leaves) == 1 and leaves[0] is one:
+            return False
+        met += kind, str(shape)
+        return all(_add_in_common(each, met, numbers) for each in leaves)
     return True
-
-
-def _tell_parts(one: Any, kind: Any, met: list[Any], numbers: Numbers | None) -> bool:
-    """As ``_tell``, of what PyTorch takes apart, such as a named tuple."""
-    leaves, shape = tree_flatten(one)
-    if len(leaves) == 1 and leaves[0] is one:
-        return False
-    met += kind, str(shape)
-    return all(_tell(each, met, numbers) for each in leaves)
 
 
 def _axes_of(function: Any, batched: Any, name: str) -> Any:
@@ -490,12 +483,12 @@ def _axes_of(function: Any, batched: Any, name: str) -> Any:
     return read
 
 
-def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+def _kind_and_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """Returns what arguments have in common but their sizes, and their tensors; None: unknown."""
     leaves, shape = tree_flatten((args, kwargs))
     tensors = [one for one in leaves if isinstance(one, ARRAYS)]
     kind: list[Any] = [torch_calls.settings()]
-    if not _tell([one for one in leaves if not isinstance(one, ARRAYS)], kind):
+    if not _add_in_common([one for one in leaves if not isinstance(one, ARRAYS)], kind):
         return None, tensors
     kind += ((type(one), one.ndim, one.dtype) for one in tensors)
     places = tuple(isinstance(one, ARRAYS) for one in leaves)
@@ -505,7 +498,7 @@ def _parts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any
 STRANGE = "there is an argument or a result of a type that is not known here"
 
 
-def _ask(
+def _ask_in_company(
     company: Company, mode: Mode, inner: Any, told: tuple[Any, Any, Any], called: Any, y: Any
 ) -> None:
     """Asks whether the samples of a call that has ended keep their bits in other company."""
@@ -516,34 +509,30 @@ def _ask(
     def run(values: Sequence[Value]) -> list[Value]:
         made = list(leaves)
         for n, (value, dtype) in zip(at, values, strict=True):
-            plain = isinstance(leaves[n], np.ndarray)
-            made[n] = value.copy() if plain else _tensor(value, dtype)
+            plain = isinstance(leaves[n], np.ndarray)  # copied: a model may write to it
+            made[n] = value.copy() if plain else of_container(value, dtype).clone()
         args, kwargs = tree_unflatten(made, shape)
         with mode.functions:
-            return _values(inner(*args, **kwargs))
+            return _container_values(inner(*args, **kwargs))
 
     try:
-        before, answer = [_value(one) for one in given], _values(y)
+        before, answer = [_container_value(one) for one in given], _container_values(y)
     except (TypeError, RuntimeError) as error:
         company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
         return
     company.ask(kind, before, answer, run, numbers)
 
 
-def _copied(one: Any) -> Any:
-    return one.copy() if isinstance(one, np.ndarray) else one.clone()
-
-
-def _values(y: Any) -> list[Value]:
+def _container_values(y: Any) -> list[Value]:
     """Returns the tensors and numbers of a result. TypeError: there is something else in it."""
     leaves: list[Any] = []
     for one in tree_leaves(y):
         parts = vars(one) if is_dataclass(one) and not isinstance(one, type) else None
         leaves += [one] if parts is None else tree_leaves(parts)
-    return [_value(one) for one in leaves if one is not None and not isinstance(one, str)]
+    return [_container_value(one) for one in leaves if one is not None and not isinstance(one, str)]
 
 
-def _value(one: Any) -> Value:
+def _container_value(one: Any) -> Value:
     if isinstance(one, bool | int | float):
         one = torch.tensor(one, dtype=None if isinstance(one, bool | int) else torch.float64)
     if isinstance(one, np.ndarray) and one.dtype.kind in "fiub":
@@ -552,32 +541,6 @@ def _value(one: Any) -> Value:
         raise TypeError(f"{type(one).__name__} is not a tensor")
     value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
     return value, dtype or value.dtype.name
-
-
-def _tensor(value: np.ndarray, dtype: str) -> Any:
-    if dtype == "bfloat16":
-        return torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(value).clone()  # a model may write to it
-
-
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
-    """Returns the shapes of what a model is called with, without the batch, and the batch; None, 0:
-    they have no batch in common."""
-    every = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    batches = {one.shape[0] if one.dim() else 0 for one in every}
-    if len(batches) != 1:
-        return None, 0
-    shapes = tuple((one.shape[1:], one.dtype) for one in every)
-    return (torch.get_num_threads(), shapes), batches.pop()
-
-
-def _is_largest(keeper: Keeper, given: tuple[Any, ...]) -> bool:
-    """Whether these inputs have the sizes whose bits are kept: the largest batch, and length."""
-    shapes, batch = _given(given, {})
-    lengths = "length" in keeper.table.sizes
-    return batch == keeper.batch and (
-        not lengths or any(keeper.length in shape for shape, _ in shapes[1])
-    )
 
 
 def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -12,9 +13,8 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, apart, kind_of
-from probe.invariant.telling import spread
-from probe.invariant.torch_attention import Attention
+from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
+from probe.invariant.telling import spread_numbers
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
@@ -22,13 +22,13 @@ from probe.invariant.torch_calls import (
     Tensors,
     TorchByPlace,
     TorchSamples,
-    held,
-    laid,
+    aligned_contiguous,
+    is_weight,
     tensor,
 )
 from probe.invariant.torch_einsum import Einsum
 from probe.invariant.torch_products import MetOperations, Products
-from probe.invariant.torch_recurrent import mkldnn_rnn_layer
+from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
@@ -57,23 +57,25 @@ class TorchOperations:
         self.watched, self.places = self.ready.watched, Places(self.met, self.ready)
         self.products, self.attention = Products(self.met, self.watched), Attention(self.met)
         self.kinds = Kinds()
-        attend: Callable[..., Any] = self.attention
+
+        def normed(func: Any, x: Any, w: Any, b: Any, *rest: Any, training: Any = ()) -> Any:
+            mean, var, *options = rest
+            return _with_statistics(2, self._batch_normed(x, mean, var, w, b, *training, *options))
+
+        def attended(func: Any, *given: Any, attn_mask: Any = None, **words: Any) -> Any:
+            q, k, v, *rest = given
+            return _with_statistics(1, self.attention(q, k, v, attn_mask, *rest, **words))
+
         self.own: dict[str, Callable[..., Any]] = {
             **self.products.own,
-            "native_layer_norm": lambda func, *given: _beside(2, self.layer_norm(*given)),
+            "native_layer_norm": lambda func, *given: _with_statistics(2, self.layer_norm(*given)),
             "native_group_norm": self._native_group_norm,
-            "native_batch_norm": lambda func, x, w, b, mean, var, *rest: _beside(
-                2, self._batch_normed(x, mean, var, w, b, *rest)
-            ),
-            "_native_batch_norm_legit_no_training": lambda func, x, w, b, mean, var, *rest: _beside(
-                2, self._batch_normed(x, mean, var, w, b, False, *rest)
-            ),
+            "native_batch_norm": normed,
+            "_native_batch_norm_legit_no_training": partial(normed, training=(False,)),
             "_softmax": self._softmax,
             "_log_softmax": self._softmax,
             "_safe_softmax": self._softmax,
-            "_scaled_dot_product_flash_attention_for_cpu": lambda func, *given, **words: _beside(
-                1, attend(*given[:3], words.pop("attn_mask", None), *given[3:], **words)
-            ),
+            "_scaled_dot_product_flash_attention_for_cpu": attended,
             "mkldnn_rnn_layer": lambda func, *given: mkldnn_rnn_layer(self.met, *given),
         }
 
@@ -101,7 +103,8 @@ class TorchOperations:
         if kind is OperationKind.EXACT:
             if func in self.kinds.by_value:
                 watched.exact = False
-            if reads(func):
+            # it gives numbers to the program, which may then call others
+            if Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags:
                 watched.own = False
             return func(*args, **kwargs)
         watched.exact = False
@@ -110,14 +113,17 @@ class TorchOperations:
             return self._left(func, func._schema.name, args, kwargs)
         if kind is OperationKind.EITHER:
             watched.own = False
-            return _positive_zeros(func(*args, **kwargs))
+            found = func(*args, **kwargs)
+            for one in tree_leaves(found):
+                if one.is_floating_point():
+                    one.add_(0.0)  # -0 + 0 is +0, and no other number changes
+            return found
         if not _floating(args, kwargs):
             return self._of_integers(func, name, args, kwargs, kind)
-        found: Any = NotImplemented
+        found = NotImplemented
         watched.whole = False
-        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        usual = all(one.layout is torch.strided and not one.is_nested for one in every)
-        if not usual:
+        every = tensors((args, kwargs))
+        if any(one.layout is not torch.strided or one.is_nested for one in every):
             return self._left(func, name, args, kwargs)
         if name in self.own:
             complex_ = any(map(torch.is_complex, filter(torch.is_tensor, args)))
@@ -143,27 +149,28 @@ class TorchOperations:
     def _reported(self, name: str, args: Tensors, kwargs: dict[str, Any], found: Any) -> Any:
         """Returns what an operation gave as it is; reported unless there are no numbers."""
         self.watched.own = False
-        both = [
-            [one for one in tree_leaves(each) if torch.is_tensor(one)] for each in (args, found)
-        ]
+        both = [tensors(args), tensors(found)]
         nothing = any(each and not any(one.numel() for one in each) for each in both)
-        if not nothing and not self._of_parameters(args, kwargs):
+        own, read = set(map(id, self.parameters())), tensors((args, kwargs))
+        # a call of the model's own parameters alone is always the same
+        if not nothing and not (read and all(id(one) in own for one in read)):
             every = [one for each in both for one in each if not one.is_nested and one.dim()]
             first = len(every[0]) if every else 0
             todo = OUTSIDE
             if any(map(torch.is_complex, every)):
                 todo = PARTS
-            elif any(_whole(one) and len(one) == first for one in every[: len(both[0])]):
+            elif any(_integral(one) and len(one) == first for one in every[: len(both[0])]):
                 todo = ONE_HOT
-            why = f"{UNKNOWN}: {todo}"
-            self.keeper.leave(f"{name} of {_shapes(args)}", why, f"{name} {_samples(args)}")
+            shapes = [
+                None if one.is_nested else tuple(one.shape)
+                for one in args
+                if isinstance(one, torch.Tensor)
+            ]
+            said = ", ".join("nested" if one is None else "x".join(map(str, one)) for one in shapes)
+            # without the first axis it is the same for every batch
+            kind = ["nested" if one is None else one[1:] for one in shapes]
+            self.keeper.leave(f"{name} of {said}", f"{UNKNOWN}: {todo}", f"{name} {kind}")
         return found
-
-    def _of_parameters(self, args: Tensors, kwargs: dict[str, Any]) -> bool:
-        """Whether all tensors are the model's own parameters: such a call is always the same."""
-        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        there = set(map(id, self.parameters()))
-        return bool(every) and all(id(one) in there for one in every)
 
     def _of_integers(
         self, func: Any, name: str, args: Tensors, kwargs: dict[str, Any], kind: OperationKind
@@ -172,13 +179,13 @@ class TorchOperations:
         found = func(*args, **kwargs)
         if op_facts(func).random:
             self.watched.own = False
-        if not _tensors(args, kwargs) or not _floating(tree_leaves(found), {}):
+        given = any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values()))
+        if not given or not _floating(tree_leaves(found), {}):
             return found
         self.watched.own = False
         if kind is OperationKind.PLACE and not kwargs:
-            dtype = found.dtype
-            given = [one.to(dtype) if isinstance(one, torch.Tensor) else one for one in args]
-            again = self.places(func, tuple(given), {})
+            wide = [one.to(found.dtype) if isinstance(one, torch.Tensor) else one for one in args]
+            again = self.places(func, tuple(wide), {})
             if again is not NotImplemented:
                 return again
         return self._reported(name, args, kwargs, found)
@@ -207,7 +214,7 @@ class TorchOperations:
 
         said, given = f"layer_norm eps={eps}", (weight, bias)
         known = self._normed(said, x, shape, shape, function, given, "rows", ROWS)
-        rows = laid(x.reshape(-1, *shape))
+        rows = aligned_contiguous(x.reshape(-1, *shape))
         y = known((rows,), given).view(x.shape)
         self.ready.note(met, x, known, len(rows))
         return y
@@ -229,7 +236,7 @@ class TorchOperations:
         kind = next((one.dtype for one in given if one is not None), x.dtype)
 
         def make() -> TorchSamples:
-            made = [tensor(spread(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
+            made = [tensor(spread_numbers(7 + at, "w", sizes, 2), kind) for at in range(len(given))]
             if len(made) > 2:
                 made[1] = made[1].abs()
             held = tuple(one if there else None for one, there in zip(made, which, strict=True))
@@ -268,7 +275,7 @@ class TorchOperations:
             lambda: TorchSamples(name, [(size,)], x.dtype, function, (), ROWS),
             axis="rows",
         )
-        rows = laid(x.reshape(-1, size))
+        rows = aligned_contiguous(x.reshape(-1, size))
         y = known((rows,)).view(x.shape)
         if name == "_softmax":
             for axis in (dim, dim - x.dim()):
@@ -285,7 +292,7 @@ class TorchOperations:
         are pairs of real ones.
         """
         leaves, form = tree_flatten((tuple(args), kwargs))
-        every = [one for one in leaves if isinstance(one, torch.Tensor)]
+        every = tensors(leaves)
         given = [_real(one) for one in every]
         if not every or every[0] is not args[0] or every[0].dim() < 2:
             return NotImplemented
@@ -303,11 +310,16 @@ class TorchOperations:
             for along in (True, False)
         )
         shapes = [tuple(one.shape[1:]) for one in xs]
-        rest = [
-            _held_name(one) if isinstance(one, torch.Tensor) else one
-            for one in (*args, *kwargs.values())
-            if not any(one is other for other, its in zip(every, carries, strict=True) if its)
-        ]
+        rest = []
+        for one in (*args, *kwargs.values()):
+            if any(one is other for other, its in zip(every, carries, strict=True) if its):
+                continue
+            if isinstance(
+                one, torch.Tensor
+            ):  # all samples share it: whole numbers by what they are
+                bits = one.contiguous().numpy().tobytes() if _integral(one) else None
+                one = "x".join(map(str, one.shape)) + (f" {crc32(bits):x}" if bits else "")
+            rest.append(one)
         name = f"{func._schema.name.rpartition('::')[2]} {rest}"
         complex_ = tuple(map(torch.is_complex, every))
 
@@ -321,7 +333,7 @@ class TorchOperations:
 
         def make() -> TorchSamples:
             drawn = tuple(
-                tensor(spread(7 + n, "w", tuple(one.shape), 2), dtype)
+                tensor(spread_numbers(7 + n, "w", tuple(one.shape), 2), dtype)
                 if one.is_floating_point()
                 else one.clone()  # places: drawn ones might lie outside
                 for n, one in enumerate(held)
@@ -333,7 +345,7 @@ class TorchOperations:
         options = [one[:0] if isinstance(one, torch.Tensor) else one for one in leaves]
         known = self.met.known((str(func), name, *shapes, dtype, carries, complex_), make)
         self.keeper.limit_lengths(known)
-        y = known(tuple(map(laid, xs)), tuple(map(laid, held)))
+        y = known(tuple(map(aligned_contiguous, xs)), tuple(map(aligned_contiguous, held)))
         if not several:
             self.ready.note(None, every[0], known, len(every[0]))
         return torch.view_as_complex(y) if gives_complex else y
@@ -381,9 +393,9 @@ class TorchOperations:
 
         said = f"group_norm groups={groups} eps={eps}"
         known = self._normed(said, x, tuple(x.shape[1:]), (c,), function, (w, b))
-        y = known((laid(x),), (w, b))
+        y = known((aligned_contiguous(x),), (w, b))
         self.ready.note(None, x, known, len(x))
-        return _beside(2, y)
+        return _with_statistics(2, y)
 
     def _instance_normed(
         self,
@@ -409,7 +421,7 @@ class TorchOperations:
         said, given = f"instance_norm eps={eps}", (weight, bias)
         known = self._normed(said, x, shape, shape[:1], function, given)
         self.keeper.limit_lengths(known)
-        return known((laid(x),), (weight, bias))
+        return known((aligned_contiguous(x),), (weight, bias))
 
     def _batch_normed(
         self,
@@ -440,13 +452,13 @@ class TorchOperations:
 
         said, given = f"batch_norm eps={eps}", (mean, var, w, b)
         known = self._normed(said, x, shape, shape[:1], function, given)
-        y = known((laid(x),), given)
+        y = known((aligned_contiguous(x),), given)
         self.ready.note(met, x, known, len(x))
         return y
 
 
-def _beside(count: int, y: Any) -> Any:
-    """Returns a result with the statistics that nothing reads at inference: empty ones."""
+def _with_statistics(count: int, y: Any) -> Any:
+    """Returns a result beside the statistics that nothing reads at inference: empty ones."""
     return y if y is NotImplemented else (y, *(y.new_empty(0) for _ in range(count)))
 
 
@@ -461,26 +473,8 @@ def _real(x: Any) -> Any:
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
-def _whole(x: Any) -> bool:
+def _integral(x: Any) -> bool:
     return not (x.is_floating_point() or x.is_complex())
-
-
-def _held_name(x: Any) -> str:
-    """Names an operand that all samples share: of whole numbers by what they are."""
-    shape = "x".join(map(str, x.shape))
-    return f"{shape} {crc32(x.contiguous().numpy().tobytes()):x}" if _whole(x) else shape
-
-
-def _positive_zeros(found: Any) -> Any:
-    """Returns the same numbers with no -0 among them, in the same memory."""
-    for one in tree_leaves(found):
-        if one.is_floating_point():
-            one.add_(0.0)
-    return found
-
-
-def _tensors(args: Tensors, kwargs: dict[str, Any]) -> bool:
-    return any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values()))
 
 
 def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
@@ -491,17 +485,6 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
         if isinstance(one, list | tuple) and _floating(one, {}):
             return True
     return False
-
-
-def _samples(args: Tensors) -> list[Any]:
-    """Returns the shapes without the first axis: the same for every batch."""
-    every = [one for one in args if isinstance(one, torch.Tensor)]
-    return ["nested" if one.is_nested else tuple(one.shape[1:]) for one in every]
-
-
-def _shapes(args: Tensors) -> str:
-    every = [one for one in args if isinstance(one, torch.Tensor)]
-    return ", ".join("nested" if one.is_nested else "x".join(map(str, one.shape)) for one in every)
 
 
 # What PyTorch's operations are, derived from the recorder's table at the calls that a model makes.
@@ -533,7 +516,11 @@ class Kinds:
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> OperationKind:
         """Returns what a call of an operation of ATen is. It is run once, on copies, where this is
         not known."""
-        key = (func, *(_told(one) for one in args), *((n, _told(kwargs[n])) for n in kwargs))
+        key = (
+            func,
+            *(_deciding(one) for one in args),
+            *((n, _deciding(kwargs[n])) for n in kwargs),
+        )
         if func in self.by_value:
             key = (*key, repr([one for one in args if isinstance(one, float)]))
         found = self._known.get(key)
@@ -558,16 +545,15 @@ class Kinds:
         # it looks at memory in another way, or gives numbers to the program
         if known.view or known.turns or known.empty or numbers:
             return OperationKind.EXACT, True
-        every = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-        if any(one.layout is not torch.strided or one.is_nested for one in every):
+        if any(one.layout is not torch.strided or one.is_nested for one in tensors((args, kwargs))):
             return OperationKind.SOME, False
-        call, computes = described(func, args, kwargs)
+        call, computes = run_and_described(func, args, kwargs)
         self.complex |= any("complex" in one for one in call.dtypes)
         by_name = functions.row_of(functions.canonical(call.op)).rounds is not None
         if isinstance(computes, Each) and not by_name:
             self.by_value.add(func)
         # which of several elements is written into one place, chance decides: others have places
-        return kind_of(computes), not (isinstance(computes, Unknown) and call.looked)
+        return operation_kind(computes), not (isinstance(computes, Unknown) and call.looked)
 
     def samples(
         self, func: Any, leaves: Sequence[Any], form: Any
@@ -578,15 +564,17 @@ class Kinds:
         ``leaves``, ``form``: of its arguments. Operands with as many entries as the first have
         samples, but for parameters; or the first alone.
         """
-        every = [one for one in leaves if isinstance(one, torch.Tensor)]
-        alike = tuple(len(one) == len(every[0]) and not held(one) for one in every if one.dim())
+        every = tensors(leaves)
+        alike = tuple(
+            len(one) == len(every[0]) and not is_weight(one) for one in every if one.dim()
+        )
         shapes = [one.shape[its:] for one, its in zip(every, alike, strict=False)]
         rest = [one for one in leaves if not isinstance(one, torch.Tensor)]
         key = func, str(form), repr(rest), alike, *shapes, *(one.dtype for one in every)
         if key in self._samples:
             return self._samples[key]
         self._samples[key] = None
-        numbers = tuple(its and not _whole(one) for one, its in zip(every, alike, strict=False))
+        numbers = tuple(its and not _integral(one) for one, its in zip(every, alike, strict=False))
         for carries in dict.fromkeys((alike, numbers, (True, *(False,) * (len(every) - 1)))):
             if len(carries) != len(every) or not carries[0]:
                 continue
@@ -597,28 +585,28 @@ class Kinds:
                         x[:1].expand(count, *x.shape[1:]).contiguous() if its else x
                         for x, its in both
                     ]
-                    call, computes = described(func, *refilled(leaves, form, part))
+                    call, computes = run_and_described(func, *refilled(leaves, form, part))
             except (RuntimeError, IndexError):  # sizes that go with the batch
                 continue
             formats = {*FORMATS.values(), "complex64", "complex128"}
             fits = len(call.gives) == 1 and call.dtypes[0] in formats
             reads = [tuple(one.shape) for one in part]
-            if fits and call.count == len(reads) and apart(computes, reads, call.gives, carries):
+            if (
+                fits
+                and call.count == len(reads)
+                and samples_apart(computes, reads, call.gives, carries)
+            ):
                 self._samples[key] = carries, "complex" in call.dtypes[0]
                 break
         return self._samples[key]
 
 
-def reads(func: Any) -> bool:
-    """Whether an operation gives numbers to the program, which may then call others."""
-    return Tag.data_dependent_output in func.tags or Tag.dynamic_output_shape in func.tags
-
-
-def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCall, Meaning]:
+def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCall, Meaning]:
     """Returns a call, which changes copies where it changes anything, and what it computes."""
     into, read = changed_by(op_facts(func), args, kwargs)
     if into:
-        args, kwargs = tree_map(_copied, (tuple(args), kwargs))
+        copied = lambda one: one.clone() if isinstance(one, torch.Tensor) else one  # noqa: E731
+        args, kwargs = tree_map(copied, (tuple(args), kwargs))
         into, read = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
         every = tensors(func(*args, **kwargs))
@@ -627,15 +615,11 @@ def described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCal
     ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
     call, _, _ = aten_call(ran)
     found = meaning(call)
-    numbers = [one for one in (*tree_leaves((args, kwargs)), *every) if torch.is_tensor(one)]
+    numbers = [*tensors((args, kwargs)), *every]
     return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found
 
 
-def _copied(one: Any) -> Any:
-    return one.clone() if isinstance(one, torch.Tensor) else one
-
-
-def _told(one: Any) -> Any:
+def _deciding(one: Any) -> Any:
     """Returns what of an argument decides what an operation is."""
     if isinstance(one, torch.Tensor):
         return one.dtype
@@ -645,69 +629,74 @@ def _told(one: Any) -> Any:
 # Functions of one element in PyTorch, whose bits may depend on the place in a vector.
 
 
-GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads
+GRAIN = 1 << 15  # elements from which PyTorch shares a function's out among threads (at::parallel)
 
 
 class Places:
-    """Those of one model. ``quick``: by the functions that models call."""
+    """Those of one model: of one tensor, or of two such as ``hypot``, and numbers beside them.
+
+    ``quick``: by the functions that models call by themselves, not in place.
+    """
 
     def __init__(self, met: MetOperations, ready: Ready) -> None:
         self.met, self.ready = met, ready
         self.placed: dict[Any, ReadyOperation] = {}
-        self.quick = self._elementwise()
-
-    def _elementwise(self) -> dict[Any, Callable[..., Any]]:
-        """Functions of one element that models call by themselves, not in place."""
-        aten, found = torch.ops.aten, dict[Any, Callable[..., Any]]()
-
-        def gelu(x: Any, approximate: str = "none") -> Any:
-            met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
-            if self.ready(met, x):
-                return functional.gelu(x, approximate=approximate)
-            return self(aten.gelu.default, (x,), {"approximate": approximate}, met)
-
-        def of(packet: Any) -> Callable[..., Any]:
-            def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
-                if inplace or out is not None:
-                    return NotImplemented
-                met = packet, x.shape, x.dtype, torch.get_num_threads()
-                return call(x) if self.ready(met, x) else self(call, (x,), {}, met)
-
-            call = packet.default
-
-            return run
-
+        aten, self.quick = torch.ops.aten, dict[Any, Callable[..., Any]]()
         for name in ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "rsqrt"):
-            run = of(getattr(aten, name))
-            found |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
+            run = self._called_by_itself(getattr(aten, name))
+            self.quick |= dict.fromkeys((getattr(torch, name), getattr(torch.Tensor, name)), run)
         for name in ("silu", "hardswish", "hardsigmoid", "mish"):
-            found[getattr(functional, name)] = of(getattr(aten, name))
-        return found | {functional.gelu: gelu}
+            self.quick[getattr(functional, name)] = self._called_by_itself(getattr(aten, name))
+        self.quick[functional.gelu] = self._gelu
+
+    def _gelu(self, x: Any, approximate: str = "none") -> Any:
+        met = "gelu", approximate, x.shape, x.dtype, torch.get_num_threads()
+        if self.ready(met, x):
+            return functional.gelu(x, approximate=approximate)
+        return self(torch.ops.aten.gelu.default, (x,), {"approximate": approximate}, met)
+
+    def _called_by_itself(self, packet: Any) -> Callable[..., Any]:
+        call = packet.default
+
+        def run(x: Any, inplace: bool = False, *, out: Any = None) -> Any:
+            if inplace or out is not None:
+                return NotImplemented
+            met = packet, x.shape, x.dtype, torch.get_num_threads()
+            return call(x) if self.ready(met, x) else self(call, (x,), {}, met)
+
+        return run
 
     def __call__(self, func: Any, args: Tensors, kwargs: dict[str, Any], met: Any = None) -> Any:
-        x, *options = args
-        if not isinstance(x, torch.Tensor):
-            return self._power(*args) if len(args) == 2 and not kwargs else NotImplemented
-        rest = [*options, *kwargs.values()]
-        if x.dtype not in FORMATS or not x.numel():
+        xs = [one for one in args if isinstance(one, torch.Tensor)]
+        rest = [one for one in (*args, *kwargs.values()) if not isinstance(one, torch.Tensor)]
+        if not 1 <= len(xs) <= 2 or len(xs) + len(rest) != len(args) + len(kwargs):
             return NotImplemented
-        if any(isinstance(one, torch.Tensor) for one in rest):
-            return self._two(func, args, kwargs)
-        key = func, tuple(options), tuple(kwargs.items()), x.dtype, torch.get_num_threads()
+        dtype = xs[0].dtype
+        if dtype not in FORMATS or any(one.dtype is not dtype or not one.numel() for one in xs):
+            return NotImplemented
+        # None where a tensor stands
+        given = tuple(None if isinstance(one, torch.Tensor) else (one,) for one in args)
+        key = func, given, tuple(kwargs.items()), dtype, torch.get_num_threads()
         known = self.placed.get(key)
         if known is None:
-            if len(func._schema.returns) != 1 or "out" in kwargs:
+            odd = any(isinstance(one, complex) for one in rest)
+            if odd or len(func._schema.returns) != 1 or "out" in kwargs:
                 return NotImplemented
-            known = self.placed[key] = self._placed(func, options, kwargs, x.dtype)
-        flat = x.contiguous().view(-1)
-        y = known((flat,)).view(x.shape)
-        plan = known.plans.get(len(flat))
-        if self._by_rows(x, known):
+            known = self.placed[key] = self._placed(func, given, kwargs, dtype)
+        x, *others = torch.broadcast_tensors(*xs) if len(xs) > 1 else xs
+        y = known(tuple(one.contiguous().view(-1) for one in (x, *others))).view(x.shape)
+        plan = known.plans.get(x.numel()) or ()
+        if others:
+            tail = not known.whole(x.numel())  # the library's own call has one somewhere
+        elif self._by_rows(x, known):
             self.ready.watched.whole = True
-        elif plan and (plan[-1].places < plan[-1].size or not x.is_contiguous()):
-            self.met.keeper.by_place(known.run.operation.key)
+            return y
         else:
-            self.ready.note(met, x, known, len(flat))
+            tail = bool(plan) and (plan[-1].places < plan[-1].size or not x.is_contiguous())
+        if tail:
+            self.met.keeper.by_place(known.run.operation.key)
+        elif not others:
+            self.ready.note(met, x, known, x.numel())
         return y
 
     def _by_rows(self, x: Any, known: ReadyOperation) -> bool:
@@ -718,65 +707,26 @@ class Places:
         aligned = not (x.data_ptr() | x.stride(0) * x.element_size()) % ALIGNED
         return aligned and known.plan(x.shape[1]) is not None and known.whole(x.shape[1])
 
-    def _two(self, func: Any, args: Tensors, kwargs: dict[str, Any]) -> Any:
-        """A function of the elements of two tensors, such as ``hypot``."""
-        xs = [one for one in args if isinstance(one, torch.Tensor)]
-        rest = [one for one in (*args, *kwargs.values()) if not isinstance(one, torch.Tensor)]
-        same = len({one.dtype for one in xs}) == 1 and all(map(torch.numel, xs))
-        if len(xs) != 2 or not same or len(xs) + len(rest) != len(args) + len(kwargs):
-            return NotImplemented
+    def _placed(
+        self, func: Any, given: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any
+    ) -> ReadyOperation:
         base = func._schema.name.rpartition("::")[2].rstrip("_")
-        call = getattr(getattr(torch.ops.aten, base), func._overloadname)
-        given = [None if isinstance(one, torch.Tensor) else (one,) for one in args]
+        packet = getattr(torch.ops.aten, base)
+        call, inputs = getattr(packet, func._overloadname), given.count(None)
+        options = [one[0] for one in given if one]
 
         def function(*flat: Any) -> Any:
             fed = iter(flat)
             return call(*(next(fed) if one is None else one[0] for one in given), **kwargs)
 
-        name, dtype = " ".join(map(str, [base, *rest])), xs[0].dtype
-        known = self.met.known(
-            ("two", name, dtype),
-            lambda: TorchByPlace(name, dtype, function, inputs=2),
-            axis="place",
-        )
-        wide = torch.broadcast_tensors(*xs)
-        y = known(tuple(one.reshape(-1) for one in map(laid, wide)))
-        if not known.whole(len(y)):  # the library's own call has a tail somewhere
-            self.met.keeper.by_place(known.run.operation.key)
-        return y.view(wide[0].shape)
-
-    def _power(self, base: Any, x: Any) -> Any:
-        """A number to the power of each element."""
-        if x.dtype not in FORMATS or not x.numel() or isinstance(base, complex):
-            return NotImplemented
-
-        def function(flat: Any) -> Any:
-            return torch.pow(base, flat)
-
-        known = self.met.known(
-            ("power of", base, x.dtype),
-            lambda: TorchByPlace(f"power of {base}", x.dtype, function),
-            axis="place",
-        )
-        return known((x.contiguous().view(-1),)).view(x.shape)
-
-    def _placed(
-        self, func: Any, options: Sequence[Any], kwargs: dict[str, Any], dtype: Any
-    ) -> ReadyOperation:
-        rest = [*options, *kwargs.values()]
-        base = func._schema.name.rpartition("::")[2].rstrip("_")
-        call = getattr(getattr(torch.ops.aten, base), func._overloadname)
-
-        def function(flat: Any) -> Any:
-            return call(flat, *options, **kwargs)
-
-        def make() -> TorchByPlace:
-            name = base + "".join(f" {one}" for one in rest)
-            return TorchByPlace(name, dtype, function, written if there else None)
-
         def written(flat: Any, out: Any) -> Any:
             return packet.out(flat, *options, **kwargs, out=out)
 
-        packet = getattr(torch.ops.aten, base)
-        there = "out" in packet.overloads() and func._overloadname == "default"
-        return self.met.known((base, tuple(rest), dtype), make, axis="place")
+        def make() -> TorchByPlace:
+            name = " ".join(map(str, [base, *options, *kwargs.values()]))
+            if given[0] is not None:  # a number stands first: of ``2.0 ** x``, not of ``x ** 2.0``
+                name = f"{base} of {' '.join(map(str, [*options, *kwargs.values()]))}"
+            out = "out" in packet.overloads() and func._overloadname == "default" and inputs == 1
+            return TorchByPlace(name, dtype, function, written if out else None, inputs)
+
+        return self.met.known((base, given, *kwargs.values(), dtype), make, axis="place")

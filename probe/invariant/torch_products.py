@@ -30,9 +30,9 @@ from probe.invariant.torch_calls import (
     TorchLinear,
     TorchRows,
     WatchedCalls,
-    each,
+    aligned_contiguous,
+    for_each_axis,
     in_pieces,
-    laid,
     misplaced,
     strided,
     whole_call,
@@ -155,7 +155,7 @@ class Products:
             w = strided(w)
         channels, filters = w.shape if turned else w.shape[::-1]
         given_rows = x if x.dim() == 2 else x.reshape(-1, channels)
-        rows = laid(given_rows)
+        rows = aligned_contiguous(given_rows)
         parts = channels, filters, x.dtype, b is not None, turned, misplaced(w)
         name, *calls = kinds
         way = (name, *parts, torch.get_num_threads())
@@ -180,29 +180,25 @@ class Products:
             return NotImplemented
         if a.dim() != 3 or b.dim() != 3 or not a.numel() or not b.numel():
             return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:])
-        key = ("bmm", shapes, a.dtype)
-        parts = "bmm", shapes, a.dtype, torch.bmm
-        known = self.met.known(key, lambda: MatrixPairs(*parts), lambda: PairsApart(*parts))
+        return self._pairs("bmm", torch.bmm, a, b)
+
+    def _pairs(self, name: str, function: Callable[..., Any], *operands: Any) -> Any:
+        shapes, dtype = tuple(tuple(one.shape[1:]) for one in operands), operands[0].dtype
+        makes = (partial(kind, name, shapes, dtype, function) for kind in (MatrixPairs, PairsApart))
+        known = self.met.known((name, shapes, dtype), *makes)
         self.met.keeper.limit_lengths(known, PAIRS)
-        return known((laid(a), laid(b)))
+        return known(tuple(map(aligned_contiguous, operands)))
 
     def baddbmm(self, func: Any, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
         """As ``bmm``, with a summand."""
         if not a.numel() or not b.numel():
             return NotImplemented
-        shapes = tuple(a.shape[1:]), tuple(b.shape[1:]), (a.shape[1], b.shape[2])
-        name = f"baddbmm beta={beta} alpha={alpha}"
 
         def function(a: Any, b: Any, c: Any, out: Any = None) -> Any:
             return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)
 
-        key = name, shapes, a.dtype
-        parts = name, shapes, a.dtype, function
-        known = self.met.known(key, lambda: MatrixPairs(*parts), lambda: PairsApart(*parts))
-        self.met.keeper.limit_lengths(known, PAIRS)
-        full = laid(c.expand(len(a), a.shape[1], b.shape[2]))
-        return known((laid(a), laid(b), full))
+        full = c.expand(len(a), a.shape[1], b.shape[2])
+        return self._pairs(f"baddbmm beta={beta} alpha={alpha}", function, a, b, full)
 
     # convolutions
 
@@ -269,68 +265,57 @@ class Products:
             return NotImplemented
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        stride, padding, third = (_full(one, rank) for one in words)
+        stride, padding, third = (_for_each_axis(one, rank) for one in words)
         groups, *last = rest
-        dilation, more = (_full(last[0], rank), third) if last else (third, (0,) * rank)
-        x, w = laid(x), strided(w)
-        way = self._way(x, w, b, stride, padding, dilation, bool(last), more, groups)
+        dilation, more = (_for_each_axis(last[0], rank), third) if last else (third, (0,) * rank)
+        x, w = aligned_contiguous(x), strided(w)
+        options = ConvolutionOptions(stride, padding, dilation, bool(last), more, groups)
+        way = self._way(x, w, b, options)
         y = way(x, w, b)
         self.ready[key] = (x.stride(), w.stride()), None if way.native(len(x)) else way
         return y
 
-    def convolution(
-        self,
-        func: Any,
-        x: Any,
-        w: Any,
-        b: Any,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-        *_: Any,
-    ) -> Any:
+    def convolution(self, func: Any, x: Any, w: Any, b: Any, *options: Any) -> Any:
         """Convolutions of one to three axes, along the batch."""
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        x, w = laid(x), strided(w)
-        way = self._way(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
-        return way(x, w, b)
+        x, w = aligned_contiguous(x), strided(w)
+        return self._way(x, w, b, ConvolutionOptions(*options[:6]))(x, w, b)
 
-    def _way(
-        self,
-        x: Any,
-        w: Any,
-        b: Any,
-        stride: Sequence[int],
-        padding: Sequence[int],
-        dilation: Sequence[int],
-        transposed: bool,
-        output_padding: Sequence[int],
-        groups: int,
-    ) -> Ways:
+    def _way(self, x: Any, w: Any, b: Any, options: ConvolutionOptions) -> Ways:
         """Returns a convolution of these shapes and options."""
-        words = {"stride": stride, "padding": padding, "dilation": dilation}
-        words |= {"output_padding": output_padding} if transposed else {}
-        given: dict[str, Any] = {name: tuple(value) for name, value in words.items()}
-        given["groups"] = groups
+        words: dict[str, Any] = {
+            name: tuple(getattr(options, name)) for name in ("stride", "padding", "dilation")
+        }
+        if options.transposed:
+            words["output_padding"] = tuple(options.output_padding)
+        words["groups"] = options.groups
         parts = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        at = misplaced(w)
-        key = ("convolution", *parts, tuple(given.items()), transposed, at)
+        last = options.transposed, misplaced(w)
+        key = ("convolution", *parts, tuple(words.items()), *last)
         way = (*key, torch.get_num_threads())
         found = self.ways.get(way)
         if found is None:
-            known = self.met.known(key, lambda: TorchConvolution(*parts, given, transposed, at))
+            known = self.met.known(key, lambda: TorchConvolution(*parts, words, *last))
             self.met.keeper.limit_lengths(known)
-            found = self.ways[way] = (Ways if transposed else Convolved)(known)
+            found = self.ways[way] = (Ways if options.transposed else Convolved)(known)
         return found
 
 
-def _full(value: Any, rank: int) -> tuple[int, ...]:
+class ConvolutionOptions(NamedTuple):
+    """What ``aten::convolution`` takes behind a bias, in its order; a number an axis."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    output_padding: Sequence[int]
+    groups: int
+
+
+def _for_each_axis(value: Any, rank: int) -> tuple[int, ...]:
     """Returns an option of a convolution for each of its axes."""
-    found = each(value, rank)
+    found = for_each_axis(value, rank)
     return found * rank if len(found) == 1 else found
 
 
@@ -367,7 +352,7 @@ class Turned(TorchLinear):
 
     def drawn(self, number: int) -> tuple[Tensors, Tensors]:
         sample, (w, b) = self.like.telling(number)
-        return sample, (w if self.like.turned else laid(w.t()), b)
+        return sample, (w if self.like.turned else aligned_contiguous(w.t()), b)
 
     def forget(self) -> None:
         super().forget()
@@ -395,7 +380,7 @@ class OneDNN(TorchConvolution):
         self.flat = len(like.shape) == 2  # one axis, to which another of size 1 is added
         named = (("padding", 0), ("stride", 1), ("dilation", 1))
         rank = len(like.shape) - 1
-        options = [each(like.words.get(name, usual), rank) for name, usual in named]
+        options = [for_each_axis(like.words.get(name, usual), rank) for name, usual in named]
         if self.flat:
             options = [(usual, *one) for one, (_, usual) in zip(options, named, strict=True)]
         self.options = (*options, like.words.get("groups", 1))
@@ -464,7 +449,7 @@ class Copies:
         if held + w.nbytes > MEMORY or not w.is_contiguous():
             return None
         there = w.detach().as_strided((SAMPLES,), (w.numel() // SAMPLES,))
-        kept = Copy(weakref.ref(w), state, there, there.clone(), laid(w.t()))
+        kept = Copy(weakref.ref(w), state, there, there.clone(), aligned_contiguous(w.t()))
         self._kept[id(w)] = kept
         return kept.turned
 

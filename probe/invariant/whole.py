@@ -6,7 +6,7 @@ stands at every place of the call once, with different neighbours, from aligned 
 other; its answer has to have the same bits everywhere, and those of the chosen size. Calls are
 padded with copies of their first sample, or cut.
 
-That is a test and no proof: a size is not refuted. ``Report.certify`` asks the operations.
+That is a test and no proof: a size is not refuted. ``WholeReport.certify`` asks the operations.
 """
 
 from __future__ import annotations
@@ -15,30 +15,33 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
-from probe.errors import InputError, ProbeError
+from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
-from probe.invariant.classes import Buckets, Entry, Plan, digest, ladder
+from probe.invariant.classes import Buckets, Entry, Plan, ladder, mark_of_answers
 from probe.invariant.programs import (
     HOW,
     Leaf,
     LibraryProgram,
     ProgramOutput,
     Rebuild,
-    aligned,
-    of_function,
-    padded,
-    settled,
+    aligned_array,
+    padded_piece,
+    program_of_function,
+    program_with_library,
     together,
 )
+from probe.invariant.report import NotInvariant, Report
 from probe.invariant.table import Table, conditions
-from probe.invariant.whole_report import WholeReport
+from probe.recording.contract import Recorder
+from probe.summation import certificate
 
 SPENT = 0.3  # seconds, about, on more samples than stand at every place
 DRAWN = 1 << 20  # numbers of their inputs
@@ -84,7 +87,13 @@ class WholeProgram:
         here = self._shapes(largest)
         if self.program.fixed is not None:
             axis = next(one.axis for one in self.leaves if one.axis is not None)
-            self.outputs = [_fixed(n, one, largest, axis) for n, one in enumerate(here)]
+            for number, (shape, dtype) in enumerate(here):  # along the axis of its inputs
+                if len(shape) <= axis or shape[axis] != largest:
+                    why = f"output {number} has shape {list(shape)} for {largest} samples"
+                    raise InputError(
+                        "model", why, "no axis of it has an entry for each sample", HOW
+                    )
+                self.outputs.append(ProgramOutput(axis, 1, dtype))
         else:
             both = enumerate(zip(here, self._shapes(other), strict=True))
             self.outputs = [
@@ -165,7 +174,7 @@ class WholeProgram:
             raise
         except Exception as error:  # a library raises what it likes
             todo = f"{HOW}; a file or signature of one batch has to be exported with an open one"
-            why = f"it does not run on {size} samples: {_line(error)}"
+            why = f"it does not run on {size} samples: {line_of(error, 160)}"
             raise InputError("model", self.program.name, why, todo) from None
         if not found:
             raise InputError("model", self.program.name, "it returns no array", "return one")
@@ -179,7 +188,9 @@ class WholeProgram:
                 continue
             shape, dtype = self.program.form(leaf.value)
             shape = (*shape[: leaf.axis], *shape[leaf.axis + 1 :])
-            found.append(samples.made(self.recipe["inputs"][at], shape, dtype, numbers, at))
+            found.append(
+                samples.drawn_samples(self.recipe["inputs"][at], shape, dtype, numbers, at)
+            )
             self.dtypes.append(dtype)
         return found
 
@@ -202,8 +213,12 @@ class WholeProgram:
                 values.append(program.whole(leaf.value, None))
                 continue
             rows, dtype = next(drawn)
-            array = aligned(np.moveaxis(rows[order], 0, leaf.axis))
-            given = program.native(_shifted(array) if odd else array, dtype)
+            array = aligned_array(np.moveaxis(rows[order], 0, leaf.axis))
+            if odd:  # elsewhere in memory: at no whole multiple of a vector
+                moved = np.empty(array.size + 1, array.dtype)[1:]
+                moved[:] = array.reshape(-1)
+                array = moved.reshape(array.shape)
+            given = program.native(array, dtype)
             values.append(program.whole(given, leaf.axis))
         args, kwargs = self.rebuild(values)
 
@@ -241,7 +256,7 @@ class WholeProgram:
         except (ProbeError, MemoryError):
             raise
         except Exception as error:  # a library raises what it likes
-            self.refused[size] = _line(error)
+            self.refused[size] = line_of(error, 160)
             return ""
 
     def _mark(self, size: int, quick: bool) -> str:
@@ -257,7 +272,7 @@ class WholeProgram:
             found = self.answers(order, bool(turn % 2), self.alike)
             for output, (rows, dtype) in enumerate(found):
                 for sample in np.unique(order).tolist():
-                    told = _digest(rows[order == sample], dtype)
+                    told = _mark_of_rows(rows[order == sample], dtype)
                     if not told or seen.setdefault((sample, output), told) != told:
                         return ""
         text = ";".join(told for _, told in sorted(seen.items()))
@@ -285,7 +300,7 @@ class WholeProgram:
         # hundreds of rows that are drawn from one sample repeat its few numbers: only whole ones
         # (masks, tokens) are taken for codes then, which are never made larger
         both = zip(self.pool, self.dtypes, strict=True)
-        every = [rows if samples.whole(rows, dtype) else rows[:1] for rows, dtype in both]
+        every = [rows if samples.all_whole(rows, dtype) else rows[:1] for rows, dtype in both]
         for name, place in (("large", 0), ("small", size // 2), ("nan", size - 1)):
             pool = [
                 np.concatenate([rows[:1], samples.altered(own, rows[:1], dtype, name)])
@@ -309,7 +324,8 @@ class WholeProgram:
         """By place: what tells the bits of its answer from others."""
         every = self.answers(order, False, pool)
         return [
-            [_digest(rows[at : at + 1], dtype) for rows, dtype in every] for at in range(len(order))
+            [_mark_of_rows(rows[at : at + 1], dtype) for rows, dtype in every]
+            for at in range(len(order))
         ]
 
     def seen(self, size: int) -> tuple[np.ndarray, int, np.ndarray]:
@@ -326,48 +342,207 @@ class WholeProgram:
             each = 0
             for (one, dtype), (other, _) in both:
                 rows = slice(min(size, count - start))
-                changed[order[rows]] += _apart(one, other, dtype)[rows]
+                a, b = np.ascontiguousarray(one), np.ascontiguousarray(other)
+                apart = ulp.bits_apart(a, b, dtype, "differ") if dtype in floats.FORMATS else a != b
+                changed[order[rows]] += apart.reshape(len(one), -1).sum(1)[rows]
                 if dtype in floats.FORMATS:
                     finite[order] &= floats.is_finite(one, dtype).reshape(size, -1).all(1)
                 each += one[0].size
         return changed, each, finite
 
 
-def _apart(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns how many numbers of each row differ."""
-    one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
-    apart = ulp.bits_apart(one, other, dtype, "differ") if dtype in floats.FORMATS else one != other
-    found: np.ndarray = apart.reshape(len(one), -1).sum(1)
-    return found
-
-
-def _digest(rows: np.ndarray, dtype: str) -> str:
-    """As ``classes.digest``, of integers and truth values too."""
+def _mark_of_rows(rows: np.ndarray, dtype: str) -> str:
+    """As ``classes.mark_of_answers``, of integers and truth values too."""
     if dtype in floats.FORMATS:
-        return digest([(rows, dtype)])
+        return mark_of_answers([(rows, dtype)])
     told = {hashlib.sha256(np.ascontiguousarray(row).tobytes()).hexdigest()[:16] for row in rows}
     return told.pop() if len(told) == 1 else ""
 
 
-def _shifted(array: np.ndarray) -> np.ndarray:
-    """Returns the same elsewhere in memory: at no whole multiple of a vector."""
-    kept = np.empty(array.size + 1, array.dtype)[1:]
-    kept[:] = array.reshape(-1)
-    return kept.reshape(array.shape)
+# What the bits of a program rest on that is run whole, and what that does not show.
+#
+# A run at the largest size in use is compared, operation by operation, with runs at the smaller
+# ones (``probe.padding.search``): sums by the order in which each of their outputs is added, which
+# no luck of the data hides. Content of the smallest size is put at each place of the largest run:
+# so all places are alike. What is not a sum, nor exact, is compared by bits or place by place, and
+# then nothing is certified.
 
 
-def _line(error: Exception) -> str:
-    said = " ".join(str(getattr(error, "why", error)).split())[:160]
-    return f"{type(error).__name__}: {said}"
+TESTED = (
+    "each sample held at every place of each size, beside other samples: not refuted, which is no "
+    "proof for other samples; certify() tests the operations"
+)
+BLIND = "no number of its answers changes where all inputs change in their last place"
+
+SECONDS = 240.0
+"""After which no further place is asked about."""
+
+UNWATCHED = (
+    "operations of a compiled program, a session or a net can't be asked one by one; where there "
+    "is a model file, give that"
+)
+
+INTEGERS = "its inputs are integers, so how much its answers show is not known"
 
 
-def _fixed(number: int, here: Any, size: int, axis: int) -> ProgramOutput:
-    """Returns the same of a program that takes one size alone: along the axis of its inputs."""
-    shape, dtype = here
-    if len(shape) > axis and shape[axis] == size:
-        return ProgramOutput(axis, 1, dtype)
-    why = f"output {number} has shape {list(shape)} for {size} samples"
-    raise InputError("model", why, "no axis of it has an entry for each sample", HOW)
+class WholeReport(Report):
+    """As ``Report``, of a program that is run whole.
+
+    ``sizes``: the sizes that it is run at, by key and threads. ``shown``: of the numbers in the
+    answers of all samples, how many change where every input changes by one unit in the last place,
+    and of how many. Where few do, an operation that adds differently may not be seen either.
+    """
+
+    def __init__(self, table: Table, program: Any) -> None:
+        super().__init__(table)
+        self.program = program
+        self.sizes: dict[tuple[str, int], list[int]] = {}
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.samples: dict[str, int] = {}
+
+    def met(self, operation: Any, buckets: Any, strict: bool) -> None:
+        """Notes a program of one shape that was checked. NotInvariant with ``strict``."""
+        key, threads = operation.key, buckets.threads
+        self.operations[key, threads] = operation
+        self.sizes[key, threads] = buckets.used
+        self.samples[key] = len(operation.pool[0])
+        self.table.notes += [buckets.doubts] if buckets.doubts else []
+        self.table.notes += [
+            f"{key}: size {size} is not used, the library refuses it: {why}"
+            for size, why in operation.refused.items()
+        ]
+        if not any(one in floats.FORMATS for one in operation.dtypes):
+            self.limited[key] = INTEGERS
+            return
+        changed, each, _ = operation.seen(buckets.used[0])
+        self.shown[key] = int(changed.sum()), each * len(changed)
+        if not changed.any():
+            if strict:
+                raise NotInvariant(key, BLIND)
+            self.limited[key] = BLIND
+
+    def certify(self, budget: int = certificate.BUDGET) -> dict[str, str]:
+        """Asks the operations of each program that was met, at the smallest size and the largest.
+
+        What it came to, by key: words that begin with ``certified`` or ``not certified``. Takes
+        seconds to minutes. ``budget``: the most questions to a summation.
+        """
+        found = {}
+        for (key, threads), operation in list(self.operations.items()):
+            found[key] = certified_program(operation, self.sizes[key, threads])
+            self.table.entries[key].certified[str(threads)] = found[key]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        told = super().to_json() | {"how": TESTED}
+        for row in told["operations"]:
+            key = row["operation"]
+            row["used"] = self.sizes.get((key, row["threads"]), [])
+            row["samples"] = self.samples.get(key)
+            row["shown"], row["numbers"] = self.shown.get(key, (None, None))
+        return told
+
+    def __repr__(self) -> str:
+        certified = [one.operation for one in self.rows if one.certified.startswith("certified")]
+        told = [
+            f"{key}{' (certified)' * (key in certified)}: run at {', '.join(map(str, sizes))} of "
+            f"{', '.join(map(str, sorted(self.table.entries[key].marks[threads])))}"
+            for (key, threads), sizes in self.sizes.items()
+        ]
+        changed, total = (sum(one[n] for one in self.shown.values()) for n in (0, 1))
+        first = "; ".join(told) or "nothing was called yet"
+        shown = f"; {changed:,} of {total:,} numbers show a change of the inputs' last place"
+        shown *= bool(total)
+        limits = "; ".join(dict.fromkeys((*self.limited.values(), *self.table.notes))) or "none"
+        return "\n".join(
+            [f"{first}, like={self.table.like}", f"{TESTED}{shown}", f"limits: {limits}"]
+        )
+
+
+def certified_program(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
+    """What asking came to, in words that begin with ``certified`` or with ``not certified``.
+
+    ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
+    """
+    if operation.program.watched is None:
+        return f"not certified: {UNWATCHED}"
+    largest = sizes[-1]
+    if operation.program.fixed is not None or largest == 1:
+        return f"not certified: places of one size are not asked ({largest} samples a call)"
+    try:
+        return _asked_sizes(operation, list(sizes), seconds)
+    except ProbeError as error:
+        return f"not certified: {error}"
+    except Exception as error:  # a library raises what it likes
+        return f"not certified: {line_of(error, 160)}"
+
+
+def _asked_sizes(operation: Any, sizes: list[int], seconds: float) -> str:
+    begun = time.monotonic()
+    known: dict[Any, Any] = {}
+    largest, least = sizes[-1], sizes[0]
+    if len(sizes) == 1:
+        return f"not certified: {largest} is the only size in use, so nothing is compared with it"
+    questions = [(size, 0) for size in sizes[:-1]]
+    # moved by one place, each sample of the smallest size is held against its neighbour
+    blocks = {1, *range(least, largest - least + 1, least), largest - least}
+    questions += [(least, place) for place in sorted(blocks)]
+    for number, (size, place) in enumerate(questions):
+        if time.monotonic() - begun > seconds:
+            done = f"{number} of {len(questions)} questions about sizes and places"
+            return f"not certified: {seconds:.0f} seconds were over after {done}"
+        graph = _padded_program(operation, largest, place)
+        graph.known = known  # sums that were revealed for one question serve the next
+        told = graph.serves(size, size)
+        where = f"size {size} against place {place} of size {largest}"
+        if told.by_order == "differs":
+            return f"not certified: {where}: {told.name}: {told.why}"
+        if not told.certified:
+            why = ": ".join(filter(None, (told.name, told.why))) or "some sums were not asked whole"
+            return f"not certified: {where}: {why}"
+    said = ", ".join(map(str, sizes))
+    return f"certified: all outputs of sizes {said} were tested for every addition at every place"
+
+
+def _padded_program(operation: Any, largest: int, place: int) -> Any:
+    """Returns the program padded along its batch, with content from a place on."""
+    from probe.padding.search import PaddedModel
+    from probe.recording.walk import CHANGED, watched
+
+    class Moved(PaddedModel):
+        """Content of the full run begins at ``place``."""
+
+        def inputs(self, content: int, size: int, seed: int = 0) -> dict[str, np.ndarray]:
+            found = super().inputs(content, size, seed)
+            if size == self.fixed and place:
+                for name, axis in self.along.items():
+                    found[name] = np.ascontiguousarray(np.roll(found[name], place, axis))
+            return found
+
+    arrays, along = {}, {}
+    rows = iter(operation.pool)
+    for number, leaf in enumerate(operation.leaves):
+        if leaf.axis is not None:
+            pool = next(rows)
+            order = np.arange(largest) % len(pool)
+            name = leaf.name or f"input {number}"
+            arrays[name], along[name] = np.moveaxis(pool[order], 0, leaf.axis), leaf.axis
+
+    def recorder(given: Mapping[str, np.ndarray]) -> Recorder:
+        """Watches the program with these samples, beside the inputs that carry none."""
+        values = [
+            leaf.value if leaf.axis is None else given[leaf.name or f"input {number}"]
+            for number, leaf in enumerate(operation.leaves)
+        ]
+        found: Recorder = operation.program.watched(values, operation.rebuild)
+        return found
+
+    graph = Moved(SimpleNamespace(inputs=(), recorder=recorder), arrays, along, largest)
+    graph.near = largest
+    if not place:
+        _, notes = watched(graph.opened.recorder(graph.inputs(largest, largest)), "the program")
+        graph.doubt = next((one for one in notes if CHANGED in one), "")
+    return graph
 
 
 # Makes a whole program callable as its users call it, invariant to the batch
@@ -434,7 +609,7 @@ class SameBitsProgram:
         return answer, (plan, leaves, rebuild, operation.outputs)
 
     def _settle(self, args: Any, kwargs: Any) -> None:
-        self.program = self.report.program = settled(self.program, args, kwargs)
+        self.program = self.report.program = program_with_library(self.program, args, kwargs)
         self._read()
 
     def _read(self) -> None:
@@ -478,11 +653,17 @@ class SameBitsProgram:
         with self._lock:
             if signature in self._known:
                 return self._known[signature]
-            name = _key(self.program, leaves, signature[1]) + self._setting(signature[2])
+            name = self._key(leaves, signature[1]) + self._setting(signature[2])
             sizes = ladder(self.table.sizes["batch"], self.program.fixed)
             recipes, carries = self.table.recipes, [leaf.axis is not None for leaf in leaves]
-            if fresh := not samples.fits(recipes.get(name), carries):
-                recipes[name] = {"inputs": self._recipes(leaves)}
+            if fresh := not samples.is_recipe(recipes.get(name), carries):
+                recipes[name] = {"inputs": list[Any]()}
+                for leaf in leaves:
+                    told = None
+                    if leaf.axis is not None:
+                        bits, dtype = self.program.bits(leaf.value)
+                        told = samples.sample_recipe(np.moveaxis(bits, leaf.axis, 0), dtype)
+                    recipes[name]["inputs"].append(told)
             operation = WholeProgram(name, self.program, leaves, rebuild, recipes[name])
             operation.fresh = fresh
             operation.prepare(sizes)
@@ -494,6 +675,14 @@ class SameBitsProgram:
             self._known[signature] = made
             return made
 
+    def _key(self, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
+        """Names the program and the shapes of its inputs; of those without samples a digest."""
+        both = list(zip(leaves, told, strict=True))
+        shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
+        rest = ";".join(one for leaf, one in both if leaf.axis is None)
+        beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
+        return f"{self.program.library} {self.program.name} of {shapes}{beside}"
+
     def _setting(self, now: Any) -> str:
         """Returns what tells a program with changed settings from that with the first ones."""
         if now == self._settings:
@@ -502,17 +691,6 @@ class SameBitsProgram:
         note = f"settings of {self.program.library} changed: its programs have bits of their own"
         self.table.notes += [note] * (note not in self.table.notes)
         return f" with settings {said}"
-
-    def _recipes(self, leaves: list[Leaf]) -> list[Any]:
-        return [
-            None
-            if leaf.axis is None
-            else samples.recipe(
-                np.moveaxis(self.program.bits(leaf.value)[0], leaf.axis, 0),
-                self.program.bits(leaf.value)[1],
-            )
-            for leaf in leaves
-        ]
 
     def _chosen(self, operation: WholeProgram, sizes: Sequence[int]) -> Buckets:
         table, threads = self.table, self.program.threads()
@@ -547,7 +725,7 @@ class SameBitsProgram:
         for piece in plan:
             values = [program.whole(leaf.value, None) for leaf in leaves]
             for number, (bits, dtype) in arrays.items():
-                part = padded(bits, leaves[number].axis or 0, piece)
+                part = padded_piece(bits, leaves[number].axis or 0, piece)
                 values[number] = program.native(part, dtype)
             args, kwargs = rebuild(values)
             answer, build = program.split(program.at(piece.size)(*args, **kwargs))
@@ -557,22 +735,17 @@ class SameBitsProgram:
         return build([program.native(one, output.dtype) for one, output in made])
 
 
-def _key(program: LibraryProgram, leaves: Sequence[Leaf], told: Sequence[str]) -> str:
-    """Names the program and the shapes of its inputs; of those without samples a digest."""
-    both = list(zip(leaves, told, strict=True))
-    shapes = ", ".join(one for leaf, one in both if leaf.axis is not None)
-    rest = ";".join(one for leaf, one in both if leaf.axis is None)
-    beside = f" beside {hashlib.sha256(rest.encode()).hexdigest()[:8]}" if rest else ""
-    return f"{program.library} {program.name} of {shapes}{beside}"
-
-
 def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram | None:
     """Returns what is run whole; None of a model whose operations are run one by one.
     InputError."""
     from probe.invariant.files import of_file
 
     found = of_file(model, batched, threads)
-    if found is None and (found := of_function(model, batched)) is not None and threads is not None:
+    if (
+        found is None
+        and (found := program_of_function(model, batched)) is not None
+        and threads is not None
+    ):
         todo = "set it in the library"
         raise InputError("threads", threads, "a function has those of its library", todo)
     return found

@@ -1,7 +1,7 @@
 """Finds the padded sizes of a recorded model that change no bit, and says what to do there.
 
-``reads`` finds which positions of the padded axis each operation reads, ``positions`` derives what
-a run of any size shares with the full one, ``computing`` asks operations alone whether they compute
+``positions`` finds which positions of the padded axis each operation reads, and derives what a run
+of any size shares with the full one, ``computing`` asks operations alone whether they compute
 alike there, ``search`` puts both together for content of any length, ``kept`` says what of the
 outputs is kept, ``between`` puts constants in behind operations, ``plan`` writes it all down for
 the user.

@@ -11,7 +11,7 @@ says is run operation by operation and has to give the full run's bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
-from probe.padding.kept import Box, apart, index
+from probe.padding.kept import Box
 from probe.padding.positions import At, Linked, NotDerived
 from probe.padding.search import PaddedModel
 from probe.recording.contract import CONSTANT, Operation
@@ -96,7 +96,7 @@ def sought(graph: PaddedModel, content: int, below: int, cut: float = CUT) -> Be
         except (NotDerived, InputError):
             return None
         if found is not None and found.splices and found.size < below:
-            return found if _proved(graph, found) else None
+            return found if _gives_full_bits(graph, found) else None
     return None
 
 
@@ -216,7 +216,7 @@ class _Sizes:
         if list(sizes) == [positions.length(n) for n in one.operands]:
             return every, every, []
         met = one.met.get(one.remainders(sizes))
-        gives = positions._sizes(one, met, sizes) if met else ()
+        gives = positions.sizes_of(one, met, sizes) if met else ()
         if met is None or min(gives) < 1:
             return dict.fromkeys(one.gives, -1), every, []
         given = dict(zip((*one.operands, *one.gives), (*sizes, *gives), strict=True))
@@ -267,43 +267,31 @@ def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray])
         reads = tuple(now[n] for n in operation.reads)
         if (one := linked.get(operation.number)) is not None:
             sizes = {n: found.sizes[n] for n in one.operands}
-            own = graph.computing.resized(one, sizes | _given(graph, one, sizes))[1]
-            before = [arrays[n] if n in arrays else _array(full, n) for n in reads]
+            lengths = [sizes[n] for n in one.operands]
+            gives = tuple(map(positions.length, one.gives))
+            if lengths != [positions.length(n) for n in one.operands]:
+                gives = positions.sizes_of(one, one.met[one.remainders(lengths)], lengths)
+            wanted = sizes | dict(zip(one.gives, gives, strict=True))
+            own = graph.computing.resized(one, wanted)[1]
+            before = [arrays[n] if n in arrays else full.array(n) for n in reads]
+            if any(array is None for array in before):
+                why = "what an operation reads was left out"
+                raise InputError("recording", operation.name, why, "")
             assert own.again is not None
             with np.errstate(all="ignore"):
-                gives = own.again([np.array(array, order="C") for array in before])
-            for n, array in zip(operation.gives, gives, strict=False):
+                results = own.again([np.array(array, order="C") for array in before])
+            for n, array in zip(operation.gives, results, strict=False):
                 arrays[n] = np.ascontiguousarray(array)
                 values[n] = _valued(run.values[n], arrays[n], store, len(operations))
         operations.append(replace(own, reads=reads, number=len(operations)))
         for n in operation.gives:
             if n in splices:
                 made, constants = splices[n]
-                now[n] = _put(made, constants, arrays, values, operations, store)
+                now[n] = _add_splice(made, constants, arrays, values, operations, store)
     outputs = tuple(now[n] for n in run.outputs)
     return replace(
         full, values=values, operations=operations, outputs=outputs, store=store, alone=None
     )
-
-
-def _given(graph: PaddedModel, one: Linked, sizes: dict[int, int]) -> dict[int, int]:
-    assert graph.positions is not None
-    own = [sizes[n] for n in one.operands]
-    if own == [graph.positions.length(n) for n in one.operands]:
-        return {n: graph.positions.length(n) for n in one.gives}
-    met = one.met[one.remainders(own)]
-    return dict(zip(one.gives, graph.positions._sizes(one, met, own), strict=True))
-
-
-def _array(full: Run, number: int) -> np.ndarray:
-    array = full.array(number)
-    if array is None:
-        raise InputError("recording", number, "what an operation reads was left out", "")
-    return array
-
-
-def _cut(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
-    return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _valued(value: Value, array: np.ndarray, store: ProcessStore, given: int) -> Value:
@@ -318,7 +306,7 @@ def _valued(value: Value, array: np.ndarray, store: ProcessStore, given: int) ->
     )
 
 
-def _put(
+def _add_splice(
     one: Splice,
     constants: np.ndarray,
     arrays: dict[int, np.ndarray],
@@ -329,17 +317,21 @@ def _put(
     """Adds a splice as an operation that reads the value and the constants; the result's number."""
     before, axis = arrays[one.value], one.axis
     picks, joins = Picks(axis=axis, index=np.arange(one.start)), Joins(axis)
-    kept = _cut(before.shape, axis, one.start)
+    kept = (*before.shape[:axis], one.start, *before.shape[axis + 1 :])
     whole = np.concatenate([np.take(before, range(one.start), axis), constants], axis)
     meaning = Steps((Step(picks, (0,), kept), Step(joins, (2, 1), whole.shape)))
-    tail, number = len(values), len(values) + 1
+    tail, number, start = len(values), len(values) + 1, one.start
+
+    def again(reads: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.concatenate([np.take(reads[0], range(start), axis), reads[1]], axis)]
+
     values.append(replace(_valued(values[one.value], constants, store, -1), role=CONSTANT))
     values.append(_valued(values[one.value], whole, store, len(operations)))
     arrays[number], name = whole, f"splice behind {one.operation}"
     operations.append(
         Operation(
             *("splice", "", (one.value, tail), (number,), meaning),
-            again=_spliced(one.start, axis),
+            again=again,
             name=name,
             number=len(operations),
         )
@@ -347,14 +339,7 @@ def _put(
     return number
 
 
-def _spliced(start: int, axis: int) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    def again(reads: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.concatenate([np.take(reads[0], range(start), axis), reads[1]], axis)]
-
-    return again
-
-
-def _proved(graph: PaddedModel, found: Between) -> bool:
+def _gives_full_bits(graph: PaddedModel, found: Between) -> bool:
     """Runs it on several contents: whether each gives the full run's bits."""
     numbers = [one.value for one in found.splices]
     padding = graph.nothing.arrays(numbers)
@@ -363,22 +348,12 @@ def _proved(graph: PaddedModel, found: Between) -> bool:
     ]
     for seed in range(SETS):
         try:
-            short = spliced(graph, found, graph.inputs(found.content, found.size, seed)).results
+            run = spliced(graph, found, graph.inputs(found.content, found.size, seed))
+            short = [np.asarray(one) for one in run.results]
         except Exception:  # a library says no as it likes
             return False
-        if not _agrees(graph, found, [np.asarray(one) for one in short], seed):
+        whole = graph.run(found.content, graph.fixed, seed)
+        if graph.parted(found.content, found.boxes, short, whole):
             return False
         found.proved += 1
-    return True
-
-
-def _agrees(graph: PaddedModel, found: Between, short: list[np.ndarray], seed: int) -> bool:
-    whole, run = graph.run(found.content, graph.fixed, seed), graph.whole(found.content)
-    for number, box in enumerate(found.boxes):
-        if box is None:
-            continue
-        mine = short[number][index(box, True, short[number].ndim)]
-        other = whole[number][index(box, False, whole[number].ndim)]
-        if apart(mine, other, run.values[run.outputs[number]]):
-            return False
     return True

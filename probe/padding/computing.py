@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from probe import comparison, floats, window
 from probe.comparison import Revealer
 from probe.errors import InputError, ProbeError
 from probe.launch import AnySession
+from probe.layout import CONTIGUOUS
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
 from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
@@ -63,7 +65,9 @@ class Computing:
         self.asked: dict[tuple[int, tuple[int, ...]], SizedOperation] = {}
         self.revealed: dict[tuple[int, int], Adds | None] = {}
         self.glanced: dict[tuple[int, tuple[int, ...]], dict[int, np.ndarray]] = {}
-        self.wholes: dict[tuple[int, int], tuple[list[np.ndarray], list[np.ndarray]]] = {}
+        self.turned: set[tuple[int, tuple[int, ...]]] = set()
+        """What has different bits in the memory format of images alone."""
+        self.wholes: dict[tuple[int, int, str], tuple[list[np.ndarray], list[np.ndarray]]] = {}
         self.held = 0
         operations = self.full.operations
         self.deciding = [
@@ -91,7 +95,7 @@ class Computing:
         calls, where asking about every addition takes hundreds. There may be more."""
         sizes = {n: at.sizes[n] for n in (*one.operands, *one.gives)}
         key = one.number, tuple(at.sizes[n] for n in one.operands)
-        if key in self.asked:
+        if key in self.asked and key not in self.glanced:
             return self.asked[key].apart
         if key not in self.glanced:
             try:
@@ -107,18 +111,21 @@ class Computing:
         # operands are the full run's first entries here, and don't end in zeros
         leading = self.positions.leading(one, sizes, zeros=False)
         found = dict[int, np.ndarray]()
-        assert operation.again is not None
-        for seed in range(GLANCES):
+        again: Any = operation.again
+        # PyTorch takes other kernels of a channels-last tensor, with an order of their own: a size
+        # of 2,566 that serves the nine layers in contiguous memory changes bits there
+        words = again.words if isinstance(again, There) else (CONTIGUOUS,)
+        for word, seed in product(words, range(GLANCES)):
             if found:
                 break
-            reads, whole = self._whole(one, seed)
+            reads, whole = self._whole(one, seed, word)
             axes = self.positions.axes
             short = [
                 np.take(a, range(sizes[n]), axes[n]) if n in one.operands else a
                 for n, a in zip(operation.reads, reads, strict=True)
             ]
             with np.errstate(all="ignore"):
-                gives = operation.again([np.array(a, order="C") for a in short])
+                gives = _in_layout(again, word)([np.array(a, order="C") for a in short])
             for n, mine, other in zip(operation.gives, gives, whole, strict=False):
                 axis, count = self.positions.axis(n), leading.get(n, 0)
                 if axis is None or not count:
@@ -134,12 +141,16 @@ class Computing:
                 )
                 if bad.any():
                     found[n] = found.get(n, np.zeros(count, bool)) | bad
+                    if word != CONTIGUOUS:
+                        self.turned.add((one.number, tuple(sizes[n] for n in one.operands)))
         return found
 
-    def _whole(self, one: Linked, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _whole(
+        self, one: Linked, seed: int, word: str
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Returns operands at the full size, those of a seed, and what the operation gives of
         them. The last operations' are kept: they are asked first, at one size after the other."""
-        key = one.number, seed
+        key = one.number, seed, word
         if key not in self.wholes:
             operation, reads = self.full.operations[one.number], []
             assert operation.again is not None
@@ -154,7 +165,7 @@ class Computing:
                     array = floats.round_to(floats.widen(array, dtype) * factor, dtype)
                 reads.append(np.array(array, order="C"))
             with np.errstate(all="ignore"):
-                gives = [np.asarray(each) for each in operation.again(reads)]
+                gives = [np.asarray(each) for each in _in_layout(operation.again, word)(reads)]
             self.held += sum(each.nbytes for each in (*reads, *gives))
             if self.held > MOST_HELD:
                 self.wholes.clear()
@@ -256,7 +267,7 @@ class Computing:
                 values[n] = replace(
                     values[n], shape=shapes[shape], content=None, zeros=None, address=None
                 )
-        meaning = resized(operation.meaning, shapes)
+        meaning = resized_meaning(operation.meaning, shapes)
         operations = list(run.operations)
         made = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
@@ -320,14 +331,18 @@ class Computing:
         return Pair(number, number, chosen, True, count * rest)
 
 
-def resized(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:
+def _in_layout(again: Any, word: str) -> Any:
+    return again if word == CONTIGUOUS else replace(again, word=word)
+
+
+def resized_meaning(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> Meaning:
     """Returns a meaning whose steps have other shapes, where they give one that is known."""
     if not isinstance(meaning, Steps):
         return meaning
     steps = tuple(
         replace(
             one,
-            meaning=resized(one.meaning, shapes),
+            meaning=resized_meaning(one.meaning, shapes),
             shape=shapes.get(one.shape, one.shape),
             more=tuple(shapes.get(shape, shape) for shape in one.more),
         )

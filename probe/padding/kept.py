@@ -59,7 +59,7 @@ def box_of(mask: np.ndarray) -> Box | None:
     return tuple(found)
 
 
-def index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
+def box_index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
     """Returns the box as an index into an output: of the short run, or of the full one."""
     found = [slice(None)] * rank
     for part in box:
@@ -89,26 +89,23 @@ def place_of(left: Labels, right: Labels, box: Box, near: int = NEAR) -> Box | N
         or left.name(axis) != right.name(axis)
     ]
     mine, theirs = left.full(axes), right.full(axes)
-    wanted = theirs[index(box, False, theirs.ndim)]
-    for offset in _offsets(left, right, box, near):
+    wanted = theirs[box_index(box, False, theirs.ndim)]
+    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
+    # where it stands first, then where the sizes before the content may differ
+    offsets = [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
+    for offset in offsets:
         moved = tuple(
             KeptPart(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box
         )
         fits = all(
             p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
         )
-        if fits and (mine[index(moved, True, mine.ndim)] == wanted).all():
+        if fits and (mine[box_index(moved, True, mine.ndim)] == wanted).all():
             return moved
     return None
 
 
-def _offsets(left: Labels, right: Labels, box: Box, near: int) -> list[int]:
-    """None first, then where the sizes before the content may differ."""
-    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
-    return [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
-
-
-def apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
+def elements_apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
     """Returns how many elements have different bits."""
     if mine.shape != other.shape:
         return max(mine.size, other.size)

@@ -11,12 +11,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from probe.padding.between import Between
-from probe.padding.kept import Box, index
+from probe.padding.kept import Box
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize
 from probe.progress import Say, silent
 
@@ -31,45 +31,7 @@ OWN_PLACES = (
 
 
 @dataclass(frozen=True)
-class Range:
-    """Neighbouring contents with one padded size; ``least``: what their windows alone ask."""
-
-    first: int
-    last: int
-    least: int
-    padded: int
-
-    def alike(self, other: Range) -> bool:
-        """Returns whether the other follows and differs in its contents alone."""
-        return self.last + 1 == other.first and other == replace(
-            self, first=other.first, last=other.last
-        )
-
-
-Ranges = TypeVar("Ranges", bound=Range)
-
-
-def joined(ranges: Iterable[Ranges]) -> list[Ranges]:
-    """Returns neighbours that differ in their contents alone as one range; in rising order."""
-    found: list[Ranges] = []
-    for one in ranges:
-        if found and found[-1].alike(one):
-            found[-1] = replace(found[-1], last=one.last)
-        else:
-            found.append(one)
-    return found
-
-
-def padded_size(ranges: Iterable[Range], content: int) -> int:
-    """Returns the padded size for content of a length. KeyError outside of the ranges."""
-    for one in ranges:
-        if one.first <= content <= one.last:
-            return one.padded
-    raise KeyError(content)
-
-
-@dataclass(frozen=True)
-class GraphStretch(Range):
+class GraphStretch:
     """Neighbouring contents that are padded to one size, with the same outputs kept.
 
     ``least``: what the outputs' windows alone ask. ``kept``: for each output what is kept of it,
@@ -77,6 +39,10 @@ class GraphStretch(Range):
     ``in_the_way`` was compared differently. ``given``: for which values alone; empty: for all.
     """
 
+    first: int
+    last: int
+    least: int
+    padded: int
     kept: tuple[Box | None, ...]
     by_order: str
     in_the_way: str
@@ -120,10 +86,6 @@ class GraphPlan:
         """Returns whether every sum at the padded sizes was asked for every addition and fusion."""
         return bool(self.stretches) and all(one.certified for one in self.stretches)
 
-    def padded(self, content: int) -> int:
-        """Returns the padded size for content of so many entries. KeyError outside of the plan."""
-        return padded_size(self.stretches, content)
-
     def to_json(self) -> dict[str, Any]:
         """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
@@ -160,10 +122,17 @@ def make(
         start = 0 if sizes[-1].safe == graph.fixed else sizes[-1].safe
     constant = graph.run(0, graph.fixed)
     over = next((one.over for one in sizes if one.over), "")
-    target = graph.nothing.target
-    plan = GraphPlan(
-        model, target, graph.fixed, graph.value, graph.along, _stretches(sizes), constant
-    )
+    target, stretches = graph.nothing.target, list[GraphStretch]()
+    for one in sizes:
+        at, n = one.at_safe, one.content
+        words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
+        made, before = GraphStretch(n, n, *words), stretches[-1] if stretches else None
+        # neighbours that differ in their contents alone are one stretch
+        if before and before == replace(made, first=before.first, last=n - 1):
+            stretches[-1] = replace(before, last=n)
+        else:
+            stretches.append(made)
+    plan = GraphPlan(model, target, graph.fixed, graph.value, graph.along, stretches, constant)
     plan.assumed, plan.tried, plan.over = assumptions(sizes), graph.tried, over
     if graph.own_places:
         plan.assumed.append(OWN_PLACES)
@@ -174,15 +143,6 @@ def make(
         if graph.differing(one.content, one.safe, one.at_safe.boxes, seed):
             plan.failed.append(one.content)
     return plan
-
-
-def _stretches(sizes: list[SafeSize]) -> list[GraphStretch]:
-    found = []
-    for one in sizes:
-        at = one.at_safe
-        words = (one.least, one.safe, at.boxes, at.by_order, at.name, at.certified, at.given)
-        found.append(GraphStretch(one.content, one.content, *words))
-    return joined(found)
 
 
 def assumptions(sizes: list[SafeSize]) -> list[str]:
@@ -196,19 +156,6 @@ def assumptions(sizes: list[SafeSize]) -> list[str]:
     found += dict.fromkeys(o.at_safe.why for o in sizes if o.at_safe.why == BY_BITS)
     found += [f"what is said holds for {one}" for one in given]
     return found + [f"{name}: {why}" for name, why in doubts.items()]
-
-
-def completed(plan: GraphPlan, content: int, outputs: list[np.ndarray]) -> list[np.ndarray]:
-    """Completes the outputs of padded content to the full run's, as ``padded.py`` does."""
-    stretch = next(one for one in plan.stretches if one.first <= content <= one.last)
-    found = []
-    for box, constant, output in zip(stretch.kept, plan.constant, outputs, strict=True):
-        whole = constant.copy()
-        if box is not None:
-            mine = output[index(box, True, output.ndim)]
-            whole[index(box, False, whole.ndim)] = mine
-        found.append(whole)
-    return found
 
 
 SCRIPT = '''\

@@ -17,7 +17,7 @@ and for every content, and followed by their labels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -29,7 +29,16 @@ from probe import budget, floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
-from probe.padding.kept import NEAR, Box, KeptPart, apart, box_of, index, place_of, where_kept
+from probe.padding.kept import (
+    NEAR,
+    Box,
+    KeptPart,
+    box_index,
+    box_of,
+    elements_apart,
+    place_of,
+    where_kept,
+)
 from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
@@ -566,11 +575,14 @@ class PaddedModel:
             name, _ = self._lost(content, size, followed)
             why = "outputs of the valid part read different values at this size"
             return Serves(False, "unknown", name, why, lacking=True)
-        if not self._alike(content, size, boxes):
-            if not named:
-                return Serves(False, "differs", boxes=boxes)
-            return self._differs(content, size, boxes)
-        return self._judged(content, size, boxes)
+        alike = not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
+        if not alike and not named:
+            return Serves(False, "differs", boxes=boxes)
+        told = self._judged(content, size, boxes)
+        if told.serves and not alike:
+            why = "each operation by itself agrees, but the runs have different bits"
+            return Serves(False, "unknown", "", why, boxes=boxes)
+        return told
 
     def _derived(self, content: int, size: int, named: bool) -> Serves:
         """Judges a size by what it shares with the full run. Raises NotDerived."""
@@ -596,7 +608,9 @@ class PaddedModel:
                 return Serves(False, "differs", boxes=boxes)
             asked = self.computing.at(suspects[-1], at, size)
             assert asked is not None
-            why = _differing(asked.found) if asked.apart else "its bits are different at this size"
+            why = _in_words(asked.found) if asked.apart else "its bits are different at this size"
+            key = asked.linked.number, tuple(at.sizes[n] for n in asked.linked.operands)
+            why += " in channels-last memory" * (key in self.computing.turned)
             return Serves(False, "differs", asked.name, why, boxes=boxes)
         guilty: SizedOperation | None = None
         told = []
@@ -610,20 +624,33 @@ class PaddedModel:
                 if not named:
                     return Serves(False, "differs", boxes=boxes)
         if guilty is not None:
-            return Serves(False, "differs", guilty.name, _differing(guilty.found), boxes=boxes)
+            return Serves(False, "differs", guilty.name, _in_words(guilty.found), boxes=boxes)
         if self._agreeing(size) < content:
             why = "each operation by itself agrees, but the runs have different bits"
             return Serves(False, "unknown", "", why, boxes=boxes)
-        doubts = [(one.name, one.found.why) for one in reversed(told) if one.found.why]
+        return self._serving([(one.name, one.found) for one in reversed(told)], boxes)
+
+    def _serving(
+        self,
+        told: Sequence[tuple[str, Judged]],
+        boxes: tuple[Box | None, ...],
+        alone: Sequence[str] = (),
+    ) -> Serves:
+        """Returns a size that serves, with what is known of operations by name; ``alone``: of those
+        that run at one of the sizes only."""
+        doubts = [(name, found.why) for name, found in told if found.why]
+        doubts += [(name, "it runs at only one of the sizes") for name in alone]
         doubts += [("the whole run", self.doubt)] * bool(self.doubt)
-        certified = not doubts and all(
-            one.found.certified for one in told if one.found.how != "exact"
-        )
-        given = _given((one.name, one.found) for one in reversed(told))
-        if not doubts:
-            why, certified = self.as_one, certified and not self.as_one
-            return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
-        return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
+        some = {name: found.given for name, found in told if found.given}
+        given = ""  # for which values alone operations compute alike
+        if some:
+            more = f" and {counted(len(some) - 1, 'more operation')}" * (len(some) > 1)
+            given = f"{next(iter(some.values()))} at {next(iter(some))}{more}"
+        if doubts:
+            return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
+        certified = all(found.certified for _, found in told if found.how != "exact")
+        why, certified = self.as_one, certified and not self.as_one
+        return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
 
     def _suspects(self, at: At, content: int, every: bool) -> list[Linked]:
         """Returns the operations, from the last one, at whose sizes bits that content reads are
@@ -673,22 +700,10 @@ class PaddedModel:
         for number, box in enumerate(boxes):
             if box is None:
                 continue
-            mine = short[number][index(box, True, short[number].ndim)]
-            other = whole[number][index(box, False, whole[number].ndim)]
-            count += apart(mine, other, values.values[values.outputs[number]])
+            mine = short[number][box_index(box, True, short[number].ndim)]
+            other = whole[number][box_index(box, False, whole[number].ndim)]
+            count += elements_apart(mine, other, values.values[values.outputs[number]])
         return count
-
-    def _alike(self, content: int, size: int, boxes: Sequence[Box | None]) -> bool:
-        return not any(self.differing(content, size, boxes, seed) for seed in range(SETS))
-
-    def _differs(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        """Returns a size at which whole runs differ in bits; the operation is the one that is
-        judged so, where one is."""
-        told = self._judged(content, size, boxes)
-        if told.serves:
-            why = "each operation by itself agrees, but the runs have different bits"
-            return Serves(False, "unknown", "", why, boxes=boxes)
-        return told
 
     def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
         """Judges operation by operation."""
@@ -697,17 +712,8 @@ class PaddedModel:
         if self._kept(content, side, found) is None:
             name, why, order = self._culprit(content, side, found.told)
             return Serves(False, order, name, why, boxes=boxes)
-        doubts = [(each.one.name, each.found.why) for each in found.told if each.found.why]
-        doubts += [(name, "it runs at only one of the sizes") for name in found.alone]
-        doubts += [("the whole run", self.doubt)] * bool(self.doubt)
-        certified = not doubts and all(
-            each.found.certified for each in found.told if each.found.how != "exact"
-        )
-        given = _given((each.one.name, each.found) for each in found.told)
-        if not doubts:
-            why, certified = self.as_one, certified and not self.as_one
-            return Serves(True, "same", "", why, certified, boxes=boxes, given=given)
-        return Serves(True, "unknown", *doubts[0], boxes=boxes, given=given)
+        told = [(each.one.name, each.found) for each in found.told]
+        return self._serving(told, boxes, found.alone)
 
     def _culprit(self, content: int, side: Run, told: Sequence[JudgedPair]) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
@@ -721,7 +727,7 @@ class PaddedModel:
 
             if self._kept(content, side, follow(side, self.whole(content), alone)) is None:
                 break
-        return one.one.name, _differing(one.found), "differs"
+        return one.one.name, _in_words(one.found), "differs"
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""
@@ -737,14 +743,7 @@ class PaddedModel:
         return "", None
 
 
-def _given(told: Iterable[tuple[str, Judged]]) -> str:
-    """Returns for which values alone operations, by name, compute alike; empty: for all."""
-    some = {name: found.given for name, found in told if found.given}
-    more = f" and {counted(len(some) - 1, 'more operation')}" * (len(some) > 1)
-    return f"{next(iter(some.values()))} at {next(iter(some))}{more}" if some else ""
-
-
-def _differing(found: Judged) -> str:
+def _in_words(found: Judged) -> str:
     """Returns how many outputs an operation computes differently, in words."""
     what = {
         "order": "outputs are added differently",

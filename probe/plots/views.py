@@ -101,7 +101,7 @@ def draw_switching(found: Thresholds) -> Figure | None:
 
 def draw_mitigated(found: Measured) -> Figure | None:
     """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
-    told: Any = pd.DataFrame(mitigations.rows(found)["remedies"])
+    told: Any = pd.DataFrame(mitigations.remedy_rows(found)["remedies"])
     costs = told.of_fixed.dropna()
     if costs.empty:
         return None

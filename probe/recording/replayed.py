@@ -28,6 +28,7 @@ from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, open_session
+from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
 from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import (
@@ -81,8 +82,15 @@ class Port:
         self.keys: set[str] = set()
         self.process: object = None
 
-    def call(self, one: TargetCall, reads: Sequence[np.ndarray], keep: bool = True) -> np.ndarray:
-        """Returns the result of one call. ``keep``: its weights are sent once; else each time."""
+    def call(
+        self,
+        one: TargetCall,
+        reads: Sequence[np.ndarray],
+        keep: bool = True,
+        word: str = CONTIGUOUS,
+    ) -> np.ndarray:
+        """Returns the result of one call. ``keep``: its weights are sent once; else each time.
+        ``word``: how its input lies in memory, where it is a case and its weights are not kept."""
         operands = one.operands(reads)
         given = [part.taken(reads[part.number]) for part in one.inputs]
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
@@ -90,7 +98,7 @@ class Port:
         if one.case is not None and not keep:
             shape = one.case.weight_shape
             w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
-            header = {"do": "run", "spec": dict(one.spec)}
+            header = {"do": "run", "spec": with_layout(dict(one.spec), word)}
             _, found = self.session.request(header, {**arrays, **operands, **w})
             return one.output.put(found["y"])
         # weights go by what they hold: sizes of a model share them, and a request without them is
@@ -166,23 +174,35 @@ class Port:
 
 @dataclass(frozen=True, eq=False)
 class There:
-    """An operation that runs on a target: as of ``Isolated``. ``keep``: as of ``Port.call``.
-    InputError: no part of it is a call."""
+    """An operation that runs on a target: as of ``Isolated``. ``keep``, ``word``: as of
+    ``Port.call``. InputError: no part of it is a call."""
 
     port: Port
     ports: Ports
     one: Operation
     keep: bool = False
+    word: str = CONTIGUOUS
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
         for stage in self.ports.stages(self.one, [array.shape for array in reads]):
             given = [values[n] for n in stage.reads]
             if isinstance(stage.does, TargetCall):
-                values.append(self.port.call(stage.does, given, self.keep))
+                values.append(self.port.call(stage.does, given, self.keep, self.word))
             else:
                 values.append(stage.does(given))
         return values[-1:]
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Returns the layouts in which users of the library have such an operation's input: of two
+        spatial axes the memory format of images too, where there is one."""
+        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
+        does = self.ports.stages(self.one, shapes)[0].does
+        case = does.case if isinstance(does, TargetCall) else None
+        there = getattr(backends.get(self.port.session.target.name), "layouts", ())
+        images = case is not None and case.spatial_rank == 2 and CHANNELS_LAST in there
+        return (CONTIGUOUS, CHANNELS_LAST) if images else (CONTIGUOUS,)
 
     def masked(
         self, asked: OperationSum, _: Sequence[np.ndarray]

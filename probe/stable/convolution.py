@@ -26,7 +26,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
 
     Returns the outputs in the same layout and x's dtype. Differentiable. Raises ValueError.
     """
-    return _library(x).conv(x, w, b, stride, dilation, groups, padding, accumulate)
+    return _functions_for(x).conv(x, w, b, stride, dilation, groups, padding, accumulate)
 
 
 def dense(x, w, b=None, accumulate=None):
@@ -37,7 +37,7 @@ def dense(x, w, b=None, accumulate=None):
     ``accumulate``: as of ``conv``. Returns (..., filters) in x's dtype. Differentiable; the weight
     gradient is a sum over all rows. Raises ValueError.
     """
-    return _library(x).dense(x, w, b, accumulate)
+    return _functions_for(x).dense(x, w, b, accumulate)
 
 
 def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
@@ -50,10 +50,10 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     dtype. Raises ValueError.
     """
     given = x, mean, variance, scale, shift, epsilon, axis, accumulate
-    return _library(x).normalised(*given)
+    return _functions_for(x).normalised(*given)
 
 
-def _library(x):
+def _functions_for(x):
     """Returns the module for a tensor's library."""
     root = type(x).__module__.split(".")[0]  # asked without an import: one library may lack
     if root not in ("torch", "tensorflow", "keras"):
@@ -78,13 +78,15 @@ class ConvolutionSizes:
                 f"w={rank + 2} axes: a convolution has 1 to 3 spatial ones and two more"
             )
         self.kernel, self.channels, self.filters = kernel, channels, filters
-        self.stride = _each("stride", stride, rank)
-        self.dilation = _each("dilation", dilation, rank)
+        self.stride = _one_an_axis("stride", stride, rank)
+        self.dilation = _one_an_axis("dilation", dilation, rank)
         if groups < 1 or channels % groups or filters % groups:
             why = f"must divide {channels} channels and {filters} filters"
             raise ValueError(f"groups={groups}: {why}")
         self.groups, self.depth = groups, channels // groups
-        self.windows = WindowSizes(kernel, self.stride, self.dilation, _padding(padding, rank))
+        self.windows = WindowSizes(
+            kernel, self.stride, self.dilation, _checked_padding(padding, rank)
+        )
         self.extents, self.places = self.windows.extents, self.windows.places()
         self.seen = self.windows.seen
 
@@ -113,7 +115,7 @@ def accumulator(dtype, wanted):
     return wanted
 
 
-def _each(name, value, rank):
+def _one_an_axis(name, value, rank):
     values = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(values) != rank or any(not isinstance(one, int) or one < 1 for one in values):
         why = f"one whole number from 1 up, or {rank} of them"
@@ -121,7 +123,7 @@ def _each(name, value, rank):
     return values
 
 
-def _padding(padding, rank):
+def _checked_padding(padding, rank):
     if padding in ("valid",) + BY_SIZE:
         return padding
     pairs = [] if isinstance(padding, str) else list(padding)

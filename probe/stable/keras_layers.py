@@ -133,8 +133,10 @@ def stabilized(model, accumulate=None, strict=False):
     found: dict[str, list[tuple[str, str]]] = {"replaced": [], "kept": [], "left": []}
 
     def replaced(layer):
-        kind = KINDS.get(type(layer)) if _plain(layer) else None
-        for what, told in _told(layer, kind):
+        # with quantised weights it computes something else than its class says
+        quantised = getattr(layer, "quantization_mode", None) is not None
+        kind = None if quantised else KINDS.get(type(layer))
+        for what, told in _where_in_report(layer, kind):
             found[what].append((layer.name, told))
         made = (kind or type(layer)).from_config(layer.get_config())
         if kind:
@@ -151,12 +153,7 @@ def stabilized(model, accumulate=None, strict=False):
     return made
 
 
-def _plain(layer):
-    """Returns whether a layer computes what its class says: no quantised weights."""
-    return getattr(layer, "quantization_mode", None) is None
-
-
-def _told(layer, kind):
+def _where_in_report(layer, kind):
     """Under which names of a Report a layer belongs, and as what."""
     name = type(layer).__name__
     if isinstance(layer, keras.layers.Activation) or kind:
@@ -169,13 +166,13 @@ def _told(layer, kind):
             yield "left", f"its activation {said}" if kind else f"{name} {said}"
         elif not kind:
             yield "kept", name
-    elif type(layer).__module__.startswith("keras.") and _exact(layer):
+    elif type(layer).__module__.startswith("keras.") and _layer_is_exact(layer):
         yield "kept", name
     elif type(layer) not in (keras.Sequential, keras.Model):
         yield "left", name
 
 
-def _exact(layer):
+def _layer_is_exact(layer):
     """Returns whether a layer of a built model is exact, by running it on its own shapes."""
     if isinstance(layer, keras.layers.InputLayer):
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from warnings import catch_warnings
@@ -67,8 +66,8 @@ class LayerReport:
             "left as they are (bits may depend on batch or length)": self.left,
             "not looked into (code of their own)": self.unread,
         }
-        return "\n".join(f"{what}: {_shown(layers)}" for what, layers in told.items() if layers)
-
-
-def _shown(layers: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{name or '(the model)'} ({kind})" for name, kind in layers)
+        lines = []
+        for what, layers in told.items():
+            names = ", ".join(f"{name or '(the model)'} ({kind})" for name, kind in layers)
+            lines += [f"{what}: {names}"] * bool(layers)
+        return "\n".join(lines)

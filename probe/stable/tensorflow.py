@@ -13,7 +13,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     import tensorflow as tf
 
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
-    known = _numbers(w.shape)
+    known = _static_sizes(w.shape)
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
     words = (known[:-2], known[-2] * groups, known[-1], stride, dilation, groups, padding)
@@ -28,9 +28,9 @@ def dense(x, w, b=None, accumulate=None):
     import tensorflow as tf
 
     x, w = tf.convert_to_tensor(x), tf.convert_to_tensor(w)
-    channels, filters = _numbers(w.shape)
+    channels, filters = _static_sizes(w.shape)
     y = conv(tf.reshape(x, [1, -1, channels]), w[None], b, accumulate=accumulate)
-    known = _numbers(x.shape)[:-1]
+    known = _static_sizes(x.shape)[:-1]
     y = tf.reshape(y, tf.concat([tf.shape(x)[:-1], [filters]], 0))
     y.set_shape(known + (filters,))
     return y
@@ -52,20 +52,20 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     return tf.cast(tf.cast(x, wide) * factor + offset, x.dtype)
 
 
-def _numbers(shape):
+def _static_sizes(shape):
     return tuple(getattr(size, "value", size) for size in shape)
 
 
-def _sizes(tf, x):
+def _spatial_sizes(tf, x):
     """Returns the spatial sizes of x: numbers where they are known, else scalar tensors."""
-    known = _numbers(x.shape)[1:-1]
+    known = _static_sizes(x.shape)[1:-1]
     asked = tf.shape(x) if None in known else ()
     return [asked[1 + axis] if size is None else size for axis, size in enumerate(known)]
 
 
-def _padded(tf, geometry, x):
+def _zeros_around(tf, geometry, x):
     """x with its zeros, and the outputs on each axis."""
-    sizes = _sizes(tf, x)
+    sizes = _spatial_sizes(tf, x)
     known = all(isinstance(size, int) for size in sizes)
 
     def maximum(a, b):
@@ -77,11 +77,11 @@ def _padded(tf, geometry, x):
     return x, around, outputs
 
 
-def _forward(tf, geometry, x, w, wide):
+def _added_products(tf, geometry, x, w, wide):
     """The outputs: for every product one multiplication and one subtraction of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each = geometry.filters // groups
-    x, _, outputs = _padded(tf, geometry, x)
+    x, _, outputs = _zeros_around(tf, geometry, x)
     x, w = tf.cast(x, wide), tf.cast(w, wide)
     rank = len(outputs)
     # channels of a group first, then positions in a line: columns for all filters of a group
@@ -92,7 +92,7 @@ def _forward(tf, geometry, x, w, wide):
     w = tf.reshape(w, row)
     # negated once: x * -w is rounded as x * w is
     first, weights = w[0], tf.unstack(-w, len(geometry.places) * depth)
-    multiply, subtract = _operations(tf)
+    multiply, subtract = _multiply_and_subtract(tf)
     y, number = None, 0
     for place in geometry.places:
         seen = x[(slice(None), slice(None)) + geometry.seen(place, outputs)]
@@ -103,11 +103,11 @@ def _forward(tf, geometry, x, w, wide):
             number += 1
     y = tf.reshape(y, tf.stack([tf.shape(x)[1]] + outputs + [geometry.filters]))
     known = [size if isinstance(size, int) else None for size in outputs]
-    y.set_shape([_numbers(x.shape)[1]] + known + [geometry.filters])
+    y.set_shape([_static_sizes(x.shape)[1]] + known + [geometry.filters])
     return tf.cast(y, dtype)
 
 
-def _operations(tf):
+def _multiply_and_subtract(tf):
     """Multiplication and subtraction, without the way through Python's dispatch where it is."""
     raw = getattr(tf, "raw_ops", None)
     if raw is None:
@@ -120,7 +120,7 @@ def _differentiable(tf, geometry, wide):
     """f(x, w) with gradients of its own, where TensorFlow lets functions have them (1.7 on)."""
 
     def plain(x, w):
-        return _forward(tf, geometry, x, w, wide)
+        return _added_products(tf, geometry, x, w, wide)
 
     if not hasattr(tf, "custom_gradient"):  # before TensorFlow 1.7
         return plain
@@ -142,11 +142,11 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each = geometry.filters // groups
-    sizes = _sizes(tf, x)
-    _, around, outputs = _padded(tf, geometry, x)
+    sizes = _spatial_sizes(tf, x)
+    _, around, outputs = _zeros_around(tf, geometry, x)
     axes = zip(sizes, around, outputs, geometry.extents, geometry.stride)
     for axis, (size, (before, after), count, extent, stride) in enumerate(axes, 1):
-        dy = _spread(tf, dy, axis, stride)
+        dy = _zeros_between(tf, dy, axis, stride)
         rest = size + before + after - ((count - 1) * stride + extent)
         zeros = [[0, 0]] * (rank + 2)
         zeros[axis] = [extent - 1, extent - 1 + rest]
@@ -162,7 +162,7 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
     return dx[tuple([slice(None)] + inside)]
 
 
-def _spread(tf, dy, axis, stride):
+def _zeros_between(tf, dy, axis, stride):
     """``stride - 1`` zeros between neighbours on an axis."""
     if stride == 1:
         return dy
@@ -178,11 +178,11 @@ def _spread(tf, dy, axis, stride):
 def _weight_gradient(tf, geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _padded(tf, geometry, x)
+    x, _, outputs = _zeros_around(tf, geometry, x)
     dy = tf.reshape(dy, [-1, groups, geometry.filters // groups])
     found = []
     for place in geometry.places:
         seen = x[(slice(None),) + geometry.seen(place, outputs)]
         seen = tf.reshape(seen, [-1, groups, geometry.depth])
         found.append(tf.einsum("pgc,pgf->cgf", seen, dy))
-    return tf.reshape(tf.stack(found), _numbers(w.shape))
+    return tf.reshape(tf.stack(found), _static_sizes(w.shape))

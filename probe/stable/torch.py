@@ -13,7 +13,7 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     words = (kernel, w.shape[1] * groups, w.shape[0], stride, dilation, groups, padding)
     geometry = ConvolutionSizes(*words)
     wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
-    y = _function().apply(x, w, geometry, wide)
+    y = _stable_function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
 
 
@@ -41,42 +41,39 @@ def normalised(x, mean, variance, scale, shift, epsilon, axis, accumulate=None):
     return (x.to(wide) * factor + offset).to(x.dtype)
 
 
+# A dictionary and no ``functools.lru_cache``: torch.compile looks into what that wraps
 _MADE: Dict[str, Any] = {}
 
 
-def _function():
+def _stable_function():
     """The autograd function, made when it is first needed: no PyTorch is imported before."""
     if not _MADE:
-        _MADE["stable"] = _make()
+        import torch
+
+        class Stable(torch.autograd.Function):
+            """Forward and input gradient are stable convolutions."""
+
+            @staticmethod
+            def forward(ctx, x, w, geometry, wide):
+                ctx.save_for_backward(x, w)
+                ctx.geometry, ctx.wide = geometry, wide
+                return _chain_of_products(torch, geometry, x, w, wide)
+
+            @staticmethod
+            def backward(ctx, dy):
+                (x, w), geometry = ctx.saved_tensors, ctx.geometry
+                dx = dw = None
+                if ctx.needs_input_grad[0]:
+                    dx = _gradient_of_input(torch, geometry, x, w, dy, ctx.wide)
+                if ctx.needs_input_grad[1]:
+                    dw = _gradient_of_weights(torch, geometry, x, w, dy)
+                return dx, dw, None, None
+
+        _MADE["stable"] = Stable
     return _MADE["stable"]
 
 
-def _make():
-    import torch
-
-    class Stable(torch.autograd.Function):
-        """Forward and input gradient are stable convolutions."""
-
-        @staticmethod
-        def forward(ctx, x, w, geometry, wide):
-            ctx.save_for_backward(x, w)
-            ctx.geometry, ctx.wide = geometry, wide
-            return _forward(torch, geometry, x, w, wide)
-
-        @staticmethod
-        def backward(ctx, dy):
-            (x, w), geometry = ctx.saved_tensors, ctx.geometry
-            dx = dw = None
-            if ctx.needs_input_grad[0]:
-                dx = _input_gradient(torch, geometry, x, w, dy, ctx.wide)
-            if ctx.needs_input_grad[1]:
-                dw = _weight_gradient(torch, geometry, x, w, dy)
-            return dx, dw, None, None
-
-    return Stable
-
-
-def _padded(torch, geometry, x):
+def _with_zeros_around(torch, geometry, x):
     """x with its zeros, the zeros, and the outputs on each axis."""
     sizes = tuple(x.shape[2:])
     around, outputs = geometry.around(sizes)
@@ -85,11 +82,11 @@ def _padded(torch, geometry, x):
     return x, around, outputs
 
 
-def _forward(torch, geometry, x, w, wide):
+def _chain_of_products(torch, geometry, x, w, wide):
     """Returns the outputs: for every product one multiplication and one addition of all outputs."""
     dtype, groups, depth = x.dtype, geometry.groups, geometry.depth
     each, wide = geometry.filters // groups, getattr(torch, wide)
-    x, _, outputs = _padded(torch, geometry, x)
+    x, _, outputs = _with_zeros_around(torch, geometry, x)
     x = x.to(wide)
     x = x.reshape((x.shape[0], groups, 1, depth) + tuple(x.shape[2:]))
     w = w.to(wide).reshape((groups, each, depth) + geometry.kernel)
@@ -113,7 +110,7 @@ def _forward(torch, geometry, x, w, wide):
     return y.reshape((x.shape[0], geometry.filters) + tuple(outputs)).to(dtype)
 
 
-def _input_gradient(torch, geometry, x, w, dy, wide):
+def _gradient_of_input(torch, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
     each, sizes = geometry.filters // groups, tuple(x.shape[2:])
@@ -138,10 +135,10 @@ def _input_gradient(torch, geometry, x, w, dy, wide):
     return dx[tuple([slice(None), slice(None)] + inside)]
 
 
-def _weight_gradient(torch, geometry, x, w, dy):
+def _gradient_of_weights(torch, geometry, x, w, dy):
     """Sums over all positions, by matrix products: one for each place of the kernel."""
     groups = geometry.groups
-    x, _, outputs = _padded(torch, geometry, x)
+    x, _, outputs = _with_zeros_around(torch, geometry, x)
     x = x.reshape((x.shape[0], groups, geometry.depth) + tuple(x.shape[2:]))
     dy = dy.reshape((dy.shape[0], groups, geometry.filters // groups, -1))
     found = []

@@ -102,7 +102,7 @@ def stabilized(model, accumulate=None, strict=False):
     for name, module in made.named_modules():
         if any(name.startswith(outer) for outer in inside):
             continue  # parts of a layer that is left as a whole
-        what = _replaced(module, accumulate)
+        what = _made_stable(module, accumulate)
         if what == "left" and module.__module__.startswith("torch."):
             inside.append(f"{name}." if name else "")
         if what:
@@ -114,7 +114,7 @@ def stabilized(model, accumulate=None, strict=False):
     return made
 
 
-def _replaced(module, accumulate):
+def _made_stable(module, accumulate):
     """Makes a module stable where there is a way; under which name of a Report it belongs."""
     kind = type(module)
     if kind in KINDS.values():
@@ -127,13 +127,13 @@ def _replaced(module, accumulate):
         return "left"
     if kind in CONTAINERS:
         return ""
-    if kind.__module__.startswith("torch.nn.") and _exact(module):
+    if kind.__module__.startswith("torch.nn.") and _module_is_exact(module):
         return "kept"
     own = any(True for _ in module.children()) and not any(True for _ in module.parameters(False))
     return "unread" if own and not kind.__module__.startswith("torch.") else "left"
 
 
-def _exact(module):
+def _module_is_exact(module):
     """Returns whether a module of PyTorch's own is exact in evaluation, by running it.
 
     Nothing says which shapes it takes: channels and positions are made from its own numbers.

@@ -7,7 +7,7 @@ import pytest
 
 from probe import semantics as s
 from probe import stable
-from probe.invariant.kinds import OperationKind, apart, kind_of
+from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
 from probe.semantics import operations as o
 
 KINDS = {
@@ -30,7 +30,7 @@ KINDS = {
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_computed_says_what_is_done(name):
     meaning, kind = KINDS[name]
-    assert kind_of(meaning) is kind
+    assert operation_kind(meaning) is kind
 
 
 APART = {
@@ -48,7 +48,7 @@ APART = {
 @pytest.mark.parametrize("name", APART)
 def test_labels_say_whether_a_sample_reads_another(name):
     meaning, gives, wanted = APART[name]
-    assert apart(meaning, [(2, 3)], [gives], (True,)) is wanted
+    assert samples_apart(meaning, [(2, 3)], [gives], (True,)) is wanted
 
 
 def left(torch, function, *inputs):

@@ -17,9 +17,9 @@ from probe.invariant.mitigated_cases import (
     RemediedSession,
     RemedySessions,
     exact_sums,
-    measure,
+    measured_remedies,
 )
-from probe.invariant.mitigations import advise, candidates, report, rows
+from probe.invariant.mitigations import advise, remedies_of, remedies_report, remedy_rows
 from probe.launch import InlineSession, Session
 from probe.target import why_unavailable
 from probe.ulp import equal
@@ -130,7 +130,9 @@ def test_what_has_no_remedies_is_refused(reference, case):
     with pytest.raises(TargetError, match="remedies are for single convolutions and products"):
         run(reference, case, chunks(4))
     with pytest.raises(InputError, match="remedies are for single convolutions and products"):
-        measure(case, Target.parse("reference"), [9, 12], sessions=RemedySessions(inline=True))
+        measured_remedies(
+            case, Target.parse("reference"), [9, 12], sessions=RemedySessions(inline=True)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def measured():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(of_cases, "SECONDS", 0.001)
         lengths = [3, 6, 8, 9, 12, 40]
-        return measure(
+        return measured_remedies(
             case,
             Target.parse(UNSTABLE),
             lengths,
@@ -196,7 +198,7 @@ def test_the_advice_is_the_cheapest_exact_one(measured):
 
 def test_a_stable_target_needs_no_remedy():
     case = Case("conv1d", 3, 2, 2)
-    found = measure(
+    found = measured_remedies(
         case, Target.parse("reference"), [4, 9], only=["pad"], sessions=RemedySessions(inline=True)
     )
     advice = advise(found)
@@ -205,12 +207,12 @@ def test_a_stable_target_needs_no_remedy():
 
 
 def advise_json(found):
-    return json.loads(json.dumps(report(found)))
+    return json.loads(json.dumps(remedies_report(found)))
 
 
 def test_a_target_that_no_remedy_mends_is_told():
     case = Case("conv1d", 5, 3, 2)
-    found = measure(
+    found = measured_remedies(
         case,
         Target.parse(UNSTABLE),
         [6, 9, 40],
@@ -223,7 +225,7 @@ def test_a_target_that_no_remedy_mends_is_told():
 
 def test_rows_are_stored_and_read_back(measured, tmp_path):
     with Store(tmp_path / "here") as store:
-        for table, some in rows(measured, "remedies").items():
+        for table, some in remedy_rows(measured, "remedies").items():
             store.append(table, some)
     found = probe.load(tmp_path)
     table = found.remedies.set_index("remedy")
@@ -244,7 +246,7 @@ def test_rows_are_stored_and_read_back(measured, tmp_path):
     ],
 )
 def test_a_target_has_the_remedies_of_its_switches(target, there, absent):
-    names = [one.name for one in candidates(Target.parse(target))]
+    names = [one.name for one in remedies_of(Target.parse(target))]
     assert names[0] == "default"
     assert set(there) <= set(names)
     assert not set(absent) & set(names)

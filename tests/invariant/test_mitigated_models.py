@@ -15,9 +15,9 @@ from probe.cli import shell
 from probe.cli.show.networks import padded_model as shown
 from probe.errors import InputError
 from probe.invariant import mitigated_cases as of_cases
-from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measure
-from probe.invariant.mitigated_models import recommended
-from probe.invariant.mitigations import advise, report, rows
+from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measured_remedies
+from probe.invariant.mitigated_models import recommended_way
+from probe.invariant.mitigations import advise, remedies_report, remedy_rows
 from probe.launch import InlineSession
 from probe.printing import Output
 from probe.ulp import equal
@@ -60,7 +60,7 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
 
 def test_batches_of_a_case_are_judged_by_order():
     only = ["pad", "chunks=3", "chunks=8", "float64"]
-    found = measure(
+    found = measured_remedies(
         DENSE,
         UNSTABLE,
         [1, 4, 6, 9],
@@ -74,8 +74,8 @@ def test_batches_of_a_case_are_judged_by_order():
     assert verdicts == dict.fromkeys(["pad", "chunks=3", "chunks=8"], "exact") | unstable
     assert found.vary == "batch" and named["pad"].sizes == (6, 9)
     assert named["pad"].keeps and named["chunks=8"].keeps and not named["chunks=3"].keeps
-    assert "at batch" in advise(found).text and report(found)["vary"] == "batch"
-    assert {row["vary"] for row in rows(found)["remedies"]} == {"batch"}
+    assert "at batch" in advise(found).text and remedies_report(found)["vary"] == "batch"
+    assert {row["vary"] for row in remedy_rows(found)["remedies"]} == {"batch"}
 
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -90,7 +90,7 @@ def running():
 def in_mode_of(case, running):
     """The invariant mode of a case along three batches, on PyTorch."""
     words = {"vary": "batch", "only": ["invariant"], "sessions": running}
-    (_, mode) = measure(case, Target.parse("torch"), [1, 3, 8], **words).found
+    (_, mode) = measured_remedies(case, Target.parse("torch"), [1, 3, 8], **words).found
     return mode
 
 
@@ -202,7 +202,7 @@ def test_what_a_mode_does_is_found_out(monkeypatch, forward, left, verdict, keep
     assert (mode["verdict"], mode["keeps"]) == (verdict, keeps)
     assert bool(mode["refusal"]) == (verdict != "exact")
     if verdict != "exact":
-        assert recommended(found.remedies) != "invariant"
+        assert recommended_way(found.remedies) != "invariant"
 
 
 def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
@@ -213,7 +213,7 @@ def test_a_function_of_arrays_runs_in_the_mode_and_another_library_is_refused():
     mode = ways(made)["invariant"]
     if made.invariant.report is None:  # no mode for plain NumPy so far
         assert mode["verdict"] == "not known" and mode["of_fixed"] is None and mode["refusal"]
-        assert recommended(made.remedies) != "invariant"
+        assert recommended_way(made.remedies) != "invariant"
 
 
 def test_the_cheapest_exact_way_is_recommended():
@@ -223,12 +223,12 @@ def test_the_cheapest_exact_way_is_recommended():
     fixed = way("fixed", "exact", [9], 1.0)
     default, pad = way("default", "differs", [1], 0.1), way("pad", "exact", [4], 0.5)
     quick, slow = way("invariant", "exact", [1], 0.3), way("invariant", "exact", [1], 0.7)
-    assert recommended([default, pad, fixed, quick]) == "invariant"
-    assert recommended([default, pad, fixed, slow]) == "pad"
-    assert recommended([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
+    assert recommended_way([default, pad, fixed, quick]) == "invariant"
+    assert recommended_way([default, pad, fixed, slow]) == "pad"
+    assert recommended_way([default, way("pad", "differs", [4], 0.5), fixed, slow]) == "invariant"
     unsure = way("invariant", "not known", [1], 0.1)
-    assert recommended([default, pad, fixed, unsure]) == "pad"
-    assert recommended([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
+    assert recommended_way([default, pad, fixed, unsure]) == "pad"
+    assert recommended_way([way("default", "exact", [1], 0.4), pad, fixed, quick]) == "default"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import probe
 from probe.cli import shell
 from probe.invariant import mitigated_cases
-from probe.invariant.mitigated_cases import measure
+from probe.invariant.mitigated_cases import measured_remedies
 from probe.invariant.mitigations import advise
 from probe.target import Target
 
@@ -17,7 +17,9 @@ def test_what_there_is_no_time_for_is_not_known(monkeypatch):
     told = []
     over = "the 1 s of --time were over"
     monkeypatch.setattr(mitigated_cases.budget, "spent", lambda: over if told else "")
-    found = measure(CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"], each=told.append)
+    found = measured_remedies(
+        CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"], each=told.append
+    )
     assert [one.remedy.name for one in told] == ["default"]
     assert {one.refusal for one in found.found[1:]} == {f"not tried: {over}"}
     assert [one.verdict for one in found.found[1:]] == ["not known"] * len(found.found[1:])
@@ -33,7 +35,7 @@ def test_what_was_judged_stays_where_somebody_interrupts(monkeypatch):
         judge(self, found)
 
     monkeypatch.setattr(mitigated_cases._OfCase, "judge", interrupted)
-    found = measure(CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"])
+    found = measured_remedies(CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"])
     assert found.default.verdict == "exact"
     assert {one.refusal for one in found.found[1:]} == {"not tried: interrupted"}
 
@@ -44,7 +46,7 @@ def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
 
     monkeypatch.setattr(mitigated_cases._OfCase, "judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        measure(CASE, WHERE, (1, 2, 5))
+        measured_remedies(CASE, WHERE, (1, 2, 5))
 
 
 def test_the_recommendation_comes_first_and_three_columns_fit_eighty(capsys, monkeypatch):

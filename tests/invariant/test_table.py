@@ -11,7 +11,7 @@ from probe import stable, ulp
 from probe.errors import InputError
 from probe.invariant.classes import Entry, Sizes
 from probe.invariant.table import HEARSAY, Table, anew
-from tests.invariant.test_torch_model import Planted, chosen, computed
+from tests.invariant.test_classes import Planted, chosen, computed
 
 LARGEST = 200
 COUNTS = (*range(1, 40), 64, 99, 100, 130, 199, 200, 333)

@@ -12,7 +12,7 @@ from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
 from probe.invariant.mitigated_cases import RemediedSession
-from probe.invariant.mitigations import candidates
+from probe.invariant.mitigations import remedies_of
 from probe.launch import InlineSession
 
 pytestmark = pytest.mark.long
@@ -272,7 +272,7 @@ def test_where_there_is_no_program_the_user_is_told_why(started, text, dtype, la
 
 @pytest.mark.parametrize("text", TARGETS)
 def test_operators_with_a_remedy_stand_between_programs(started, text):
-    chunks = next(one for one in candidates(Target.parse(text), [4]) if one.name == "chunks=4")
+    chunks = next(one for one in remedies_of(Target.parse(text), [4]) if one.name == "chunks=4")
     session = RemediedSession(started(text), chunks.spec, True)
     for words in ({}, {"turned": True}):
         network = described(LAYERS["groups, uneven padding, bias"], **words)

@@ -12,10 +12,10 @@ from probe.comparison import decisions
 from probe.errors import InputError
 from probe.invariant.mitigated_cases import RemedySessions
 from probe.invariant.mitigated_models import MitigatedGraph
-from probe.launch import InlineSession
+from probe.launch import InlineSession, Session
 from probe.padding import between
 from probe.padding.between import CUT
-from probe.padding.kept import index
+from probe.padding.kept import box_index
 from probe.target import why_unavailable
 
 pytestmark = pytest.mark.long
@@ -82,6 +82,31 @@ def test_safe_sizes_are_the_shortest_at_which_no_layer_changes_its_order(
         assert found.safe == alike[0] and found.at_safe.certified
 
 
+def test_safe_sizes_hold_in_channels_last_memory_too(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    words = {"width": 16, "blocks": 3}
+    with Session(Target.parse("torch")) as session:
+        graph = graph_of(NineLayers(**words, fixed=300), session, tmp_path)
+        safe = {length: graph.sized(length).safe for length in (1, 40, 120)}
+    module = nine_layers.torch_module(**words)
+    for memory in (torch.contiguous_format, torch.channels_last):
+        model = module.to(memory_format=memory)
+        for length, size in safe.items():
+            (box,) = graph.boxes(length)
+            (part,) = box
+            for seed in range(6):
+                x = torch.from_numpy(content(300, seed))
+                x[..., length:] = 0
+                x = x.contiguous(memory_format=memory)
+                short, whole = (
+                    model(x[..., :to].contiguous(memory_format=memory)) for to in (size, 300)
+                )
+                assert torch.equal(short[..., : part.stop], whole[..., : part.stop]), (
+                    memory,
+                    length,
+                )
+
+
 @pytest.mark.parametrize("cut", [0, 100, CUT])
 def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path):
     graph = graph_of(SMALL, switching, tmp_path)
@@ -92,7 +117,7 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
         (short,) = between.spliced(graph, found, padded(x, found.size)).results
         (whole,) = graph.opened.plain(padded(x, 80))
         (box,) = found.boxes
-        mine, theirs = short[index(box, True, 4)], whole[index(box, False, 4)]
+        mine, theirs = short[box_index(box, True, 4)], whole[box_index(box, False, 4)]
         assert mine.size and np.ascontiguousarray(mine).tobytes() == theirs.tobytes()
     # a receptive field of 16 takes 64 positions here; a cut behind each operation takes few more
     assert found.size < 60 and any(one.size > one.start for one in found.splices)

@@ -13,9 +13,9 @@ import probe
 from lib import nine_layers
 from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
-from probe.invariant.mitigated_models import judged, recommended
+from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
-from probe.padding.kept import index
+from probe.padding.kept import box_index
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.replayed import OnTarget
@@ -362,10 +362,10 @@ def test_ways_of_padding_are_judged_and_timed():
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
     one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
-    ways = {each["name"]: each for each in judged(one, [one.sized(4)], 4)}
+    ways = {each["name"]: each for each in judged_ways(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
-    assert recommended(list(ways.values())) == "pad"
+    assert recommended_way(list(ways.values())) == "pad"
     assert ways["fixed"]["of_fixed"] == 1
 
 
@@ -541,5 +541,5 @@ def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
                 x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
             x[..., content:] = 0
             full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
-            mine, other = short[index(box, True, 3)], full[index(box, False, 3)]
+            mine, other = short[box_index(box, True, 3)], full[box_index(box, False, 3)]
             assert mine.tobytes() == other.tobytes(), (content, seed)
