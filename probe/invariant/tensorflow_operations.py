@@ -37,12 +37,14 @@ from probe.recorders.tensorflow_graphs import (
     SHAPES,
     FunctionGraph,
     FunctionNode,
+    traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     RanOperation,
     array,
     run_op,
+    sizes_of,
     structure,
     type_of,
 )
