@@ -101,6 +101,9 @@ def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
             found = replay_steadily(run, Port(session), f"the run on {where.text}")
     except (TargetError, Nondeterministic) as error:
         return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
+    if found.alone and not found.there:
+        # all that computes ran in the library of this process, the same one on every target
+        return ReleaseStep(where.text, None, why=found.said)
     return ReleaseStep(
         where.text,
         _digest_of_outputs([one for one in found.results if one is not None]),

@@ -383,6 +383,7 @@ def _give_parts(
     if out is None:
         told("report", "not asked for: --report DIR (Python: out=DIR) writes it, verified")
         return
+    tell("writing the report, proved in fresh processes")
     try:
         written = walked.reproduce(out, first, progress=tell)
         own = f" (the operation's own script, no case: {written.no_case})" * bool(written.no_case)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -194,14 +194,15 @@ class Enclosure:
         """Returns several enclosures as one, behind each other."""
         if len(parts) == 1:
             return parts[0]
-        arrays = (np.concatenate([getattr(one, name) for one in parts]) for name in _ARRAYS)
+        arrays: dict[str, Any]
+        arrays = {name: np.concatenate([getattr(one, name) for one in parts]) for name in _ARRAYS}
         few = [one.few for one in parts if one.few is not None]
-        return cls(parts[0].dtype, *arrays, FewSummands.joined(few) if few else None)
+        return cls(parts[0].dtype, few=FewSummands.joined(few) if few else None, **arrays)
 
     def at(self, index: np.ndarray) -> Enclosure:
         """Returns those of some outputs, by number."""
         few = None if self.few is None else self.few.at(index)
-        return Enclosure(self.dtype, *(getattr(self, name)[index] for name in _ARRAYS), few)
+        return replace(self, few=few, **{name: getattr(self, name)[index] for name in _ARRAYS})
 
 
 _ARRAYS = ("below", "above", "exact", "overflow", "sure", "flushed", "sizes")

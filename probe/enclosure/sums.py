@@ -54,7 +54,7 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
         if len(x) and len(x) + (bias is not None) <= FEW:
             numbers = np.arange(one.shape[1])
             row, column = (numbers if a.shape[1] > 1 else 0 * numbers for a in held)
-            found = replace(found, few=FewSummands(dtype, *held, added, row, column))
+            found = replace(found, few=FewSummands(dtype, held[0], held[1], added, row, column))
         parts.append(found)
     return Enclosure.joined(parts)
 

@@ -173,7 +173,9 @@ def _as_accepted(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> An
     if hasattr(opened, "side"):
         raise InputError("target", "(own process)", APART, "leave out --target")
     if not isinstance(opened, FunctionSubject):
-        return model
+        inner = getattr(opened, "inner", None)
+        own = getattr(inner, "model", None)  # of a .keras file, whose layers are replaced
+        return model if own is None else own
     if opened.torch:
         return opened.function
     recorder: Any = opened.recorder(given)

@@ -55,10 +55,11 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 @dataclass(frozen=True)
 class OpenedTensorFlow:
     """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
-    inputs."""
+    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
+    model: Any = None
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
@@ -100,7 +101,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
     inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
-    return OpenedTensorFlow(inputs, lambda given: model(_packed(model, given), training=False))
+    call = lambda given: model(_packed(model, given), training=False)  # noqa: E731
+    return OpenedTensorFlow(inputs, call, model)
 
 
 def _packed(model: Any, given: Sequence[Any]) -> Any:

@@ -330,10 +330,9 @@ def pair_close_values(found: Difference) -> Difference:
     for (shape, dtype), some in ours.items():
         others = theirs.get((shape, dtype), {})
         for n, m in _closest(found, some, others, dtype) if some and others else ():
+            # all of two values, and not their samples alone
             one = Pair.of_all(n, m, prod(shape))
-            measure_pairs(
-                found.left, found.right, [one]
-            )  # all of two values, and not their samples alone
+            measure_pairs(found.left, found.right, [one])
             if is_near(one, dtype):
                 every[n] = m
     return compare_runs(found.left, found.right, every) if every else found

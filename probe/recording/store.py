@@ -113,10 +113,9 @@ class _Everywhere:
         found = self.arrays.get(name)
         if found is None:
             size = self.size + array.nbytes
-            # below SURE free memory is not read: most runs of small models stay far below it
-            inside = size <= SURE or (
-                size <= MOST and size <= memory_room()
-            )  # asking takes half a ms
+            # below SURE free memory is not read, which takes half a ms: most runs of small models
+            # stay far below it
+            inside = size <= SURE or (size <= MOST and size <= memory_room())
             found = None if inside else self._on_disk(array)
             if found is None:
                 found = np.empty(array.nbytes, np.uint8)

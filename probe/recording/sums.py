@@ -534,10 +534,9 @@ class SumSession(OwnSession):
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
         given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
-        recorded = self.reads
-        self.reads = [
-            np.zeros_like(r) if n in self.asked.added else r for n, r in enumerate(recorded)
-        ]  # what is added behind answers nothing
+        # what is added behind answers nothing
+        recorded, added = self.reads, self.asked.added
+        self.reads = [np.zeros_like(r) if n in added else r for n, r in enumerate(recorded)]
         try:
             for answer, found in self._put(header, given):
                 yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}

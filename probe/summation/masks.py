@@ -288,6 +288,8 @@ class SessionOperator:
     def __init__(self, session: AnySession, case: Summed, select: np.ndarray | None = None) -> None:
         memory.require(case)
         self.session, self.case = session, case
+        # asked once: a reveal of a short sum makes some forty requests, and checks sizes each time
+        self._spec, self._input_shape = case.spec(), case.input_shape()
         self.behind = getattr(session, "behind", None)  # what becomes of a sum: a recorded one
         self.dtype = case.dtype
         self.summands, self.filters = case.summands, case.filters
@@ -300,7 +302,7 @@ class SessionOperator:
         self, x: float | np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
         """As ``MaskedOperator.run``: float32 or else float64. ``x`` may be a whole input."""
-        whole = np.broadcast_to(x, self.case.input_shape())
+        whole = np.broadcast_to(x, self._input_shape)
         ask = self._in_weights if self.case.weighted else self._in_input
         # a library is never told the weights of a sum: what a weight makes of an element is put
         # there
@@ -315,13 +317,13 @@ class SessionOperator:
         set_[calls, :, slots] = leaves[:, None]
         values = np.zeros(set_.shape)
         values[calls, :, slots] = weights[calls, leaves][:, None]
-        whole = np.ones(self.case.input_shape())
+        whole = np.ones(self._input_shape)
         ask = self._in_weights if self.case.weighted else self._in_input
         mode, arrays = ask(whole, np.zeros(weights.shape[1]), set_, values)
         return self._answers(mode, arrays, len(weights))
 
     def _answers(self, mode: str, arrays: dict[str, np.ndarray], calls: int) -> np.ndarray:
-        header = {"do": "masks", "spec": self.case.spec(), "mode": mode}
+        header = {"do": "masks", "spec": self._spec, "mode": mode}
         blocks = [
             found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
         ]
@@ -377,7 +379,7 @@ class SessionOperator:
         starts = np.arange(len(rows)) * self.summands
         set_to = values[calls, 0, slots] if values.ndim > 1 else values[slots]
         return "inputs", {
-            "x": self._container(rows * template).reshape(self.case.input_shape()),
+            "x": self._container(rows * template).reshape(self._input_shape),
             "w": self._container(np.ones(self.case.weight_shape)),
             "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             "flat": (elements[:, None] + starts).reshape(-1),
@@ -397,5 +399,5 @@ class SessionOperator:
             x = self._container(floats.widen(x, self.dtype) * line)
             w = self._container(np.ones(self.case.weight_shape))
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        _, found = self.session.request({"do": "run", "spec": self.case.spec()}, arrays)
+        _, found = self.session.request({"do": "run", "spec": self._spec}, arrays)
         return found["y"].reshape(self.positions, self.filters)

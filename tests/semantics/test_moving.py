@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from probe.semantics import moving
+from probe.semantics.labels import of_digest
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
@@ -37,3 +38,25 @@ def test_along_an_axis_only_its_own_place_is_another(axis):
 def test_a_place_outside_of_the_array_is_refused():
     with pytest.raises(ValueError, match="invalid entry"):
         moving.points(np.array([[3]]), (3, 2))
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("index", [[0], [3], [0, 1], [0, 1, 2], [1, 3], [3, 2], [2, 2], 2])
+def test_picked_rows_have_the_labels_that_they_had(axis, index):
+    one = of_digest((4, 4), "w")
+    shape = np.take(np.empty((4, 4)), index, axis).shape
+    (found,) = moving.Picks(axis=axis, index=np.array(index)).labels([one], [shape], np.uint64(3))
+    assert found.shape == shape
+    assert np.array_equal(found.full(), one.full().take(index, axis))
+
+
+def test_rows_in_a_row_are_told_by_where_they_begin():
+    """They stay unnamed, so that other sizes can be compared: but not with the first ones."""
+    one, what = of_digest((4, 4), "w"), np.uint64(3)
+    found = [
+        moving.Picks(index=np.arange(start, start + 2)).labels([one], [(2, 4)], what)[0].full()
+        for start in (0, 1, 2, 2)
+    ]
+    assert np.array_equal(found[2], found[3])
+    for one_, other in ((0, 1), (0, 2), (1, 2)):
+        assert not np.isin(found[one_], found[other]).any()

@@ -14,6 +14,9 @@ from probe.errors import TargetError
 from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
+from probe.summation import flush
+from probe.summation.certificate import SummationModel
+from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
@@ -245,3 +248,50 @@ def test_libraries_that_flush_are_explained(case, target, at, against, other):
     flushes = [one.rounding.flushes for one in found.right.orders.summations]
     if other == "torch" and not any(flushes) and len(found.differing):
         assert all("flush" in cause for cause in found.causes)
+
+
+BIASED = Tree.parse("(((0+b)+1)+(2+3))")
+"""Leaf 0 is added to the bias, 1 to their sum, 3 to 2."""
+
+
+def answered(question, leaves, dtype, **flushed):
+    """What one output that flushes so answers, about leaves (the bias is 4)."""
+    rounding = Rounding(fused=frozenset([1]), **flushed)
+    model = SummationModel(Summation(BIASED, rounding), 4, True, dtype)
+    return int(question(Masks(model), np.array([[leaves]]))[0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_each_question_counts_what_it_asks_about_and_nothing_else(dtype):
+    kinds = ["flushed_inputs", "flushed_weights", "flushed_products", "flushed_whole"]
+    asked = {
+        "flushed_inputs": [(flush.count_inputs_kept, [0, 2, 3, -1], 3)],
+        "flushed_weights": [(flush.count_weights_kept, [0, 1, 2, 3], 4)],
+        "flushed_products": [
+            (flush.count_products_kept, [3, 2], 1),
+            (flush.count_kept_behind_bias, [0, 4], 1),
+            (flush.count_biases_kept, [4, 0], 1),
+        ],
+        "flushed_whole": [(flush.count_products_kept, [1, 0], 1)],
+    }
+    for kind, questions in asked.items():
+        for question, leaves, count in questions:
+            told = {other: answered(question, leaves, dtype, **{other: ALL}) for other in kinds}
+            assert told == {other: count * (other != kind) for other in kinds}, question
+            assert answered(question, leaves, dtype) == count
+            assert answered(question, leaves, dtype, flushed_sums=ALL) == count
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_a_sum_is_asked_above_it_or_as_the_output(dtype):
+    for node, leaves in ((0, [0, 4, 1]), (2, [2, 3, 0])):
+        told = [
+            answered(flush._sum_is_flushed, leaves, dtype, flushed_sums=frozenset(some))
+            for some in ((), (node,), (1 - node // 2,), (3,))
+        ]
+        assert told == [0, 1, 0, 0]
+    told = [
+        answered(flush._root_is_flushed, [0, 2], dtype, flushed_sums=frozenset(some))
+        for some in ((), (3,), (0, 1, 2))
+    ]
+    assert told == [0, 1, 0]

@@ -132,3 +132,15 @@ def test_nodes_that_form_no_tree_are_refused() -> None:
         Tree.from_nodes([(0, 1), (2, 3)])
     with pytest.raises(InputError, match="none is a leaf"):
         Tree.sequential(3).restricted([7])
+
+
+@pytest.mark.parametrize("leaf", [0, 1, 5, BIAS])
+def test_a_leaf_alone_is_a_tree_of_its_number(leaf):
+    alone = Tree((leaf,), ())
+    assert Tree.parse(alone.text) == alone
+    made = [Tree.sequential([leaf]), Tree.pairwise([leaf]), Tree.lanes([leaf], 4)]
+    made += [Tree.together([leaf]), Tree.chain([[leaf]]), Tree.from_nodes([], leaf=leaf)]
+    assert made == [alone] * 6 and alone.written == [leaf] and alone.depth == 0
+    if leaf:
+        assert Tree.from_nodes([(0, leaf)]).restricted([leaf]) == alone
+    assert Tree.from_nodes([(leaf, 7)]).restricted([leaf]) == alone

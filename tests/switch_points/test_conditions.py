@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from probe.answers import bisect as answers_bisect
 from probe.answers.bisect import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
@@ -156,3 +160,15 @@ def test_the_command(capsys):
     assert told["conditions"] == ["algorithm=pairwise"] and not told["same"]
     assert shell.run([*words, *ends]) == 0
     assert "algorithm=pairwise brings the bits of" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("there", "known"), [({0}, True), (set(), False)])
+def test_a_recording_of_which_nothing_ran_there_has_no_bits_to_compare(monkeypatch, there, known):
+    """They would be the same everywhere: of the library that recorded it."""
+    alone = {} if there else {0: "NumPy does not compute this step"}
+    ran = SimpleNamespace(there=there, alone=alone, results=[np.ones(2)], said="0 of 1 ran there")
+    monkeypatch.setattr(answers_bisect, "open_session", lambda where: nullcontext(where))
+    monkeypatch.setattr(answers_bisect, "Port", lambda session: session)
+    monkeypatch.setattr(answers_bisect, "replay_steadily", lambda *given: ran)
+    step = answers_bisect._replayed_step(Target.parse("numpy"), None, lambda text: None)
+    assert (step.seen is not None) is known and (known or step.why == "0 of 1 ran there")
