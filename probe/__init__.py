@@ -134,22 +134,7 @@ ROOMS = {
 }
 """The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
 
-__all__ = [
-    *("Case", "Results", "Session", "Store", "Target", "load", "merge"),
-    *(
-        "assert_same_bits",
-        "diff",
-        "examine",
-        "explain",
-        "first_difference",
-        "network",
-        "order",
-        "record",
-        "remedies",
-        "reproduce",
-    ),
-    *("sweep", "thresholds"),
-]
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import click
@@ -160,11 +161,24 @@ def _console(stderr: bool) -> Console:
     return console
 
 
-def plain(value: object) -> object:
-    """Returns NumPy's numbers and arrays as JSON has them. TypeError for anything else."""
+def plain(value: Any) -> Any:
+    """Returns what JSON has for a value that it does not know. TypeError: there is nothing.
+
+    It is the one converter of results: of NumPy's numbers and arrays, of dataclasses by their
+    fields, and of what says by ``to_json`` that its JSON is another.
+    """
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if hasattr(value, "tolist"):
         return value.tolist()
+    if is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in fields(value)}
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def as_json(value: Any) -> Any:
+    """Returns a result as ``--json`` prints it, in plain Python."""
+    return json.loads(json.dumps(value, default=plain))
 
 
 FOLDED = 30

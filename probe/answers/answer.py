@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from abc import ABC, abstractmethod
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe.case import Case
 from probe.errors import InputError
-from probe.printing import plain
+from probe.printing import as_json
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Answer(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that the command prints with ``--json``, in plain Python."""
-        found: dict[str, Any] = json.loads(json.dumps(self.report(), default=plain))
+        found: dict[str, Any] = as_json(self.report())
         return found
 
     def __repr__(self) -> str:

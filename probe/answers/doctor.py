@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from probe import backends, budget, machine, memory
 from probe.answers.order import order
 from probe.case import Case
 from probe.errors import ProbeError, TargetError
+from probe.printing import as_json
 from probe.runtimes import environments, packages
 from probe.runtimes import runtime as runtimes
 from probe.target import Target, gpus, installed_version, why_unavailable
@@ -102,15 +103,17 @@ class Examined:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe doctor --json`` prints."""
-        return {
+        found = {
             "healthy": self.healthy,
             "pip": self.pip,
-            "checks": [asdict(check) for check in self.checks],
+            "checks": self.checks,
             "variables": [
                 {"name": name, "value": value, "decides": VARIABLES[name]}
                 for name, value in self.variables.items()
             ],
         }
+        plain: dict[str, Any] = as_json(found)
+        return plain
 
 
 def examine_machine(

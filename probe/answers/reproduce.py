@@ -24,10 +24,11 @@ from probe.errors import InputError
 from probe.explaining import explain_case as explained
 from probe.explaining.evidence import checked_kernels, named_kernels
 from probe.launch import open_session
+from probe.printing import as_json
 from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
-from probe.reproduction.content import Reproduction, effects_json, near_json
+from probe.reproduction.content import Reproduction, near_json
 from probe.reproduction.failing import KeepsCause, failing
 from probe.reproduction.report import form_of
 from probe.shrink import BUDGET
@@ -151,7 +152,7 @@ def shrunk_report(
         after = kept.after(explanation, found.finding)
         runs = failed.runs
     smallest = found.finding
-    return {
+    told = {
         "targets": [target.text for target in targets],
         "case": smallest.to_json(),
         "label": smallest.label,
@@ -161,13 +162,17 @@ def shrunk_report(
         "runs": runs,
         "ended": found.ended,
         "near": near_json(found),
-        **effects_json(kept.before, after, kept.told(after)),
+        "before": kept.before,
+        "after": after,
+        "kept": kept.told(after),
         "compared": explanation.compared,
         "differing": len(explanation.differing),
         "max_ulp": explanation.max_ulp,
         "by_order": explanation.by_order,
         "causes": explanation.causes,
     }
+    plain: dict[str, Any] = as_json(told)
+    return plain
 
 
 def _listed_operands(finding: Finding) -> dict[str, Any] | None:

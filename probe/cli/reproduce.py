@@ -177,13 +177,15 @@ def _finding_to_reproduce(
 def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
     from probe.cli.show import reproductions as show
+    from probe.printing import as_json
     from probe.reproduction.proof import CANNOT_TELL
     from probe.reproduction.proof import verify as verified
 
     count = number_of_option("times", times) or 1
     with out.working(f"running {folder}"):
         found = verified(folder, count)
-    out.give(found.to_json(), lambda: show.verified(found.to_json()))
+    told = as_json(found)
+    out.give(told, lambda: show.verified(told))
     if found.verdict == CANNOT_TELL:
         return 3
     return int(fail_on is not None and found.verdict.endswith(fail_on))

@@ -17,6 +17,7 @@ from probe.case import Case
 from probe.comparison import Comparison, Finding
 from probe.errors import InputError, StoreError
 from probe.explaining.evidence import Added, Evidence
+from probe.printing import as_json
 from probe.reproduction import proof
 from probe.reproduction.code import library_title
 from probe.reproduction.failing import Effect
@@ -92,7 +93,7 @@ class Reproduction:
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe reproduce --json`` prints."""
         found = self.explanation
-        return {
+        told = {
             "targets": [target.text for target in self.targets],
             "case": self.finding.to_json(),
             "label": self.finding.label,
@@ -105,26 +106,20 @@ class Reproduction:
             "calls": None if self.shrunk is None else self.shrunk.calls,
             "ended": None if self.shrunk is None else self.shrunk.ended,
             "near": near_json(self.shrunk),
-            **effects_json(self.before, self.after, self.kept),
+            "before": self.before,
+            "after": self.after,
+            "kept": self.kept,
             "proof": {"status": self.ran.status, "said": self.ran.said},
-            "elsewhere": [vars(one) for one in self.elsewhere],
+            "elsewhere": self.elsewhere,
             "not_emulated": self.not_emulated or None,
             "emulated": self.shown,
-            "short": None if self.short is None else vars(self.short),
+            "short": self.short,
             "avoids": self.avoids,
             "files": self.files,
             "sizes": self.sizes,
         }
-
-
-def effects_json(
-    before: Effect | None, after: Effect | None, kept: dict[str, bool | None] | None
-) -> dict[str, Any]:
-    """Returns what a finding did before it was reduced and does now, and whether that is the
-    same."""
-    sides = {"before": before, "after": after}
-    found = {name: None if one is None else one.to_json() for name, one in sides.items()}
-    return found | {"kept": kept}
+        plain: dict[str, Any] = as_json(told)
+        return plain
 
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:

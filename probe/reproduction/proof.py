@@ -198,10 +198,6 @@ class Verified:
     interpreter: str
     targets: list[str]
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe verify --json`` prints."""
-        return vars(self)
-
 
 def verify(folder: Path, times: int = 3) -> Verified:
     """Runs a folder's script ``times`` times with its target's interpreter, else with this one.

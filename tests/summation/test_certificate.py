@@ -254,3 +254,12 @@ def test_a_wide_node_of_fewer_digits_is_refuted():
         kernel = Digits(claim, [(node, digits, False) for node in (0, 5) for digits in (26, 45)])
         found, why = certified(kernel, claim)
         assert not why and found.tolist() == [[True, *[False] * 4]]
+
+
+def test_a_budget_of_what_it_costs_is_enough():
+    claim = Summation(Tree.lanes(19, 4), Rounding(accumulator_format="float32"))
+    given, alone = (claim, 19, False, "float32"), (np.zeros(1, int), np.zeros(1, int))
+    cost = 1000 - certificate._Questions(*given, 1000).left
+    for budget, holds in ((cost, True), (cost - 1, False)):
+        found = certify(Masks(certificate.SummationModel(*given)), claim, alone, budget)
+        assert found.holds.all() == holds and bool(found.why) != holds
