@@ -22,7 +22,7 @@ from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan
 from probe.invariant.telling import IndependentRows, Tensors, cancelling_products, spread_numbers
-from probe.recorders.tensorflow_values import array, run, tensor_of
+from probe.recorders.tensorflow_values import array, run_op, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
 
@@ -73,7 +73,7 @@ def reshaped(x: Any, shape: Iterable[int]) -> Any:
     if given == shape:
         return x
     words = ("T", x.dtype, "Tshape", tf.int32)
-    return run("Reshape", (x, _constant_shape(shape)), words, 1)[0]
+    return run_op("Reshape", (x, _constant_shape(shape)), words, 1)[0]
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
@@ -112,7 +112,7 @@ class MatrixProduct(TensorFlowTestedRows):
         return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        return run("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
+        return run_op("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
 
     def case(self) -> Case | None:
         if self.turned:
@@ -225,7 +225,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
         (x,), (w,) = samples, parameters
         # of a transposed one TensorFlow is told the sizes of what comes out, the batch too
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
-        return run(self.op, given, self.attributes, 1)[0]
+        return run_op(self.op, given, self.attributes, 1)[0]
 
     def case(self) -> Case | None:
         """As ``IndependentRows.case``: of those that keep to the words of ``Case``."""
