@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import probe
 from probe import plots
-from probe.comparison.runs import Run
+from probe.comparison.runs import CaseRun
 from probe.explaining.evidence import Added
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS
@@ -90,7 +90,7 @@ def value(bits: int) -> float:
     return float(np.uint32(bits).view(np.float32))
 
 
-def outputs(run: Run) -> list[float]:
+def outputs(run: CaseRun) -> list[float]:
     """Returns a run's outputs, as TensorFlow gave them."""
     return [float(value) for value in run.operands.y.reshape(-1)]
 

@@ -176,11 +176,23 @@ class Campaign(ABC, Generic[Question]):
         self.total = sum(self.size(one) for _, some in asked for one in some)
         try:
             with self._within_budget():
-                if workers is None:
-                    for target, some in asked:
-                        CampaignPart(self, target, some).run()
+                # one after the other each opens its session when its turn comes
+                each = (CampaignPart(self, *one) for one in asked)
+                parts = [] if workers is None else list(each)
+                if all(isinstance(part.session, InlineSession) for part in parts):
+                    for part in parts or each:
+                        part.run()
                 else:
-                    self._side_by_side([CampaignPart(self, *one) for one in asked], workers)
+                    with ThreadPoolExecutor(workers, "campaign") as pool:
+                        futures = [pool.submit(part.run) for part in parts]
+                        try:
+                            for future in completed_in_processes(futures):
+                                future.result()
+                        finally:
+                            if not all(future.done() for future in futures):
+                                self._ended = True
+                                for part in parts:
+                                    part.session.interrupt()
         except KeyboardInterrupt:
             self.tally.interrupted = True
         if self.late and self.budget is not None:
@@ -212,22 +224,6 @@ class Campaign(ABC, Generic[Question]):
                 part.session.interrupt()
 
         return self.budget.watched(end)
-
-    def _side_by_side(self, parts: Sequence[CampaignPart[Question]], workers: int) -> None:
-        if all(isinstance(part.session, InlineSession) for part in parts):
-            for part in parts:
-                part.run()
-            return
-        with ThreadPoolExecutor(workers, "campaign") as pool:
-            futures = [pool.submit(part.run) for part in parts]
-            try:
-                for future in completed_in_processes(futures):
-                    future.result()
-            finally:
-                if not all(future.done() for future in futures):
-                    self._ended = True
-                    for part in parts:
-                        part.session.interrupt()
 
 
 class CampaignPart(Generic[Question]):

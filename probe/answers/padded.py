@@ -26,7 +26,6 @@ from probe.invariant.mitigations import INVARIANT
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
-from probe.padding.kept import Box
 from probe.padding.plan import GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
@@ -127,7 +126,7 @@ class Padded(Answer):
             "vary": self.vary,
             "along": self.graph.along,
             "fixed": self.graph.fixed,
-            "contents": [_content(one) for one in self.found],
+            "contents": [_content_to_json(one) for one in self.found],
             "walked": None if self.walked is None else self.walked.report(),
             "plan": None if self.plan is None else self.plan.to_json(),
             "notes": self.notes,
@@ -143,7 +142,13 @@ class Padded(Answer):
 
     def lines(self) -> tuple[str, str, str]:
         what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
-        safe = "; ".join(f"{one.content:,}: {_said(one)}" for one in self.found[:6])
+        said = []
+        for one in self.found[:6]:
+            words = f"to {one.safe:,}" + " or less" * bool(one.over)
+            words += f" (not {one.least:,})" * (one.safe > one.least)
+            alone = one.at_least.lacking and one.safe == one.least
+            said.append(f"{one.content:,}: " + (f"to {one.safe:,} alone" if alone else words))
+        safe = "; ".join(said)
         if not self.remedies:
             return what, f"{self.verdict}; pad {safe}", self.advice()
         costs = {one["name"]: rounded_text(one["of_fixed"]) or "-" for one in self.remedies}
@@ -250,27 +255,20 @@ def on_targets(model: Any, targets: Sequence[Target], **words: Any) -> Padded | 
     return OnTargets(found, failures)
 
 
-def _said(one: SafeSize) -> str:
-    if one.at_least.lacking and one.safe == one.least:
-        return f"to {one.safe:,} alone"
-    less = " or less" * bool(one.over)
-    return f"to {one.safe:,}{less}" + f" (not {one.least:,})" * (one.safe > one.least)
-
-
-def _content(one: SafeSize) -> dict[str, Any]:
+def _content_to_json(one: SafeSize) -> dict[str, Any]:
     """Returns an entry of ``contents``."""
     return {
         "content": one.content,
         "least": one.least,
         "safe": one.safe,
-        "at_least": _serves(one.at_least),
-        "at_safe": _serves(one.at_safe),
+        "at_least": _serves_to_json(one.at_least),
+        "at_safe": _serves_to_json(one.at_safe),
         "certified": one.at_safe.certified,
         "over": one.over or None,
     }
 
 
-def _serves(one: Serves) -> dict[str, Any]:
+def _serves_to_json(one: Serves) -> dict[str, Any]:
     return {
         "serves": one.serves,
         "by_order": one.by_order,
@@ -279,7 +277,7 @@ def _serves(one: Serves) -> dict[str, Any]:
         "why": one.why or None,
         "certified": one.certified,
         "certified_for": one.given or None,
-        "kept": [_kept(box) for box in one.boxes],
+        "kept": [None if box is None else [vars(part) for part in box] for box in one.boxes],
     }
 
 
@@ -328,10 +326,6 @@ def remedied(
     return found
 
 
-def _kept(box: Box | None) -> list[dict[str, int]] | None:
-    return None if box is None else [vars(part) for part in box]
-
-
 def padded(
     model: Any,
     vary: str = "length",
@@ -363,7 +357,7 @@ def padded(
     """
     tell = progress or silent
     tell("opening the model")
-    graph = _graph(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
+    graph = _padded_model(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
     fixed = graph.fixed
     some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
     contents = sorted(
@@ -371,14 +365,14 @@ def padded(
     )
     running = ExitStack()
     try:
-        notes = _started(graph, model, contents[0], target, trust, running)
-        answer = _answered(graph, model, vary, contents, to, safe, explain, tell)
+        notes = _watch_full_run(graph, model, contents[0], target, trust, running)
+        answer = _answer_for_contents(graph, model, vary, contents, to, safe, explain, tell)
         answer.notes = [*notes, *answer.notes]
         if plan is not None or (safe and not budget.spent()):
             tell("checking the plan")
             every = contents if plan is None else range(1, contents[-1] + 1)
             answer.plan = graph_plan.make(graph, every, model_name(model), tell)
-            answer.plan.between = _between(graph, answer.found, tell)
+            answer.plan.between = _between_operations(graph, answer.found, tell)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
     except BaseException:
@@ -388,7 +382,7 @@ def padded(
     return answer
 
 
-def _started(
+def _watch_full_run(
     graph: PaddedModel, model: Any, content: int, target: Any, trust: bool, running: ExitStack
 ) -> list[str]:
     """Watches the full run, in this process or on a target's; what is to be said of it."""
@@ -414,7 +408,9 @@ def _started(
     return [whole.said] if isinstance(whole, Replayed) else []
 
 
-def _between(graph: PaddedModel, sizes: list[SafeSize], tell: Say) -> list[between.Between]:
+def _between_operations(
+    graph: PaddedModel, sizes: list[SafeSize], tell: Say
+) -> list[between.Between]:
     """Shorter sizes that take constants between operations, where padding inputs takes longer."""
     found = []
     for one in sizes:
@@ -426,7 +422,7 @@ def _between(graph: PaddedModel, sizes: list[SafeSize], tell: Say) -> list[betwe
     return found
 
 
-def _answered(
+def _answer_for_contents(
     graph: PaddedModel,
     model: Any,
     vary: str,
@@ -444,18 +440,18 @@ def _answered(
         graph.checked(content)
         tell(f"{vary} {content:,} of {graph.fixed:,}")
         if to is not None or not safe:
-            found.append(_only(graph, content, to))
+            found.append(_one_size(graph, content, to))
         else:
             found.append(graph.sized(content))
     answer = Padded(found, model_name(model), graph, vary)
     if len(found) < len(contents):
         left = f"valid sizes from {contents[len(found)]:,} on were not looked at: {why}"
         answer.notes.append(left)
-    answer.walked = _walked(answer, explain, tell)
+    answer.walked = _first_difference(answer, explain, tell)
     return answer
 
 
-def _graph(
+def _padded_model(
     model: Any,
     vary: str,
     fixed: int | None,
@@ -492,7 +488,7 @@ def _graph(
     return PaddedModel(subject, arrays, along, fixed, value)
 
 
-def _only(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
+def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
     """Returns what is known of one size: the one that was asked for, or else the least."""
     if to is not None:
         if not content <= to <= graph.fixed:
@@ -517,7 +513,7 @@ def _unsought(graph: PaddedModel, content: int, size: int, told: Serves) -> Safe
     return SafeSize(content, size, graph.fixed, told, graph.own(content), "not looked for")
 
 
-def _walked(answer: Padded, explain: bool, tell: Say) -> Walked | None:
+def _first_difference(answer: Padded, explain: bool, tell: Say) -> Walked | None:
     """Explains the first least size that changes bits, where the bits of its content show it."""
     one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
     if one is None:

@@ -78,14 +78,14 @@ def lock(
         "seed": words.get("seed", "0") if model else "",
         "trust": "1" * trust,
     }
-    spec = runs.how(model, case, target, more)
+    spec = runs.how_computed(model, case, target, more)
     called = name or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
     with out.progress("lock") as tell, users_output_to_stderr():
-        found = runs.lock(path, called, spec, bless, lambda text: tell(0, 0, text))
+        found = runs.lock_run(path, called, spec, bless, lambda text: tell(0, 0, text))
     told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
-    out.give(reports.table(found, ()), lambda: "\n".join(told))
+    out.give(reports.json_report(found), lambda: "\n".join(told))
 
 
 SAID = {
@@ -123,14 +123,12 @@ def check(
             known = ", ".join(forms.FORMS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
-        found = runs.check(path, names, why, lambda text: tell(0, 0, text))
+        found = runs.check_runs(path, names, why, lambda text: tell(0, 0, text))
     for each in reports:
-        form, _, file = each.partition("=")
-        text = forms.FORMS[form](found, ())
-        Path(file or f"bits-report.{forms.ENDINGS[form]}").write_text(text, encoding="utf-8")
-    told = forms.lines(found, (), (), update=False)
-    out.give(forms.table(found, ()), lambda: "\n".join(told))
-    return runs.status(found)
+        forms.write_report(each, Path(), found)
+    told = forms.terminal_lines(found, (), (), update=False)
+    out.give(forms.json_report(found), lambda: "\n".join(told))
+    return runs.exit_status(found)
 
 
 @click.command(cls=Words)
@@ -139,7 +137,7 @@ def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
     from probe.lock import demo as shown
 
-    out.give(shown.report(), lambda: "\n".join(shown.lines()))
+    out.give(shown.demo_json(), shown.demo_text)
 
 
 @click.command(cls=Words, short_help="Write a workflow that checks bits.lock in CI.")
@@ -153,6 +151,6 @@ def setup(service: str, out: Output, folder: Path) -> None:
     """
     from probe.lock import workflow
 
-    path = workflow.write(service, folder)
+    path = workflow.write_workflow(service, folder)
     found: dict[str, Any] = {"file": path.relative_to(folder).as_posix()}
     out.give(found, lambda: f"{found['file']} was written; commit it with bits.lock")

@@ -317,9 +317,9 @@ class TorchConvolution(TorchTestedRows):
         dtype: Any,
         bias: bool,
         words: dict[str, Any],
-        transposed: bool = False,
         at: int = 0,
     ) -> None:
+        transposed = "output_padding" in words  # an option of theirs alone
         filters = weights[1] * words.get("groups", 1) if transposed else weights[0]
         sample = max(shape[0], filters) * math.prod(shape[1:])
         self.pieces = tuple(size for size in BATCHES if size <= max(64, NUMBERS // sample))

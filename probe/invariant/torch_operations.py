@@ -213,25 +213,23 @@ class TorchOperations:
             return functional.layer_norm(rows, shape, w, b, eps)
 
         said, given = f"layer_norm eps={eps}", (weight, bias)
-        known = self._normed(said, x, shape, shape, function, given, "rows", ROWS)
-        rows = aligned_contiguous(x.reshape(-1, *shape))
-        y = known((rows,), given).view(x.shape)
+        rows = x.reshape(-1, *shape)
+        y, known = self._normed(said, rows, shape, function, given, by_rows=True)
         self.ready.note(met, x, known, len(rows))
-        return y
+        return y.view(x.shape)
 
     def _normed(
         self,
         said: str,
         x: Any,
-        shape: tuple[int, ...],
         sizes: tuple[int, ...],
         function: Callable[..., Any],
         given: Tensors,
-        axis: str = "batch",
-        pieces: Sequence[int] = (),
-    ) -> ReadyOperation:
-        """A normalisation of samples of a shape by parameters of these ``sizes``: perhaps a mean
+        by_rows: bool = False,
+    ) -> tuple[Any, ReadyOperation]:
+        """A normalisation of samples, or of rows, by parameters of these ``sizes``: perhaps a mean
         and a variance, then a scale and a shift; None of those that are left out."""
+        shape, pieces = tuple(x.shape[1:]), ROWS if by_rows else ()
         which = [one is not None for one in given]
         kind = next((one.dtype for one in given if one is not None), x.dtype)
 
@@ -243,7 +241,9 @@ class TorchOperations:
             name = f"{said} weight={which[-2]} bias={which[-1]} {FORMATS[kind]}"
             return TorchSamples(name, [shape], x.dtype, function, held, pieces)
 
-        return self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
+        axis = "rows" if by_rows else "batch"
+        known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
+        return known((aligned_contiguous(x),), given), known
 
     def _dropped(self, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         """``functional.dropout``, which leaves an evaluated model's numbers as they are."""
@@ -382,9 +382,8 @@ class TorchOperations:
         y = y.reshape(*x1.shape[:-1], len(weight))
         return y if bias is None else y + bias
 
-    def _native_group_norm(
-        self, func: Any, x: Any, w: Any, b: Any, n: int, c: int, size: int, groups: int, eps: float
-    ) -> Any:
+    def _native_group_norm(self, func: Any, x: Any, w: Any, b: Any, *rest: Any) -> Any:
+        _, channels, _, groups, eps = rest
         if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
@@ -392,8 +391,7 @@ class TorchOperations:
             return functional.group_norm(part, groups, weight, bias, eps)
 
         said = f"group_norm groups={groups} eps={eps}"
-        known = self._normed(said, x, tuple(x.shape[1:]), (c,), function, (w, b))
-        y = known((aligned_contiguous(x),), (w, b))
+        y, known = self._normed(said, x, (channels,), function, (w, b))
         self.ready.note(None, x, known, len(x))
         return _with_statistics(2, y)
 
@@ -413,15 +411,14 @@ class TorchOperations:
             return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
             return NotImplemented
-        shape = tuple(x.shape[1:])
 
         def function(part: Any, w: Any, b: Any) -> Any:
             return functional.instance_norm(part, None, None, w, b, eps=eps)
 
-        said, given = f"instance_norm eps={eps}", (weight, bias)
-        known = self._normed(said, x, shape, shape[:1], function, given)
+        said, sizes = f"instance_norm eps={eps}", tuple(x.shape[1:2])
+        y, known = self._normed(said, x, sizes, function, (weight, bias))
         self.keeper.limit_lengths(known)
-        return known((aligned_contiguous(x),), (weight, bias))
+        return y
 
     def _batch_normed(
         self,
@@ -445,14 +442,12 @@ class TorchOperations:
                 return torch.batch_norm(x, w, b, mean, var, False, 0.0, eps, cudnn)
         if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
             return NotImplemented
-        shape = tuple(x.shape[1:])
 
         def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
             return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
-        said, given = f"batch_norm eps={eps}", (mean, var, w, b)
-        known = self._normed(said, x, shape, shape[:1], function, given)
-        y = known((aligned_contiguous(x),), given)
+        said, sizes = f"batch_norm eps={eps}", tuple(x.shape[1:2])
+        y, known = self._normed(said, x, sizes, function, (mean, var, w, b))
         self.ready.note(met, x, known, len(x))
         return y
 

@@ -291,12 +291,12 @@ class Products:
             words["output_padding"] = tuple(options.output_padding)
         words["groups"] = options.groups
         parts = tuple(x.shape[1:]), tuple(w.shape), x.dtype, b is not None
-        last = options.transposed, misplaced(w)
-        key = ("convolution", *parts, tuple(words.items()), *last)
+        at = misplaced(w)
+        key = ("convolution", *parts, tuple(words.items()), at)
         way = (*key, torch.get_num_threads())
         found = self.ways.get(way)
         if found is None:
-            known = self.met.known(key, lambda: TorchConvolution(*parts, words, *last))
+            known = self.met.known(key, lambda: TorchConvolution(*parts, words, at))
             self.met.keeper.limit_lengths(known)
             found = self.ways[way] = (Ways if options.transposed else Convolved)(known)
         return found

@@ -80,7 +80,7 @@ class Lengths:
         q, k, v = (widened(one[None, :, :length], size) for one in self.telling(length))
         masked = masked and not self.words.get("is_causal")
         mask = mask_behind((q, k, v), length) if masked else None
-        return attend(q, k, v, mask, self.words)[0, 0, :length]
+        return attend((q, k, v), mask, self.words)[0, 0, :length]
 
     def mark(self, size: int) -> str:
         if size > self.longest:
@@ -150,7 +150,7 @@ class Heads:
     def ready(self, size: int, number: int = 0) -> Callable[[], Any]:
         q, k, v = (one[:, None] for one in self._given(size, number))
         mask = mask_behind((q, k, v), max(1, k.shape[-2] - 3)) if self.masked else None
-        return lambda: attend(q, k, v, mask, self.words, self.rows)
+        return lambda: attend((q, k, v), mask, self.words, self.rows)
 
 
 class Attention:
@@ -186,7 +186,7 @@ class Attention:
             length, given = q.shape[2], {"is_causal": is_causal, "scale": scale}
             size, more, rows = self.ready[met]
             q, k, v, attn_mask = _operands_of_length(q, k, v, attn_mask, is_causal, size)
-            y = padded_by(more, q, k, v, attn_mask, given, rows)
+            y = attend((q, k, v), attn_mask, given, rows, more)
             return y if y.shape[2] == length else y[:, :, :length]
         four = all(one.dim() == 4 for one in (q, k, v)) and q.numel() and k.numel()
         same = q.shape[:2] == k.shape[:2] == v.shape[:2] and q.dtype is k.dtype is v.dtype
@@ -240,7 +240,7 @@ class Attention:
         least: int | None = next(every, None)
         if least is None:
             self.met.keeper.leave(known.run.operation.key, f"{count} heads of samples differ")
-        y = padded_by(least or 0, q, k, v, mask, words, rows)
+        y = attend((q, k, v), mask, words, rows, least or 0)
         return y[:, :, :length], least, rows
 
 
@@ -256,29 +256,23 @@ def _operands_of_length(
     return aligned_contiguous(q), aligned_contiguous(k), aligned_contiguous(v), mask
 
 
-def padded_by(
-    more: int, q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], rows: int
-) -> Any:
-    """As ``attend``, with that many copies of the first sample behind."""
-    if not more:
-        return attend(q, k, v, mask, words, rows)
-    count = len(q)
-    q, k, v = (padded_samples(one, count + more) for one in (q, k, v))
-    if mask is not None and len(mask) == count > 1:
-        mask = padded_samples(mask, count + more)
-    return attend(q, k, v, mask, words, rows)[:count]
-
-
-def attend(q: Any, k: Any, v: Any, mask: Any, words: dict[str, Any], rows: int = 0) -> Any:
-    """Returns the library's own call; ``rows``: so many more than there are."""
-    length = q.shape[-2]
+def attend(given: Tensors, mask: Any, words: dict[str, Any], rows: int = 0, more: int = 0) -> Any:
+    """Returns the library's own call; ``rows``: so many more than there are; ``more``: so many
+    copies of the first sample behind."""
+    q, k, v = given
+    count, length = len(q), q.shape[-2]
+    if more:
+        q, k, v = (padded_samples(one, count + more) for one in given)
+        if mask is not None and len(mask) == count > 1:
+            mask = padded_samples(mask, count + more)
     if rows:
         q = pad(q, (0, 0, 0, rows))
         if mask is not None and mask.shape[-2] == length > 1:
             fill = True if mask.dtype is torch.bool else 0.0
             mask = pad(mask, (0, 0, 0, rows), value=fill)
     y = scaled_dot_product_attention(q, k, v, attn_mask=mask, **words)
-    return y[..., :length, :] if rows else y
+    y = y[..., :length, :] if rows else y
+    return y[:count] if more else y
 
 
 def mask_behind(given: Tensors, length: int) -> Any:

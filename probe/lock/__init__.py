@@ -2,7 +2,8 @@
 
 ``values`` turns what a test has into bits with dtype and shape, ``conditions`` says what decides
 bits here (library releases, processor, BLAS core, threads, flags), ``file`` reads and writes the
-lock, ``judging`` compares, ``reruns`` and ``why`` run a check again under an entry's conditions
-until its bits return. ``plugin`` is pytest's part, ``reports`` and ``workflow`` are for CI. Nothing
-is imported here: pytest loads the plugin at each start.
+lock, ``checks`` compares and keeps, ``rerun`` and ``why`` run a check again under an entry's
+conditions until its bits return. ``plugin`` and ``fixture`` are pytest's part, ``runs`` are checks
+without tests, ``reports`` and ``workflow`` are for CI. Nothing is imported here: pytest loads the
+plugin at each start.
 """

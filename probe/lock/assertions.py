@@ -1,18 +1,24 @@
-"""``probe.assert_same_bits``: two values, or two functions, that must agree to the last bit."""
+"""``probe.assert_same_bits``, where two values differ, and the mark ``same_bits``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from probe import floats, ulp
-from probe.lock.values import array_of, bits_of, named
+from probe.errors import InputError, ProbeError
+from probe.lock.values import array_of, bits_of, named_arrays
+from probe.progress import silent
 
 SHOWN = 3
 """Elements that differ, of each array, which a message shows."""
+
+MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
+"""What ``@pytest.mark.same_bits`` takes, and what is meant without it."""
 
 
 def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
@@ -27,24 +33,22 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
     __tracebackhide__ = True
     both = callable(left) and callable(right)
     given = () if inputs is None else tuple(inputs)
-    one, other = (left(*given), right(*given)) if both else (left, right)
-    if not (told := list(_differences(one, other))):
-        return
-    if both:
-        told += _explained(left, right, inputs)
-    raise AssertionError("\n".join(told))
+    sides = [dict(named_arrays(one(*given) if both else one)) for one in (left, right)]
+    told = []
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        if name not in sides[0] or name not in sides[1]:
+            told.append(f"{name}: only the {'left' if name in sides[0] else 'right'} side has it")
+        elif bits_of(sides[0][name]) != bits_of(sides[1][name]):
+            told.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
+    if told and both:
+        told += _why_functions_differ(left, right, inputs)
+    if told:
+        raise AssertionError("\n".join(told))
 
 
-def _differences(left: Any, right: Any) -> Iterator[str]:
-    ours, theirs = dict(named(left)), dict(named(right))
-    for name in dict.fromkeys((*ours, *theirs)):
-        if name not in ours or name not in theirs:
-            yield f"{name}: only the {'left' if name in ours else 'right'} side has it"
-        elif bits_of(ours[name]) != bits_of(theirs[name]):
-            yield described(ours[name], theirs[name], name or "out")
-
-
-def described(left: Any, right: Any, name: str = "out", dtype: str = "", shown: int = SHOWN) -> str:
+def where_they_differ(
+    left: Any, right: Any, name: str = "out", dtype: str = "", shown: int = SHOWN
+) -> str:
     """Returns where two values differ, and by how many ulps: ``3 of 8 differ, by up to 2 ulp``.
 
     ``dtype``: the format of the numbers, where the arrays only hold their bits.
@@ -56,48 +60,105 @@ def described(left: Any, right: Any, name: str = "out", dtype: str = "", shown: 
         return f"{name}: the files differ: {one.text}, against {other.text}"
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return f"{name}: {one.text}, against {other.text}"
-    a, b = array_of(left)[0], array_of(right)[0]
-    if one.dtype in floats.FORMATS:
-        kind = floats.container_of_format(one.dtype)
-        a, b = np.ascontiguousarray(a).view(kind), np.ascontiguousarray(b).view(kind)
-        a, b = a.reshape(one.shape), b.reshape(one.shape)  # a scalar has become a row
-    unit = np.dtype(f"u{a.dtype.itemsize}") if a.dtype.itemsize in (1, 2, 4, 8) else None
-    raw = [np.ascontiguousarray(x).view(unit or np.dtype(f"V{x.dtype.itemsize}")) for x in (a, b)]
+    arrays = [np.ascontiguousarray(array_of(each)[0]) for each in (left, right)]
+    number = one.dtype in floats.FORMATS
+    if number:
+        arrays = [each.view(floats.container_of_format(one.dtype)) for each in arrays]
+    a, b = (each.reshape(one.shape) for each in arrays)  # a scalar has become a row
+    # bytes are compared, not numbers: -0.0 == 0.0, and a NaN is not equal to itself
+    size = a.dtype.itemsize
+    unit = f"u{size}" if size in (1, 2, 4, 8) else f"V{size}"
+    raw = [each.view(unit) for each in arrays]
     places = np.flatnonzero(np.asarray(raw[0] != raw[1]).reshape(-1))
     told = f"{name}: {len(places):,} of {a.size:,} differ"
-    if one.dtype in floats.FORMATS:
+    if number:
         found = ulp.differences(a, b, one.dtype)
         if not len(found.index):
             return f"{told}, in the signs of zeros or the payloads of NaNs alone"
         most = ulp.largest_ulp(found.ulps)
         told += ", numbers against NaN" if most is None else f", by up to {most:,} ulp"
-    some = "; ".join(_element(a, b, one.dtype, int(at), name) for at in places[:shown])
-    return f"{told}: {some}{'; ...' * (len(places) > shown)}"
+    some = []
+    for at in map(int, places[:shown]):
+        index = [int(n) for n in np.unravel_index(at, a.shape)] if a.ndim else ""
+        texts = []
+        for flat in (a.reshape(-1)[at : at + 1], b.reshape(-1)[at : at + 1]):
+            text = str(flat[0])
+            if number:
+                value = flat if one.dtype.startswith("float") else floats.widen(flat, one.dtype)
+                text = f"{value[0]} ({int(floats.to_bits(flat, one.dtype)[0]):#x})"
+            texts.append(text)
+        some.append(f"{name}{index}={texts[0]}, against {texts[1]}")
+    return f"{told}: {'; '.join(some)}{'; ...' * (len(places) > shown)}"
 
 
-def _element(a: np.ndarray, b: np.ndarray, dtype: str, at: int, name: str) -> str:
-    index = [int(n) for n in np.unravel_index(at, a.shape)] if a.ndim else []
-    texts = []
-    for array in (a, b):
-        value = array.reshape(-1)[at]
-        text = str(value)
-        if dtype in floats.FORMATS:
-            bits = int(floats.to_bits(array.reshape(-1)[at : at + 1], dtype)[0])
-            wide = floats.widen(array.reshape(-1)[at : at + 1], dtype)[0]
-            text = f"{value if dtype.startswith('float') else wide} ({bits:#x})"
-        texts.append(text)
-    return f"{name}{index or ''}={texts[0]}, against {texts[1]}"
-
-
-def _explained(left: Callable[..., Any], right: Callable[..., Any], inputs: Any) -> Iterator[str]:
+def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator[str]:
     """Yields the first operation that differs and its cause, as far as they can be found."""
     from probe.answers.first_difference import first_difference
-    from probe.errors import ProbeError
-    from probe.progress import silent
 
     try:
-        found = first_difference(left, right, inputs=inputs, progress=silent)
+        yield from first_difference(left, right, inputs=inputs, progress=silent).lines()[1:]
     except ProbeError as error:
         yield f"no operation can be named: {error}"
-    else:
-        yield from found.lines()[1:]
+
+
+def rows_of_marked(item: Any, mark: Any) -> list[str]:
+    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
+    one, with the first operation that does and its cause; [] where none does.
+
+    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
+    several in a list or a dictionary). InputError: of the mark.
+    """
+    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
+        why, todo = "it is not expected", f"use {', '.join(MARK)}"
+        raise InputError("same_bits", ", ".join(wrong), why, todo)
+    given = MARK | mark.kwargs
+    values = []
+    for name in (given["model"], given["inputs"]):
+        known = item._fixtureinfo.name2fixturedefs.get(name)
+        if not known and not item.session._fixturemanager.getfixturedefs(name, item):
+            todo = f"write a fixture {name}, or name it in the mark"
+            raise InputError("fixture", name, "there is none for @pytest.mark.same_bits", todo)
+        value = item.funcargs.get(name)
+        values.append(item._request.getfixturevalue(name) if value is None else value)
+    batch: Any = given["batch"]
+    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
+    if len(sizes) < 2 or sizes[0] < 1:
+        why = "two sizes or more are compared, from 1 on"
+        raise InputError("batch", batch, why, "write batch=range(1, 33)")
+    axis: Any = given["axis"]
+    return differing_rows(values[0], values[1], sizes, int(axis))
+
+
+def differing_rows(
+    model: Callable[..., Any], inputs: Any, sizes: list[int], axis: int = 0
+) -> list[str]:
+    """Returns at which sizes rows differ from those of the largest one, and why, in lines."""
+    for name, one in named_arrays(inputs):
+        if len(getattr(one, "shape", ())) <= axis or one.shape[axis] < sizes[-1]:
+            shape = "x".join(map(str, getattr(one, "shape", ()))) or "scalar"
+            why = f"its shape {shape} has no {sizes[-1]} rows along axis {axis}"
+            raise InputError("inputs", name or "array", why, "give more, or smaller sizes")
+
+    def run(size: int) -> Any:
+        rows = (*[slice(None)] * axis, slice(size))
+        if isinstance(inputs, Mapping):
+            return model(**{name: one[rows] for name, one in inputs.items()})
+        several = inputs if isinstance(inputs, list | tuple) else [inputs]
+        return model(*[one[rows] for one in several])
+
+    whole, told, first = dict(named_arrays(run(sizes[-1]))), list[str](), 0
+    for size in sizes[:-1]:
+        for name, found in named_arrays(run(size)):
+            rows = (*[slice(None)] * axis, slice(size))
+            same = whole[name][rows] if name in whole else None
+            if same is None or len(found.shape) <= axis or found.shape[axis] != size:
+                why = f"it has no {size} rows along axis {axis} at batch {size}"
+                raise InputError("output", name or "array", why, "return rows for rows")
+            if bits_of(found) != bits_of(same):
+                first = first or size
+                told.append(f"batch={size}: {where_they_differ(found, same, name or 'out')}")
+    if told:
+        more = [f"... and at {len(told) - 3} more"] * (len(told) > 4)
+        told = [f"rows differ from those at batch {sizes[-1]}:", *told[: 4 - len(more)], *more]
+        told += _why_functions_differ(partial(run, first), partial(run, sizes[-1]))
+    return told

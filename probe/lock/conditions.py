@@ -1,9 +1,9 @@
 """The conditions that decide bits here: facts by name, one value each.
 
-``cores``, ``processor``, ``isa``, ``architecture``; ``blas.LIBRARY``, the processor whose kernels
-its OpenBLAS took; ``threads.LIBRARY``; ``flag.VARIABLE``, a variable or setting that chooses
-kernels; ``library.NAME``, the release of each numeric library that was loaded. No host name and no
-path is a fact.
+``cores``, ``processor``, ``isa``, ``architecture``; ``blas.LIBRARY`` and ``openblas.LIBRARY``, the
+processor whose kernels its OpenBLAS took, and that OpenBLAS' release; ``threads.LIBRARY``;
+``flag.VARIABLE``, a variable or setting that chooses kernels; ``library.NAME``, the release of each
+numeric library that was loaded. No host name and no path is a fact.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import os
 import platform
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -27,49 +31,15 @@ from probe.backends.jax import ISA as XLA_ISA
 
 Facts = dict[str, str | int]
 
-LIBRARIES = {
-    **{name: name for name in ("numpy", "scipy", "torch", "jax", "jaxlib", "keras", "pandas")},
-    **{name: name for name in ("tensorflow", "onnxruntime", "openvino", "polars", "numba")},
-    **{name: name for name in ("transformers", "xgboost", "lightgbm", "numexpr", "torchvision")},
-    "cv2": "opencv-python-headless",
-    "ai_edge_litert": "ai-edge-litert",
-    "sklearn": "scikit-learn",
-    "mkl": "mkl",
-    "scipy_openblas64": "scipy-openblas64",
-}
-"""Modules that compute numbers, and the distribution of each."""
+KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions.toml").read_text())
+LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
+"""Modules that compute numbers, and the distributions that may bring each."""
 
-ALSO = {
-    "cv2": ("opencv-python", "opencv-contrib-python", "opencv-contrib-python-headless"),
-    "tensorflow": ("tensorflow-cpu", "tensorflow-intel"),
-    "onnxruntime": ("onnxruntime-gpu",),
-}
-"""Further distributions that may bring a module."""
-
-FLAGS = (
-    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE"),
-    *("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES", "XLA_FLAGS", "MKL_CBWR"),
-    *("MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "TF_ENABLE_ONEDNN_OPTS"),
-    *("TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL", "TF_DETERMINISTIC_OPS", "TF_XLA_FLAGS"),
-    *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "NVIDIA_TF32_OVERRIDE"),
-    *("CUBLAS_WORKSPACE_CONFIG", "KERAS_BACKEND", "JAX_ENABLE_X64", "JAX_PLATFORMS"),
-    *("JAX_DEFAULT_MATMUL_PRECISION", "TORCHINDUCTOR_EMULATE_PRECISION_CASTS", "NUMBA_CPU_NAME"),
-    *("CUDA_VISIBLE_DEVICES", "NUMBA_CPU_FEATURES", "MKL_DYNAMIC"),
-)
+FLAGS: list[str] = KNOWN["flags"]
 """Variables of the environment that choose kernels, formats or devices."""
 
-THREADS = (
-    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC", "PJRT_NPROC"),
-    *("TF_NUM_INTRAOP_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "NUMBA_NUM_THREADS"),
-)
-"""Variables that set how many threads libraries take."""
-
-SETS = {
-    "torch": ("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
-    **dict.fromkeys(("numpy", "scipy", "scipy_openblas64"), ("OPENBLAS_NUM_THREADS",)),
-    "tensorflow": ("TF_NUM_INTRAOP_THREADS",),
-}
-"""What sets the threads of a library that says how many it takes."""
+THREADS: list[str] = KNOWN["threads"]
+"""Variables that set how many threads libraries take; ``sets``: of which library."""
 
 CORES_OF = "PROBE_CORES"
 """Not a library's variable: how many processors a process that runs a check again may use."""
@@ -80,45 +50,45 @@ def here(libraries: Iterable[str] = ()) -> Facts:
 
     Costs some 20 ms the first time and 0.1 ms later, when nothing else was loaded meanwhile.
     """
-    loaded = [name for name in LIBRARIES if sys.modules.get(name) is not None]
-    found: Facts = dict(_machine())
+    loaded = tuple(name for name in LIBRARIES if sys.modules.get(name) is not None)
+    cores = machine.cores()  # it may be changed meanwhile: os.sched_setaffinity
+    found: Facts = {"cores": cores, "processor": machine.label(), "isa": machine.isa() or "unknown"}
+    found["architecture"] = platform.machine()
     for name in dict.fromkeys((*loaded, *libraries)):
-        found[f"library.{name}"] = _release(name)
+        found[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
     found |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
     found |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
     found |= _settings()
-    for name, (core, threads) in _blas(tuple(loaded)).items():
-        found[f"blas.{name}"] = core()
-        found[f"threads.{name}"] = threads()
+    for name, (core, threads, config) in _openblas(loaded).items():
+        found[f"blas.{name}"], found[f"threads.{name}"] = core().decode(), int(threads())
+        if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
+            found[f"openblas.{name}"] = release[1]
     return found
 
 
-def key(facts: Mapping[str, str | int]) -> str:
+def conditions_key(facts: Mapping[str, str | int]) -> str:
     """Returns the name of a set of conditions in the lock: 10 digits of a digest."""
     text = "\n".join(f"{name}={facts[name]}" for name in sorted(facts))
     return xxhash.xxh3_128_hexdigest(text.encode())[:10]
 
 
-def _machine() -> Facts:
-    cores = machine.cores()  # it may be changed meanwhile: os.sched_setaffinity
-    facts: Facts = {"cores": cores, "processor": machine.label(), "isa": machine.isa() or "unknown"}
-    return facts | {"architecture": platform.machine()}
-
-
 @cache
-def _release(name: str) -> str:
+def _release(name: str, file: str | None) -> str:
     """Returns the installed release of a library by its module's name; ``none`` without one."""
-    for one in (LIBRARIES.get(name, name), *ALSO.get(name, ())):
-        try:
-            return metadata.version(one)
-        except metadata.PackageNotFoundError:
-            continue
-    found = getattr(sys.modules.get(name), "__version__", None)
-    return found if isinstance(found, str) else "none"
+    # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
+    beside = [str(Path(file).parents[1])] if file else []
+    for path in ([beside] if beside else []) + [sys.path]:
+        for one in LIBRARIES.get(name, [name]):
+            for found in metadata.Distribution.discover(name=one, path=path):
+                return found.version
+    version = getattr(sys.modules.get(name), "__version__", None)
+    return version if isinstance(version, str) else "none"
 
 
 def _settings() -> Facts:
-    """Returns what libraries that are loaded were set to, where it isn't their default."""
+    """Returns what libraries that are loaded were set to, where it isn't their default.
+
+    A module in ``sys.modules`` may still be on its way in: only what it has by now is asked."""
     found: Facts = {}
     if (torch := sys.modules.get("torch")) and hasattr(torch, "get_num_threads"):
         found["threads.torch"] = torch.get_num_threads()
@@ -147,8 +117,8 @@ def _settings() -> Facts:
 
 
 @cache
-def _blas(loaded: tuple[str, ...]) -> dict[str, tuple[_BlasFunction, _BlasFunction]]:
-    """Returns what asks the OpenBLAS of each library which kernels it took, and its threads.
+def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Returns the functions of each library's OpenBLAS that say its core, threads and release.
 
     ``loaded``: the libraries so far: with each, another OpenBLAS may have come. Linux alone says
     what a process has loaded.
@@ -157,57 +127,52 @@ def _blas(loaded: tuple[str, ...]) -> dict[str, tuple[_BlasFunction, _BlasFuncti
         maps = Path("/proc/self/maps").read_text(errors="replace")
     except OSError:
         return {}
-    found = {}
-    for path in sorted(set(re.findall(r"(/\S*openblas\S*)$", maps, re.MULTILINE))):
-        folder = Path(path).parent.name
-        name = folder.removesuffix(".libs") if folder.endswith(".libs") else "system"
-        name = {"opencv_python_headless": "cv2", "lib": "scipy_openblas64"}.get(name, name)
-        core, threads = (
-            _BlasFunction.of(path, what) for what in ("get_corename", "get_num_threads")
-        )
-        if core is not None and threads is not None:
-            found[name] = core, threads
+    # LD_PRELOAD is how NumPy's wheel gets another OpenBLAS: its names come before the wheel's own
+    first, found = ctypes.CDLL(None), dict[str, list[Any]]()
+    for path in sorted(set(re.findall(r"(/\S*/[^/\s]*openblas[^/\s]*)$", maps, re.MULTILINE))):
+        *_, owner, folder, _ = Path(path).parts
+        name = owner if owner in LIBRARIES else "system"  # scipy_openblas64/lib
+        if folder.endswith(".libs"):
+            name = "cv2" if folder.startswith("opencv") else folder.removesuffix(".libs")
+        elif path in os.environ.get("LD_PRELOAD", ""):
+            continue
+        with suppress(OSError):
+            library = ctypes.CDLL(path)
+            # wheels give the names a prefix and a suffix, so that several fit in a process
+            for before, behind in product(PREFIXES, SUFFIXES):
+                names = (f"{before}openblas_get_{one}{behind}" for one in BLAS_SAYS)
+                asked: list[Any] = [
+                    getattr(first, n, None) or getattr(library, n, None) for n in names
+                ]
+                if all(asked):
+                    asked[0].restype = asked[2].restype = ctypes.c_char_p
+                    found[name] = asked
+                    break
     return found
 
 
-ASKED = "get_corename", "get_num_threads"
-
-
-class _BlasFunction:
-    """A function of an OpenBLAS without arguments."""
-
-    def __init__(self, function: ctypes._NamedFuncPointer, text: bool) -> None:
-        function.restype = ctypes.c_char_p if text else ctypes.c_int
-        self.function = function
-
-    @classmethod
-    def of(cls, path: str, what: str) -> _BlasFunction | None:
-        """Returns ``openblas_WHAT`` of a library; its name has a prefix and a suffix in wheels."""
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            return None
-        for name in (f"{a}openblas_{what}{b}" for a in PREFIXES for b in SUFFIXES):
-            if hasattr(library, name):
-                return cls(getattr(library, name), what == "get_corename")
-        return None
-
-    def __call__(self) -> str | int:
-        found = self.function()
-        return found.decode() if isinstance(found, bytes) else int(found)
-
+BLAS_SAYS = "corename", "num_threads", "config"
 
 Apart = dict[str, dict[str, tuple[str | int | None, str | int | None]]]
 """Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
 behind each, with the entry's value and ours."""
 
+GROUPS = {
+    **dict.fromkeys(("cores", "threads"), "threads"),
+    **dict.fromkeys(("isa", "blas", "architecture", "processor"), "processor"),
+    "flag": "flag {}",
+    "library": "release {}",
+    "openblas": "release {}",
+}
+"""The condition that a kind of facts belongs to."""
 
-def apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
+
+def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:
     """Returns the conditions in which an entry differs from ours; empty: all that it says holds.
 
     What the entry does not say (a library that was not loaded then) does not count, apart from
-    flags: without a variable is a condition too. An OpenBLAS of another release, or chosen by a
-    flag, is no condition of its own: it follows from these.
+    flags: without a variable is a condition too. An OpenBLAS core of another release, or chosen by
+    a flag, is no condition of its own: it follows from these.
     """
     found: Apart = {}
     for name in dict.fromkeys((*entry, *ours)):
@@ -217,17 +182,15 @@ def apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apar
         if theirs == own or (not chosen and (theirs is None or own is None)):
             continue
         library = rest.partition(".")[0]
+        # a flag that is unset is a condition too: without it the library chooses by itself
         if kind == "flag" and library in LIBRARIES and f"library.{library}" not in ours:
             continue  # not loaded (yet): it can't say how it is set
-        if kind == "blas" and (
-            entry.get(f"library.{rest}") != ours.get(f"library.{rest}")
-            or entry.get("flag.OPENBLAS_CORETYPE") != ours.get("flag.OPENBLAS_CORETYPE")
-        ):
-            continue
-        group = {"flag": f"flag {rest}", "library": f"release {rest}"}.get(kind, kind)
-        group = {"cores": "threads", "threads": "threads"}.get(group, group)
-        group = "processor" if group in ("isa", "blas", "architecture", "processor") else group
-        found.setdefault(group, {})[name] = theirs, own
+        if kind == "blas":
+            core = "flag.OPENBLAS_CORETYPE"
+            both = [(entry.get(k), ours.get(k)) for k in (f"library.{rest}", f"openblas.{rest}")]
+            if entry.get(core) != ours.get(core) or any(a and b and a != b for a, b in both):
+                continue
+        found.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
     return found
 
 
@@ -235,34 +198,24 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     """Returns variables that bring a condition of an entry back, as far as a process can have it.
 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
-    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.lock.reruns`.
+    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.lock.rerun`.
     """
-    kind, _, name = group.partition(" ")
+    kind, _, flag = group.partition(" ")
     if kind == "flag":
-        return {name: facts[f"flag.{name}"][0] or ""} if name in FLAGS else {}
+        return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
+    found: Facts = {}
     if kind == "threads":
-        found: Facts = {}
         for fact, (theirs, _) in facts.items():
-            kind, _, name = fact.partition(".")
-            if kind == "cores":
-                found[CORES_OF] = theirs or ""
-            elif name in THREADS:
-                found[name] = theirs or ""
-            else:  # set by a program, or taken from the number of cores
-                found |= dict.fromkeys(SETS.get(name, ()), theirs or "")
-        return found
-    if kind == "processor":
-        return _limited(facts)
-    return {}
-
-
-def _limited(facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:
-    """Returns variables that limit instructions to those of an entry's processor."""
-    isa = str(facts.get("isa", (None, None))[0])
-    found = limits(isa) if isa in ONEDNN_ISA else {}
-    for name, (core, _) in facts.items():
-        if name.startswith("blas.") and core:
-            found["OPENBLAS_CORETYPE"] = core
+            name = fact.partition(".")[2]
+            # set by a variable; or by a program, or taken from the number of cores
+            names = (CORES_OF,) if fact == "cores" else KNOWN["sets"].get(name, ())
+            found |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
+    elif kind == "processor":
+        isa = str(facts.get("isa", (None, None))[0])
+        found = limits(isa) if isa in ONEDNN_ISA else {}
+        for name, (core, _) in facts.items():
+            if name.startswith("blas.") and core:
+                found["OPENBLAS_CORETYPE"] = core
     return found
 
 
@@ -272,6 +225,7 @@ def limits(isa: str) -> Facts:
     level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
     found: Facts = dict(isa_variables({"isa": isa}))
     found["OPENBLAS_CORETYPE"] = CORES[level if level != "avx512" else "avx512_core"]
+    # XLA's oldest name is SSE4.2's, oneDNN's SSE4.1's
     xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
     found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
     found["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"

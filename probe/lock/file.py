@@ -24,6 +24,7 @@ computed. What can't be read is never overwritten.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import InputError
-from probe.lock.conditions import Facts, key
+from probe.lock.conditions import Facts, conditions_key
 from probe.lock.values import Bits
 
 NAME = "bits.lock"
@@ -68,18 +69,16 @@ class LockFile:
 
     def accept(self, check: str, facts: Facts, bits: Bits, reason: str = "") -> None:
         """Adds an entry, or replaces that of the same conditions."""
-        named = key(facts)
+        named = conditions_key(facts)
         self.conditions[named] = facts
         kept = self.checks.setdefault(check, {})
-        if not reason and named in kept and kept[named].bits == bits:
-            return
-        kept[named] = Accepted(bits, reason)
+        if reason or named not in kept or kept[named].bits != bits:
+            kept[named] = Accepted(bits, reason)
 
     def drop(self, check: str) -> None:
         """Removes a check with all its entries."""
-        self.checks.pop(check, None)
-        self.operations.pop(check, None)
-        self.runs.pop(check, None)
+        for table in (self.checks, self.operations, self.runs):
+            table.pop(check, None)
 
     def text(self) -> str:
         """Returns the file. Conditions that no check has any more are left out."""
@@ -87,55 +86,50 @@ class LockFile:
         lines = [HEAD, f"format = {FORMAT}"]
         for named in sorted(used & set(self.conditions)):
             lines += ["", f"[conditions.{named}]"]
-            facts = self.conditions[named]
-            lines += [f"{_dotted(name)} = {_value(facts[name])}" for name in sorted(facts)]
-        for check in sorted(self.checks):
-            lines += ["", f"[check.{_key(check)}]"]
-            lines += [f"{n} = {_entry(one)}" for n, one in sorted(self.checks[check].items())]
-        for check in sorted(self.operations):
-            kept = {n: one for n, one in self.operations[check].items() if n in used}
-            lines += ["", f"[operations.{_key(check)}]"] * bool(kept)
-            for named, operations in sorted(kept.items()):
-                lines += [f"{named} = [", *(f"    {_value(one)}," for one in operations), "]"]
-        for name in sorted(self.runs):
-            lines += ["", f"[run.{_key(name)}]"]
-            lines += [f"{_key(k)} = {_value(one)}" for k, one in sorted(self.runs[name].items())]
+            for name, fact in sorted(self.conditions[named].items()):
+                # a dotted key is a table in TOML: library.numpy reads as the fact's name does
+                dotted = ".".join(map(_toml_key, name.split(".")))
+                lines.append(f"{dotted} = {_toml_value(fact)}")
+        for check, entries in sorted(self.checks.items()):
+            lines += ["", f"[check.{_toml_key(check)}]"]
+            for named, one in sorted(entries.items()):
+                told = f"dtype = {_toml_value(one.bits.dtype)}, shape = {list(one.bits.shape)}"
+                told += f', hash = "{one.bits.hash}"'
+                told += f", reason = {_toml_value(one.reason)}" if one.reason else ""
+                lines.append(f"{named} = {{{told}}}")
+        for check, kept in sorted(self.operations.items()):
+            if some := {n: one for n, one in sorted(kept.items()) if n in used}:
+                lines += ["", f"[operations.{_toml_key(check)}]"]
+                for named, every in some.items():
+                    lines += [f"{named} = [", *(f"    {_toml_value(one)}," for one in every), "]"]
+        for name, how in sorted(self.runs.items()):
+            lines += ["", f"[run.{_toml_key(name)}]"]
+            lines += [f"{_toml_key(k)} = {_toml_value(one)}" for k, one in sorted(how.items())]
         return "\n".join(lines) + "\n"
 
 
-def _entry(one: Accepted) -> str:
-    shape = ", ".join(map(str, one.bits.shape))
-    reason = f", reason = {_value(one.reason)}" if one.reason else ""
-    dtype, found = _value(one.bits.dtype), _value(one.bits.hash)
-    return f"{{dtype = {dtype}, shape = [{shape}], hash = {found}{reason}}}"
+def _toml_key(text: str) -> str:
+    return text if _BARE.fullmatch(text) else _toml_value(text)
 
 
-def _key(text: str) -> str:
-    return text if _BARE.fullmatch(text) else _value(text)
+def _toml_value(value: str | int) -> str:
+    # JSON's escapes are TOML's too, but for the one character that JSON leaves as it is
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _dotted(name: str) -> str:
-    """Returns a fact's name as TOML has it: ``flag.torch.mkldnn`` stays one name in two parts."""
-    kind, dot, rest = name.partition(".")
-    return f"{kind}{dot}{_key(rest)}" if dot else kind
-
-
-def _value(value: str | int) -> str:
-    if isinstance(value, int):
-        return str(value)
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda one: f"\\u{ord(one[0]):04x}", escaped) + '"'
-
-
-def read(path: Path) -> LockFile:
+def read_lock(path: Path) -> LockFile:
     """Returns what a lock holds; nothing where there is no file. InputError: it can't be read."""
+
+    def damaged(why: str) -> InputError:
+        todo = "take it from version control, or remove it and run pytest --bits-update"
+        return InputError("lock", path, why, todo)
+
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return LockFile()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise _damaged(path, why) from None
+        raise damaged(getattr(error, "strerror", None) or "it is not text") from None
     if found := _MARKER.search(text):
         line = text.count("\n", 0, found.start()) + 1
         todo = "keep the lines of both sides: each names its own conditions"
@@ -146,56 +140,48 @@ def read(path: Path) -> LockFile:
         why = " ".join(str(error).split())
         if "overwrite" in why or "twice" in why or "redefine" in why:
             why = f"two entries are for one condition ({why})"
-        raise _damaged(path, why) from None
+        raise damaged(why) from None
     version = table.pop("format", None)
     if isinstance(version, int) and version > FORMAT:
         why = f"it has format {version}, and this probe reads {FORMAT}"
         raise InputError("lock", path, why, "update probe-numerics")
     if version != FORMAT:
-        raise _damaged(path, "it does not begin with its format")
+        raise damaged("it does not begin with its format")
+    if unknown := set(table) - set(TABLES):
+        raise damaged(f"it has a table {min(unknown)!r}")
+    lock = LockFile()
     try:
-        return _read(table, path)
+        for named, facts in table.get("conditions", {}).items():
+            lock.conditions[named] = _facts_of(facts)
+            if conditions_key(lock.conditions[named]) != named:
+                raise damaged(f"the facts of conditions.{named} were changed by hand")
+        for check, entries in table.get("check", {}).items():
+            for named, one in entries.items():
+                if named not in lock.conditions:
+                    raise damaged(f"conditions.{named} of {check} are missing")
+                bits = Bits(str(one["dtype"]), tuple(map(int, one["shape"])), str(one["hash"]))
+                accepted = Accepted(bits, str(one.get("reason", "")))
+                lock.checks.setdefault(check, {})[named] = accepted
+        for check, entries in table.get("operations", {}).items():
+            lock.operations[check] = {n: [str(op) for op in some] for n, some in entries.items()}
+        for name, how in table.get("run", {}).items():
+            lock.runs[name] = {str(k): str(one) for k, one in how.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         why = f"an entry is not as it should be ({type(error).__name__}: {error})"
-        raise _damaged(path, why) from None
+        raise damaged(why) from None
+    return lock
 
 
-def _read(table: Mapping[str, Any], path: Path) -> LockFile:
-    if unknown := set(table) - set(TABLES):
-        raise _damaged(path, f"it has a table {min(unknown)!r}")
-    found = LockFile()
-    for named, facts in table.get("conditions", {}).items():
-        found.conditions[named] = _flat(facts)
-        if key(found.conditions[named]) != named:
-            raise _damaged(path, f"the facts of conditions.{named} were changed by hand")
-    for check, entries in table.get("check", {}).items():
-        for named, one in entries.items():
-            if named not in found.conditions:
-                raise _damaged(path, f"conditions.{named} of {check} are missing")
-            bits = Bits(str(one["dtype"]), tuple(map(int, one["shape"])), str(one["hash"]))
-            found.checks.setdefault(check, {})[named] = Accepted(bits, str(one.get("reason", "")))
-    for check, entries in table.get("operations", {}).items():
-        found.operations[check] = {n: [str(op) for op in some] for n, some in entries.items()}
-    for name, how in table.get("run", {}).items():
-        found.runs[name] = {str(k): str(one) for k, one in how.items()}
-    return found
-
-
-def _flat(facts: Mapping[str, Any], before: str = "") -> Facts:
+def _facts_of(table: Mapping[str, Any], before: str = "") -> Facts:
     found: Facts = {}
-    for name, value in facts.items():
+    for name, value in table.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
+            found |= _facts_of(value, f"{before}{name}.")
         elif isinstance(value, str | int):
             found[f"{before}{name}"] = value
         else:
             raise TypeError(f"{name} is no fact")
     return found
-
-
-def _damaged(path: Path, why: str) -> InputError:
-    todo = "take it from version control, or remove it and run pytest --bits-update"
-    return InputError("lock", path, why, todo)
 
 
 @contextmanager
@@ -205,9 +191,15 @@ def changing(path: Path) -> Iterator[LockFile]:
     One process at a time: others wait, and then read what this one wrote. The file is replaced as
     a whole, so that a reader never sees a part of it. InputError: it can't be read or written.
     """
+    import fcntl
+
     try:
-        with _alone(path):
-            found = read(path)
+        # the folder is locked: a file for it would lie in the repository, and can't be removed
+        # without a race
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            found = read_lock(path)
             yield found
             text = found.text()
             if path.exists() and path.read_text(encoding="utf-8") == text:
@@ -215,22 +207,10 @@ def changing(path: Path) -> Iterator[LockFile]:
             beside = path.with_name(f".{path.name}.{os.getpid()}")
             try:
                 beside.write_text(text, encoding="utf-8")
-                beside.replace(path)
+                beside.replace(path)  # a rename: a reader sees the old file or the new one
             finally:
                 beside.unlink(missing_ok=True)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise InputError("lock", path, error.strerror or str(error), "choose a folder") from None
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time, by a lock of the folder: a file for it would lie in the repository,
-    and can't be removed without a race."""
-    import fcntl
-
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)

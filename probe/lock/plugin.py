@@ -12,10 +12,14 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from probe.lock.session import BitsFixture, BitsSession
+    from probe.lock.checks import BitsSession
+    from probe.lock.fixture import BitsFixture
 
 SESSION = pytest.StashKey[Any]()
-GONE = pytest.StashKey[Any]()
+TESTS = pytest.StashKey[Any]()
+"""All tests that there are; None where some were left out."""
+
+FORMATS = "html", "json", "sarif", "markdown"
 MARK = (
     "same_bits(batch=range(1, 33), model='model', inputs='inputs', axis=0): the model's rows have \
 the same bits at all of these batch sizes"
@@ -25,30 +29,17 @@ the same bits at all of these batch sizes"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the flags."""
     group = parser.getgroup("bits", "bits.lock: results that must not change a bit")
-    group.addoption(
-        "--bits-update",
-        action="store_true",
-        help="Add checks and conditions that bits.lock lacks; remove entries without a test.",
-    )
-    group.addoption(
-        "--bits-bless",
-        metavar="REASON",
-        help="Accept changed bits too; the reason is kept in bits.lock.",
-    )
-    group.addoption(
-        "--bits-report",
-        metavar="FORMAT",
-        action="append",
-        default=[],
-        help="Write bits-report.FORMAT (html, json, sarif or markdown), or FORMAT=FILE.",
-    )
-    group.addoption(
-        "--bits-why",
-        choices=("here", "all", "install", "no"),
-        default="here",
-        help="Look for the cause of changed bits with what is here (default), also of unknown ones "
-        "(all), also by installing old releases (install), or not at all (no).",
-    )
+    text = "Add checks and conditions that bits.lock lacks; remove entries without a test."
+    group.addoption("--bits-update", action="store_true", help=text)
+    text = "Accept changed bits too; the reason is kept in bits.lock."
+    group.addoption("--bits-bless", metavar="REASON", help=text)
+    text = f"Write bits-report.FORMAT ({', '.join(FORMATS)}), or FORMAT=FILE."
+    report = {"metavar": "FORMAT", "action": "append", "default": []}
+    group.addoption("--bits-report", help=text, **report)
+    text = "Look for the cause of changed bits with what is here (default), also of unknown ones \
+(all), also by installing old releases (install), or not at all (no)."
+    choices = "here", "all", "install", "no"
+    group.addoption("--bits-why", choices=choices, default="here", help=text)
     group.addoption("--bits-lock", metavar="FILE", help="The lock; rootdir/bits.lock by default.")
 
 
@@ -59,20 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if reason is not None and not reason.strip():
         raise pytest.UsageError("bits-bless=: a reason is required; write why the bits changed")
     for each in config.getoption("bits_report"):
-        if each.partition("=")[0] not in ("html", "json", "sarif", "markdown"):
-            known = "html, json, sarif, markdown"
+        if each.partition("=")[0] not in FORMATS:
+            known = ", ".join(FORMATS)
             raise pytest.UsageError(f"bits-report={each}: no such format; use one of {known}")
 
 
 def session_of(config: pytest.Config) -> BitsSession:
     """Returns the process's session, opened at the first check. InputError: of the lock."""
     if SESSION not in config.stash:
-        from probe.lock.session import NAME, BitsSession
+        from probe.lock.checks import BitsSession
+        from probe.lock.file import NAME
 
-        path = config.rootpath / (config.getoption("bits_lock") or NAME)
         cache = getattr(config, "cache", None)
         config.stash[SESSION] = BitsSession(
-            path,
+            config.rootpath / (config.getoption("bits_lock") or NAME),
             update=config.getoption("bits_update"),
             bless=config.getoption("bits_bless"),
             cache=None if cache is None else config.rootpath / cache.mkdir("bits"),
@@ -85,7 +76,7 @@ def session_of(config: pytest.Config) -> BitsSession:
 def bits(request: pytest.FixtureRequest) -> BitsFixture:
     """``bits.check(value)`` fails unless the bits are those that bits.lock accepts."""
     from probe.errors import InputError
-    from probe.lock.session import BitsFixture
+    from probe.lock.fixture import BitsFixture
 
     try:
         return BitsFixture(session_of(request.config), request.node.nodeid, request.config.rootpath)
@@ -101,18 +92,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     if marked is None and "bits" not in pyfuncitem.funcargs:
         return (yield)
     from probe.errors import ProbeError
-    from probe.lock import session, sizes
+    from probe.lock.assertions import rows_of_marked
+    from probe.lock.fixture import BitsChanged, BitsFixture
 
     found, wrong = None, ""
     try:
         found = yield
         if marked is not None:
-            sizes.check(pyfuncitem, marked)
-        if isinstance(fixture := pyfuncitem.funcargs.get("bits"), session.BitsFixture):
-            session.again(fixture, pyfuncitem)
-    except (session.BitsChanged, ProbeError) as error:
-        wrong = str(error)  # outside of this block it has no context to print
-    if wrong:
+            wrong = "\n".join(rows_of_marked(pyfuncitem, marked))
+        fixture = pyfuncitem.funcargs.get("bits")
+        if isinstance(fixture, BitsFixture) and not wrong:
+            fixture.record_body(pyfuncitem)
+    except (BitsChanged, ProbeError) as error:
+        wrong = str(error)
+    if wrong:  # outside of the except block: it would be printed as the context
         pytest.fail(wrong, pytrace=False)
     return found
 
@@ -120,47 +113,53 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """What is not run says nothing of entries that no test used."""
     if items:
-        items[0].config.stash[GONE] = None
+        items[0].config.stash[TESTS] = None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Keeps which tests there are, if all of these files' tests are run."""
     some = any("::" in one for one in session.config.args)
-    if not some and GONE not in session.config.stash and not session.testsfailed:
-        session.config.stash[GONE] = [item.nodeid for item in session.items]
+    if not some and TESTS not in session.config.stash and not session.testsfailed:
+        session.config.stash[TESTS] = [item.nodeid for item in session.items]
 
 
+# last: pytest-xdist's own hook ends its workers, whose results come meanwhile
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hands the results to the process that reports them, or writes the lock."""
     config = session.config
-    workeroutput = getattr(config, "workeroutput", None)
-    if SESSION in config.stash or (workeroutput is None and config.getoption("bits_update")):
-        from probe.lock import ending
+    output = getattr(config, "workeroutput", None)
+    if SESSION in config.stash or (output is None and config.getoption("bits_update")):
+        from probe.lock import fixture
 
-        if (found := _opened(config)) is not None:
-            ending.finish(config, found, config.stash.get(GONE, None), workeroutput)
+        if (found := _opened_session(config)) is None:
+            return
+        tests = config.stash.get(TESTS, None)
+        if output is None or found.out:
+            fixture.close_session(config, found, tests)
+        else:
+            fixture.hand_over(found, tests, output)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Takes the results of a process of pytest-xdist."""
     if told := getattr(node, "workeroutput", {}).get("bits"):
-        from probe.lock import ending
+        from probe.lock import fixture
 
-        if (found := _opened(node.config)) is not None:
-            ending.joined(node.config, found, told)
+        if (found := _opened_session(node.config)) is not None:
+            node.config.stash[TESTS] = fixture.take_over(found, told)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Says what was the same, what changed and why, and what is unknown."""
     if SESSION in config.stash:
-        from probe.lock import ending
+        from probe.lock import fixture
 
-        ending.summary(terminalreporter, config, config.stash[SESSION])
+        fixture.print_summary(terminalreporter, config, config.stash[SESSION])
 
 
-def _opened(config: pytest.Config) -> BitsSession | None:
+def _opened_session(config: pytest.Config) -> BitsSession | None:
     """Returns the session; None where the lock can't be read: each test has said so."""
     from probe.errors import InputError
 

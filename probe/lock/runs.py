@@ -1,4 +1,8 @@
-"""Checks that are no tests: models and cases that ``probe lock`` adds and ``probe check`` runs."""
+"""Checks that are no tests: models and cases that ``probe lock`` adds and ``probe check`` runs.
+
+``python -m probe.lock.runs SPEC`` computes one in a process of its own. SPEC is JSON: ``check``,
+and ``model`` with ``inputs``, ``shapes``, ``seed``, ``trust``, or ``case``; and ``target``.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,35 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16 by its name)
+import numpy as np
+
 from probe.case import Case
-from probe.errors import InputError, TargetError, one_of
-from probe.launch import library_variables
-from probe.lock import file, reruns, why
-from probe.lock.judging import CHANGED, NEW, SAME, UNKNOWN, Checked, judged
-from probe.lock.operations import MOST
-from probe.lock.session import BitsSession
+from probe.errors import InputError, ProbeError, TargetError, one_of
+from probe.launch import AnySession, library_variables, open_session
+from probe.lock import rerun, why
+from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked, judged_check
+from probe.lock.conditions import LIBRARIES, conditions_key
+from probe.lock.file import Bits, changing
 from probe.progress import Say, silent
+from probe.recording import apart, recording
+from probe.recording.inputs import shapes_of
+from probe.recording.subject import open_model
 from probe.target import Target
 
-HOW = ("model", "case", "inputs", "shapes", "seed", "target", "trust")
-"""What says how a check is computed, as ``[run.NAME]`` has it."""
+MODULES = {"opencv": "cv2", "litert": "ai_edge_litert", "keras": "keras"}
+"""Targets whose module has a different name."""
 
 
-def how(
-    model: str | None,
-    case: Case | None,
-    target: str | None,
-    more: Mapping[str, str],
+def how_computed(
+    model: str | None, case: Case | None, target: str | None, more: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns how a check is computed. InputError: neither a model nor a case."""
+    """Returns how a check is computed, as ``[run.NAME]`` has it. InputError: neither a model nor a
+    case."""
     found = {name: value for name, value in more.items() if value}
     if target is not None:
         found["target"] = Target.parse(target).text
@@ -45,31 +53,37 @@ def how(
     return {"case": json.dumps(words), "target": found.get("target", "numpy")}
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The checks of a lock that are no tests; what :mod:`probe.lock.why` runs again."""
+def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) -> rerun.Command:
+    """Returns what runs a check. A model on another release has that release before everything
+    else on the path, as the model itself has to run on it. InputError: it can't be had."""
+    words, before = {"check": test, **spec}, list[Path]()
+    # a case runs in a session of its own, which finds its release; a model runs in this interpreter
+    where = Target.parse(spec["target"]) if spec.get("target") else None
+    if where is not None and "model" in spec and where.version and where.device in (None, "cpu"):
+        module = MODULES.get(where.name, where.name)
+        if module not in LIBRARIES:
+            todo = "leave the release out"
+            raise InputError("target", where.text, f"no package is known to be {module}", todo)
+        releases = dict.fromkeys([module, "jaxlib"][: 1 + (module == "jax")], where.version)
+        found = rerun.overlay(releases, install, silent)
+        if not isinstance(found, Path):
+            raise InputError("target", where.text, found, "take a different release")
+        before, where = [found], where.with_(version=None)
+        words["target"] = where.text
+    variables: dict[str, Any] = library_variables(where) if where is not None else {}
+    run = [sys.executable, "-m", "probe.lock.runs", json.dumps(words)]
+    return rerun.Command(run, folder, variables, before)
 
-    known: Mapping[str, Mapping[str, str]]
-    folder: Path
 
-    def command(self, one: Checked) -> list[str]:
-        """As of ``why.Subject``."""
-        spec: dict[str, Any] = {"check": one.test, **self.known[one.test]}
-        target = spec.get("target")
-        spec["variables"] = library_variables(Target.parse(target)) if target else {}
-        return [sys.executable, "-m", "probe.lock.running", json.dumps(spec)]
-
-
-def computed(name: str, runs: Runs, record: bool = False) -> tuple[list[Checked], list[str]]:
+def computed_bits(
+    name: str, command: rerun.Command, record: bool = False
+) -> tuple[list[Checked], list[str]]:
     """Runs one check; returns its arrays' bits, not judged yet, and digests of its operations.
 
     InputError and TargetError: it can't be run.
     """
-    nothing = Checked(name, name, None, {}, NEW)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        found = reruns.run(
-            runs.command(nothing), {}, folder=runs.folder, record=record, into=Path(out)
-        )
+        found = rerun.run_again(command, Path(out), record)
         if found.why:
             error = Path(out, "error.json")
             told = json.loads(error.read_text()) if error.exists() else {"why": found.why}
@@ -78,10 +92,10 @@ def computed(name: str, runs: Runs, record: bool = False) -> tuple[list[Checked]
             raise TargetError(name, "error", told["why"])
         operations = found.operations()[0] if record else []
     every = [Checked(one, name, bits, found.facts, NEW) for one, bits in found.checks.items()]
-    return every, operations[:MOST]
+    return every, operations
 
 
-def lock(
+def lock_run(
     path: Path, name: str, spec: Mapping[str, str], reason: str | None = None, tell: Say = silent
 ) -> list[Checked]:
     """Adds a check to a lock, or its conditions; ``reason``: also replaces what it has.
@@ -89,15 +103,14 @@ def lock(
     Returns what was found, judged by what the lock had. InputError: the name is another check's;
     the bits changed and there is no reason.
     """
-    old = file.read(path)
-    if old.runs.get(name, dict(spec)) != dict(spec):
+    session = BitsSession(path, update=True, bless=reason)
+    if session.lock.runs.get(name, dict(spec)) != dict(spec):
         why_not = "the lock has a different check of this name"
         raise InputError("name", name, why_not, "give another --name")
     tell(f"running {name}")
-    every, operations = computed(name, Runs({name: spec}, path.parent), record=True)
-    session = BitsSession(path, update=True, bless=reason)
+    every, operations = computed_bits(name, _command(spec, name, path.parent, True), record=True)
     for one in every:
-        found = judged(session.lock, one.check, name, one.bits, one.facts)
+        found = judged_check(session.lock, one.check, name, one.bits, one.facts)
         session.results.append(found)
         if found.verdict == CHANGED and reason is None:
             todo = "run probe check, or give --bless REASON"
@@ -105,18 +118,15 @@ def lock(
         if found.verdict != SAME:
             session.accepted.append(found)
     if session.accepted and operations:
-        session.operations[name] = file.key(session.accepted[0].facts), operations
+        session.operations[name] = conditions_key(session.accepted[0].facts), operations
     session.finish()
-    with file.changing(path) as now:
+    with changing(path) as now:
         now.runs[name] = dict(spec)
     return session.results
 
 
-def check(
-    path: Path,
-    names: Sequence[str] = (),
-    far: str = "here",
-    tell: Say = silent,
+def check_runs(
+    path: Path, names: Sequence[str] = (), far: str = "here", tell: Say = silent
 ) -> list[Checked]:
     """Runs the checks of a lock that are no tests, and judges them; ``names``: some of them.
 
@@ -125,7 +135,8 @@ def check(
     """
     if not path.exists():
         raise InputError("lock", path, "there is no such file", "add a check with probe lock")
-    now = file.read(path)
+    session = BitsSession(path)
+    now, install = session.lock, far == "install"
     for name in names:
         if name not in now.runs:
             there = one_of(name, now.runs) if now.runs else "it has none: add one with probe lock"
@@ -133,28 +144,88 @@ def check(
     if not now.runs:
         todo = "add one with probe lock MODEL; pytest checks those of tests"
         raise InputError("lock", path, "it has tests' checks alone", todo)
-    runs, results = Runs(now.runs, path.parent), list[Checked]()
+    results = list[Checked]()
     for name in names or now.runs:
         tell(f"running {name}")
         try:
-            found, _ = computed(name, runs)
+            found, _ = computed_bits(name, _command(now.runs[name], name, path.parent, install))
         except (InputError, TargetError) as error:
-            entries = now.checks.get(name) or {}
-            known = next(iter(entries.values()), None)
-            nothing = known.bits if known else file.Bits("none", (), "0" * 32)
+            known = next(iter((now.checks.get(name) or {}).values()), None)
+            nothing = known.bits if known else Bits("none", (), "0" * 32)
             one = Checked(name, name, nothing, {}, UNKNOWN, accepted=known)
             one.why = {"cause": None, "said": f"it could not be run: {error.why}"}
             results.append(one)
             continue
-        results += [judged(now, one.check, name, one.bits, one.facts) for one in found]
+        results += [judged_check(now, one.check, name, one.bits, one.facts) for one in found]
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-    wrong = [one for one in results if one.verdict in verdicts and not one.why]
-    if wrong:
-        why.explain(wrong, now, runs, install=far == "install", tell=tell)
+    if wrong := [one for one in results if one.verdict in verdicts and not one.why]:
+
+        def command(one: Checked) -> rerun.Command:
+            return _command(now.runs[one.test], one.test, path.parent, install)
+
+        why.explain_changes(wrong, session, command, install, tell)
     return results
 
 
-def status(results: Sequence[Checked]) -> int:
+def exit_status(results: Sequence[Checked]) -> int:
     """Returns the exit status: 0 the same, 1 changed, 3 unknown (or not locked yet)."""
     found = {one.verdict for one in results}
     return 1 if CHANGED in found else 3 if found - {SAME} else 0
+
+
+def compute(spec: dict[str, Any]) -> None:
+    """Writes a check's bits into the folder that the caller gave by a variable."""
+    session = BitsSession(Path("none.lock"))
+    assert session.out is not None
+    try:
+        with ExitStack() as running:
+            outputs = (_case_outputs if "case" in spec else _model_outputs)(spec, running, session)
+    except ProbeError as error:
+        told: dict[str, Any] = {"why": getattr(error, "why", str(error))}
+        if isinstance(error, InputError):
+            told = {"input": [error.name, str(error.value), error.why, error.todo]}
+        (session.out / "error.json").write_text(json.dumps(told))
+        raise SystemExit(error.exit_code) from None
+    for number, array in enumerate(outputs):
+        name = f"{spec['check']}::{number}" if len(outputs) > 1 else spec["check"]
+        session.checked(name, spec["check"], array, ("", 0))
+    session.finish()
+
+
+def _case_outputs(spec: dict[str, Any], running: ExitStack, _: BitsSession) -> list[np.ndarray]:
+    where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
+    session: AnySession = open_session(where, inline=not apart.needs_other_interpreter(where))
+    running.enter_context(session)
+    x, w, b = case.operands()
+    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+    y = session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+    return [y.view(np.dtype(case.dtype))]  # formats that NumPy lacks travel as whole numbers
+
+
+def _model_outputs(
+    spec: dict[str, Any], running: ExitStack, session: BitsSession
+) -> list[np.ndarray]:
+    from probe.answers.record import arrays_for
+
+    within, library = None, None
+    if spec.get("target"):
+        where = Target.parse(spec["target"])
+        within, library = apart.model_switches(where, spec["model"]), where.name
+        running.enter_context(open_session(where, inline=True))
+    subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
+    inputs = Path(spec["inputs"]) if spec.get("inputs") else None
+    shapes = shapes_of(spec["shapes"].split()) if spec.get("shapes") else {}
+    recorder = subject.recorder(arrays_for(subject, inputs, shapes, int(spec.get("seed", 0))))
+    outputs: list[np.ndarray] = recorder.plain()
+    if any(one.dtype in (np.uint8, np.uint16) for one in outputs):
+        # whole numbers, or the bits of a format that NumPy lacks: the library's tensors say which
+        run = recording.record_run(recorder, keep=False)
+        dtypes = [run.values[n].dtype for n in run.outputs]
+        outputs = [one.view(np.dtype(to)) for one, to in zip(outputs, dtypes, strict=True)]
+    if session.wants(spec["check"]):
+        session.record(spec["check"], recorder)  # type: ignore[arg-type]
+    return outputs
+
+
+if __name__ == "__main__":
+    compute(json.loads(sys.argv[1]))

@@ -42,10 +42,19 @@ def bits_of(value: Any) -> Bits:
 
     Hashing reads memory once. InputError: it has no bits of its own.
     """
-    if isinstance(value, Path):
-        return _of_file(value)
-    array, dtype = array_of(value)
-    return Bits(dtype, array.shape, array_digest(array))
+    if not isinstance(value, Path):
+        array, dtype = array_of(value)
+        return Bits(dtype, array.shape, array_digest(array))
+    found, size = xxhash.xxh3_128(), 0
+    try:
+        with value.open("rb") as file:
+            while piece := file.read(PIECE):
+                found.update(piece)
+                size += len(piece)
+    except OSError as error:
+        why = error.strerror or "it can't be read"
+        raise InputError("value", value, why, "give a file that is there") from None
+    return Bits("file", (size,), found.hexdigest())
 
 
 def array_of(value: Any) -> tuple[np.ndarray, str]:
@@ -55,41 +64,38 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
     if isinstance(value, np.ma.MaskedArray):
         why = "elements below a mask have no defined bits"
         raise InputError("value", "masked array", why, "check value.filled(0) and value.mask")
-    array = _tensor(value) if _library(value) == "torch" else _plain(value)
-    if isinstance(array, tuple):
-        return array
+    if isinstance(value, str) or value is None:
+        todo = "give an array, a number, bytes, or a file as pathlib.Path"
+        raise InputError("value", repr(value)[:40], "it is not an array", todo)
+    kind = type(value).__name__
+    if _package(value) == "torch" and isinstance(value, sys.modules["torch"].Tensor):
+        found = _torch_bits(value)
+        if isinstance(found, tuple):
+            return found
+        value = found
+    try:
+        # Tensor.numpy() of TensorFlow is what __array__ gives; JAX's arrays and pandas' have it too
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = f"it is not one array ({' '.join(str(error).split())[:100]})"
+        raise InputError("value", kind, why, "check its parts, by name") from None
     if array.dtype.kind == "O":
-        why = "an array of objects has no bits of its own"
-        raise InputError("value", type(value).__name__, why, "check arrays of numbers, by name")
+        given = isinstance(value, np.ndarray)
+        why = "an array of objects has no bits of its own" if given else "it is not one array"
+        raise InputError("value", kind, why, "check arrays of numbers, by name")
     if array.dtype.names is not None:
         why = "the bytes between the fields of a structured array are not defined"
-        raise InputError("value", type(value).__name__, why, "check its fields, by name")
+        raise InputError("value", kind, why, "check its fields, by name")
     return _portable(array), array.dtype.newbyteorder("=").name
 
 
-def _portable(array: np.ndarray) -> np.ndarray:
-    """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
-    kind = array.dtype
-    if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
-        # 10 bytes of 16 are the number; whatever was on the stack stands in the others
-        parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
-        bare = parts.view(np.uint8).reshape(-1, kind.itemsize // (1 + (kind.kind == "c")))[:, :10]
-        per = 10 * (1 + (kind.kind == "c"))
-        return np.ascontiguousarray(bare).reshape(-1, per).view(f"V{per}").reshape(array.shape)
-    if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
-        return array.astype(kind.newbyteorder("<"))
-    return array
-
-
-def _library(value: Any) -> str:
+def _package(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _tensor(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
-    """Returns a tensor of PyTorch; formats that NumPy lacks as their bytes, with their name."""
+def _torch_bits(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
+    """Returns a tensor's array; formats that NumPy lacks as their bytes, with their name."""
     torch = sys.modules["torch"]
-    if not isinstance(value, torch.Tensor):
-        return _plain(value)
     if value.is_quantized or value.layout != torch.strided or value.is_nested:
         why = "a quantized, sparse or nested tensor is made of several arrays"
         raise InputError("value", type(value).__name__, why, "check each of them, by name")
@@ -102,37 +108,21 @@ def _tensor(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
         return np.asarray(plain.contiguous().view(unit).numpy()), name
 
 
-def _plain(value: Any) -> np.ndarray:
-    if isinstance(value, str) or value is None:
-        todo = "give an array, a number, bytes, or a file as pathlib.Path"
-        raise InputError("value", repr(value)[:40], "it is not an array", todo)
-    try:
-        # Tensor.numpy() of TensorFlow is what __array__ gives; JAX's arrays and pandas' have it too
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        why = f"it is not one array ({' '.join(str(error).split())[:100]})"
-        raise InputError("value", type(value).__name__, why, "check its parts, by name") from None
-    if array.dtype.kind == "O" and not isinstance(value, np.ndarray):
-        why = "it is not one array of numbers"
-        todo = "give arrays, or a dictionary or list of arrays"
-        raise InputError("value", type(value).__name__, why, todo)
+def _portable(array: np.ndarray) -> np.ndarray:
+    """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
+    kind = array.dtype
+    if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
+        # 10 bytes of 16 are the number; whatever was on the stack stands in the others
+        parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
+        bare = parts.view(np.uint8).reshape(len(parts), -1)[:, :10]
+        per = 10 * (1 + (kind.kind == "c"))
+        return np.ascontiguousarray(bare).reshape(-1, per).view(f"V{per}").reshape(array.shape)
+    if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
+        return array.astype(kind.newbyteorder("<"))
     return array
 
 
-def _of_file(path: Path) -> Bits:
-    found, size = xxhash.xxh3_128(), 0
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                found.update(piece)
-                size += len(piece)
-    except OSError as error:
-        why = error.strerror or "it can't be read"
-        raise InputError("value", path, why, "give a file that is there") from None
-    return Bits("file", (size,), found.hexdigest())
-
-
-def named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def named_arrays(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yields (name, array) of what may be nested in dictionaries, lists, tuples and frames.
 
     Names are joined by dots: ``hidden.0``. A list of plain numbers is one array.
@@ -142,9 +132,9 @@ def named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         parts = [(str(key), one) for key, one in value.items()]
         if len({key for key, _ in parts}) < len(parts):
             raise InputError("value", "dict", "two keys have one name", "give them other names")
-    elif _library(value) in ("pandas", "polars") and hasattr(value, "columns"):
+    elif _package(value) in ("pandas", "polars") and hasattr(value, "columns"):
         parts = [(str(key), value[key].to_numpy()) for key in value.columns]
-    elif isinstance(value, list | tuple) and not _numbers(value):
+    elif isinstance(value, list | tuple) and not _only_numbers(value):
         fields = getattr(value, "_fields", range(len(value)))
         parts = [(str(key), one) for key, one in zip(fields, value, strict=True)]
     elif isinstance(value, np.ndarray) and value.dtype.names is not None:
@@ -156,11 +146,11 @@ def named(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         todo = "give at least one array (an array without elements is fine)"
         raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
     for key, one in parts:
-        yield from named(one, f"{name}.{key}" if name else key)
+        yield from named_arrays(one, f"{name}.{key}" if name else key)
 
 
-def _numbers(value: Any) -> bool:
+def _only_numbers(value: Any) -> bool:
     """Returns whether a nested list holds plain numbers alone: then it is one array."""
     if isinstance(value, list | tuple):
-        return bool(value) and all(_numbers(one) for one in value)
+        return bool(value) and all(map(_only_numbers, value))
     return isinstance(value, bool | int | float | complex)

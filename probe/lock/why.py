@@ -1,39 +1,37 @@
 """Why a check's bits changed: it is run again under the entry's conditions until they return.
 
 First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
-entry that this machine can have, then under fewer, as :mod:`probe.switch_points` searches. Where
-nothing brings the bits back it is the user's code (or data). Both sides are recorded, and
-:func:`probe.diff` names the first operation that differs, its cause, and the kind of change.
+entry that this machine can have, then under fewer, as :mod:`probe.switch_points` searches; a
+release that did it is narrowed down to the first of those between. Where nothing brings the bits
+back it is the user's code (or data). Both sides are recorded, and :func:`probe.diff` names the
+first operation that differs, its cause, and the kind of change.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from probe import floats
 from probe.answers.first_difference import of_stored, operation_text
 from probe.budget import within
 from probe.comparison import decisions
-from probe.errors import ProbeError
-from probe.lock import reruns
-from probe.lock.assertions import described
-from probe.lock.conditions import Apart, apart, restoring
-from probe.lock.file import LockFile
-from probe.lock.judging import CHANGED, Checked
-from probe.lock.operations import first_changed
-from probe.lock.reruns import Rerun
+from probe.errors import InputError, ProbeError
+from probe.lock.assertions import where_they_differ
+from probe.lock.checks import CHANGED, BitsSession, Checked, first_changed
+from probe.lock.conditions import FLAGS, THREADS, Apart, facts_apart, restoring
+from probe.lock.rerun import Command, Rerun, overlay, releases_known, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.switch_points.conditions import smallest
+from probe.runtimes.environments import release_numbers
+from probe.switch_points.fewest import ReleaseStep, first_change, smallest
 
 BUDGET = 120.0
 """Seconds after which no further check is looked into, unless releases are to be installed."""
@@ -41,38 +39,14 @@ BUDGET = 120.0
 TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
 """Libraries whose release follows that of another one."""
 
-LONGEST = "60s"
-"""How long the cause of one operation is looked for: orders of long sums take minutes."""
+LONGEST, RUNS = 60.0, 20
+"""Seconds for which the cause of an operation is looked for at least, and how many runs of the
+check it may take: on a busy machine both take longer, and the order of a long sum takes minutes."""
 
-YOUR_CODE = "your code"
-UNSTEADY = "nondeterministic"
-PROCESS = "process"
+BLAS = "scipy_openblas64"
+"""The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call."""
 
-
-class Subject(Protocol):
-    """How a check is run again, in a process of its own."""
-
-    @property
-    def folder(self) -> Path:
-        """Returns the folder in which the command runs."""
-
-    def command(self, one: Checked) -> list[str]:
-        """Returns the command that runs a check."""
-
-
-@dataclass(frozen=True)
-class Tests:
-    """Tests that pytest runs again, one at a time. ``root``: its rootdir."""
-
-    root: Path
-    folder: Path
-    arguments: Sequence[str]
-
-    def command(self, one: Checked) -> list[str]:
-        """As of ``Subject``."""
-        path, _, rest = one.test.partition("::")
-        node = f"{self.root / path}::{rest}"
-        return [sys.executable, "-m", "pytest", *self.arguments, node]
+YOUR_CODE, UNSTEADY, PROCESS = "your code", "nondeterministic", "process"
 
 
 @dataclass
@@ -80,7 +54,7 @@ class CauseSearch:
     """One check that is looked into. ``steps``: what was run, as (conditions, what came out)."""
 
     one: Checked
-    how: Subject
+    command: Command
     running: ExitStack
     install: bool = False
     tell: Say = silent
@@ -90,55 +64,66 @@ class CauseSearch:
 
     def run(self, groups: Sequence[str], again: bool = False) -> Rerun:
         """Runs the check once under some of the entry's conditions, the others as they are here."""
-        if tuple(groups) in self.ran and not again:
-            return self.ran[tuple(groups)]
-        values, before = self.surroundings(groups)
-        self.tell(f"running {self.one.test} with {self.said(groups) or 'nothing changed'}")
-        into = Path(self.running.enter_context(_folder()))
-        found = reruns.run(
-            self.how.command(self.one),
-            values,
-            before,
-            folder=self.how.folder,
-            record=not again,
-            into=into,
-        )
+        if tuple(groups) not in self.ran or again:
+            said = self.said(groups) or "as it is here"
+            found = self.run_under(self.surroundings(groups), said, record=not again)
+            self.ran.setdefault(tuple(groups), found)
+            return found
+        return self.ran[tuple(groups)]
+
+    def run_under(self, command: Command, said: str, record: bool = False) -> Rerun:
+        """Runs the check once by a command; ``said``: under what, in words."""
+        self.tell(f"running {self.one.test}: {said}")
+        made = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
+        found = run_again(command, Path(self.running.enter_context(made)), record)
         bits = found.checks.get(self.one.check)
         told = found.why or (bits.hash[:8] if bits else "it did not reach the check")
-        self.steps.append((self.said(groups) or "as it is here", told))
-        self.ran.setdefault(tuple(groups), found)
+        self.steps.append((said, told))
         return found
 
-    def surroundings(self, groups: Sequence[str]) -> tuple[dict[str, str | int], list[Path]]:
-        """Returns the variables and the folders that bring conditions back; what can't is kept in
-        ``missing``."""
+    def surroundings(self, groups: Sequence[str]) -> Command:
+        """Returns the command under some of the entry's conditions; what can't be brought back is
+        kept in ``missing``."""
         values: dict[str, str | int] = {}
-        before: list[Path] = []
         releases: dict[str, str] = {}
         for group in groups:
-            facts = self.one.apart[group]
             if group.startswith("release "):
-                releases |= {n.partition(".")[2]: str(old) for n, (old, _) in facts.items()}
-            elif found := restoring(group, facts):
-                values |= found
+                releases |= {n: str(old) for n, (old, _) in self.releases_of(group).items()}
+            elif restored := restoring(group, self.one.apart[group]):
+                values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
-        if releases:
-            folder = reruns.overlay(releases, self.install, self.tell)
-            if isinstance(folder, Path):
-                before.append(folder)
-            else:
-                self.missing[self.said([g for g in groups if g.startswith("release ")])] = folder
-        return values, before
+        found = self.with_releases(releases, self.install)
+        if isinstance(found, str):
+            self.missing[self.said([g for g in groups if g.startswith("release ")])] = found
+            found = self.command
+        return found.under(values, [])
+
+    def releases_of(self, group: str) -> dict[str, tuple[Any, Any]]:
+        """Returns the releases of a condition, by module: the entry's, and ours."""
+        facts = self.one.apart[group]
+        found = {n[8:]: both for n, both in facts.items() if n.startswith("library.")}
+        # OpenBLAS alone: the wheel that NumPy's is made of
+        return found or {BLAS: next(iter(facts.values()))}
+
+    def with_releases(self, releases: dict[str, str], install: bool) -> Command | str:
+        """Returns the command with releases in front of those here; or why it can't be had."""
+        if not releases:
+            return self.command
+        folder = overlay(releases, install, self.tell)
+        if isinstance(folder, str):
+            return folder
+        if releases.keys() == {BLAS} and f"library.{BLAS}" not in self.one.facts:
+            library = folder / BLAS / "lib" / f"lib{BLAS}_.so"
+            return self.command.under({"LD_PRELOAD": str(library)}, [])
+        return self.command.under({}, [folder])
 
     def said(self, groups: Sequence[str]) -> str:
         """Returns the entry's side of some conditions in words."""
         told = []
         for group in groups:
-            each = [
-                f"{name} {'unset' if old is None else old}"
-                for name, (old, _) in self.one.apart[group].items()
-            ]
+            facts = self.one.apart[group].items()
+            each = (f"{name} {'unset' if old is None else old}" for name, (old, _) in facts)
             told.append(", ".join(each).replace("library.", ""))
         return "; ".join(told)
 
@@ -151,42 +136,63 @@ class CauseSearch:
             return False
         return self.run(groups).checks.get(self.one.check) == self.one.accepted.bits
 
+    def smallest_sets(self) -> list[list[str]]:
+        """Returns the smallest sets of conditions that bring the bits back. All together come
+        first: where these don't, single ones alone are worth a run."""
+        groups = list(self.one.apart)
+        for group in groups:
+            self.surroundings([group])
+        there = [group for group in groups if self.said([group]) not in self.missing]
+        if there and self.returns(there):
+            return smallest(there, lambda some: len(some) == len(there) or self.returns(some))
+        return [[one] for one in there if len(there) > 1 and self.returns([one])]
 
-def explain(
+    def named(self, group: str) -> str:
+        """Returns a condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
+        kind, _, name = group.partition(" ")
+        if kind != "release":
+            return group
+        told = []
+        for fact, of in ((f"library.{name}", name), (f"openblas.{name}", f"{name}'s OpenBLAS")):
+            if fact in self.one.apart[group]:
+                old, new = self.one.apart[group][fact]
+                told.append(f"release {old} -> {new} of {of}")
+        # the wheel of OpenBLAS itself: one release, not two
+        return told[0] if "openblas" in name else " with ".join(told)
+
+
+def explain_changes(
     wrong: Sequence[Checked],
-    lock: LockFile,
-    how: Subject,
-    kept: Callable[[Checked], Any] = lambda _: None,
+    session: BitsSession,
+    command: Callable[[Checked], Command],
     install: bool = False,
     tell: Say = silent,
 ) -> None:
     """Finds the cause of each check that is not the same, and keeps it in its ``why``.
 
     Of the checks of one test whose conditions differ alike, the first is looked into. One that was
-    unknown has changed where nothing but the code is left. ``kept``: returns a check's accepted
-    array, or None. Costs some runs of the test each.
+    unknown has changed where nothing but the code is left. ``command``: what runs a check again.
+    Costs some runs of the test each.
     """
     started, known = time.monotonic(), dict[tuple[str, str], Checked]()
     for one in wrong:
         same = known.get((one.test, one.nearest))
         if same is not None:
-            one.why = {k: v for k, v in same.why.items() if k not in OF_ARRAYS}
+            one.why = {k: v for k, v in same.why.items() if k != "difference"}
         elif time.monotonic() - started > BUDGET and not install:
             one.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
             continue
         else:
             with ExitStack() as running:
-                one.apart = grouped(one.apart)
-                one.why = _searched(CauseSearch(one, how, running, install, tell), lock, kept)
+                one.apart = with_companions(one.apart)
+                search = CauseSearch(one, command(one), running, install, tell)
+                one.why = _searched_cause(search, session)
             known[one.test, one.nearest] = one
         if one.why.get("cause") == YOUR_CODE:
             one.verdict = CHANGED
 
 
-OF_ARRAYS = ("difference",)
-
-
-def grouped(differences: Apart) -> Apart:
+def with_companions(differences: Apart) -> Apart:
     """Returns differences in which a library's companions go with it."""
     found: Apart = {}
     for group, facts in differences.items():
@@ -195,9 +201,7 @@ def grouped(differences: Apart) -> Apart:
     return found
 
 
-def _searched(
-    search: CauseSearch, lock: LockFile, kept: Callable[[Checked], Any]
-) -> dict[str, Any]:
+def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]:
     one = search.one
     assert one.accepted is not None
     here = search.run(())
@@ -213,64 +217,73 @@ def _searched(
         if again != now:
             said = "its bits do not repeat under the same conditions"
             return {"cause": UNSTEADY, "said": said, "steps": search.steps}
-    groups, sets = list(one.apart), list[list[str]]()
-    if groups:
-        sets = _sets(search, groups)
     found: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
-    if sets:
-        found["cause"] = " and ".join(_cause(group, one) for group in sets[0])
-        found["brings_back"] = sets
-        found["said"] = found["cause"]
-        if len(sets) > 1:
-            others = "; ".join(" and ".join(_cause(g, one) for g in some) for some in sets[1:])
-            found["notes"].append(f"so does: {others}")
-        found |= _compared(search, search.run(sets[0]), sets[0])
+    if sets := search.smallest_sets():
+        causes = [" and ".join(map(search.named, some)) for some in sets]
+        found |= {"cause": causes[0], "said": causes[0], "brings_back": sets}
+        found["notes"] += [f"so does: {'; '.join(causes[1:])}"] * (len(sets) > 1)
+        if len(sets[0]) == 1 and sets[0][0].startswith("release ") and search.install:
+            found |= _first_release(search, sets[0][0])
+            if "first_release" in found:
+                found["said"] += f", first in {found['first_release']}"
+        return found | _compared_runs(search, search.run(sets[0]), sets[0])
+    held = False  # a processor's conditions are never all there: caches, instructions beyond
+    if "processor" not in one.apart and not search.missing and one.apart:
+        facts = search.run(list(one.apart)).facts
+        held = not facts_apart(session.lock.conditions[one.nearest], facts)
+    if one.apart and not held:
+        told = [f"{name}: {why}" for name, why in search.missing.items()]
+        told = told or ["this machine can't have all conditions of the entry"]
+        found["notes"] += [f"not known: {text}" for text in dict.fromkeys(told)]
         return found
-    exact = not search.missing and _holds(search, groups, lock)
-    if not groups or exact:
-        found["cause"], found["said"] = YOUR_CODE, "your code (or its data): "
-        found["said"] += "no condition brings the accepted bits back"
-        old, new = kept(one), here.array(one.check)
-        found |= {} if old is None or new is None else _of_arrays(old, new, one)
-        found |= _own_code(search, lock)
-        return found
-    told = [f"{name}: {why}" for name, why in search.missing.items()]
-    told = told or ["this machine can't have all conditions of the entry"]
-    found["notes"] += [f"not known: {text}" for text in dict.fromkeys(told)]
-    return found
+    found["cause"] = YOUR_CODE
+    found["said"] = "your code (or its data): no condition brings the accepted bits back"
+    old, new = session.kept(one), here.array(one.check)
+    found |= {} if old is None or new is None else _of_arrays(old, new, one)
+    digests = session.lock.operations.get(one.test, {}).get(one.nearest, [])
+    ours, untold = here.operations()
+    if not digests or not ours:
+        why = f"its operations could not be recorded: {untold}" if digests else ""
+        return found | {"notes": [why or "the lock has no digests of its operations"]}
+    agree = "all operations agree: what changed is done outside of the library, or after it"
+    return found | {"operation": first_changed(digests, ours) or agree}
 
 
-def _sets(search: CauseSearch, groups: list[str]) -> list[list[str]]:
-    """Returns the smallest sets of conditions that bring the bits back. All together come first:
-    where these don't, single ones alone are worth a run."""
-    for group in groups:
-        search.surroundings([group])
-    there = [group for group in groups if search.said([group]) not in search.missing]
-    if not there:
-        return []
-    if search.returns(there):
-        return smallest(there, lambda some: len(some) == len(there) or search.returns(some))
-    return [[one] for one in there if len(there) > 1 and search.returns([one])]
+def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
+    """Returns the first release between the entry's and ours that does not have the entry's bits,
+    found with the fewest installations; {} where there is none between, or none can be run."""
+    facts = search.releases_of(group)
+    name = group.partition(" ")[2]
+    name = name if name in facts else BLAS
+    old, new = map(str, facts[name])
+    low, high = sorted(map(release_numbers, (old, new)))
+    inner = [n for n in releases_known(name) if low < release_numbers(n) < high]
+    if not inner:
+        return {}
+    # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
+    same = [one for one, pair in facts.items() if pair == facts[name]]
+
+    def ask(version: str) -> ReleaseStep:
+        if version in (old, new):  # both ends have run already
+            ran = search.run([group] if version == old else ())
+        else:
+            command = search.with_releases(dict.fromkeys(same, version), True)
+            if isinstance(command, str):
+                return ReleaseStep(version, None, why=command)
+            ran = search.run_under(command, f"{name} {version}")
+        bits = ran.checks.get(search.one.check)
+        return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
+
+    with suppress(InputError):
+        change = first_change(
+            [old, *(inner if release_numbers(old) == low else inner[::-1]), new], ask
+        )
+        told = {"first_release": change.first, "last_release": change.last}
+        return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
+    return {}
 
 
-def _holds(search: CauseSearch, groups: Sequence[str], lock: LockFile) -> bool:
-    """Returns whether all of the entry's conditions held when it was run under them: then nothing
-    but the code is left. A processor's are never all there: caches, and instructions beyond."""
-    if "processor" in groups:
-        return False
-    facts = search.run(groups).facts
-    return not apart(lock.conditions[search.one.nearest], facts)
-
-
-def _cause(group: str, one: Checked) -> str:
-    kind, _, name = group.partition(" ")
-    if kind != "release":
-        return group
-    old, new = one.apart[group][f"library.{name}"]
-    return f"release {old} -> {new} of {name}"
-
-
-def _compared(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[str, Any]:
+def _compared_runs(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[str, Any]:
     """Returns what differs between a run under the entry's conditions and one as it is here."""
     new, found = search.run(()), dict[str, Any]()
     ours, theirs = old.array(search.one.check), new.array(search.one.check)
@@ -281,50 +294,47 @@ def _compared(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[st
         return found | {"recorded": why}
     with suppress(ProbeError):
         kind = found.get("kind")
-        found |= _walked(search, old.recording, new.recording, groups)
+        found |= _walked_operations(search, old.recording, new.recording, groups)
         found |= {"kind": kind} if kind else {}  # a decision changed, whatever the operation did
     return found
 
 
 def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
+    """Returns where two arrays differ, how many decisions change, and the kind of the change."""
     dtype, found = one.bits.dtype, dict[str, Any]()
     if old.shape != new.shape or old.dtype != new.dtype:
         return {"kind": "answers"}
-    found["difference"] = described(old, new, "out", dtype, 1).partition(": ")[2]
+    found["difference"] = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
     if dtype in floats.FORMATS and old.ndim:
         kind = floats.container_of_format(dtype)
         every = list(decisions.decisions(new.view(kind), old.view(kind), dtype))
-        found["decisions"] = {
-            "total": sum(each.taken for each in every),
-            "changed": sum(each.crossed for each in every),
-        }
-        if found["decisions"]["changed"]:
-            found["kind"] = "answers"
+        changed = sum(each.crossed for each in every)
+        found["decisions"] = {"total": sum(each.taken for each in every), "changed": changed}
+        found |= {"kind": "answers"} if changed else {}
     return found
 
 
-def _walked(search: CauseSearch, old: Path, new: Path, groups: Sequence[str]) -> dict[str, Any]:
+def _walked_operations(
+    search: CauseSearch, old: Path, new: Path, groups: Sequence[str]
+) -> dict[str, Any]:
     """Compares two recordings; operations run again where each was recorded."""
     with ExitStack() as running:
         sides = []
         for folder, some in ((old, groups), (new, ())):
-            values, before = search.surroundings(some)
-            extra = module_paths() | {
-                name: str(value)
-                for name, value in ({**_flags(), **values}).items()
-                if value != "" and not name.startswith("PROBE_")
-            }
-            paths = [*map(str, before), extra["PYTHONPATH"]]
-            extra["PYTHONPATH"] = os.pathsep.join(paths)
+            command = search.surroundings(some)
+            names = [one for one in (*FLAGS, *THREADS, "LD_PRELOAD") if one in os.environ]
+            own = {name: os.environ[name] for name in names}
+            extra = {k: str(v) for k, v in {**own, **command.variables}.items() if v != ""}
+            extra = module_paths() | {k: v for k, v in extra.items() if not k.startswith("PROBE_")}
+            extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
             sides.append(running.enter_context(RunnableRecording(folder, extra)))
-        with within(LONGEST):
+        with within(f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"):
             walk = of_stored(sides[0], sides[1], True, search.tell)
         first, rounding = walk.found.first, walk.found.rounding.to_json()
         counts, ending = walk.decided(), walk.ending()
     found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
     if first is not None:
-        found["operation"] = operation_text(first)
-        found["class"] = first.cause or None
+        found |= {"operation": operation_text(first), "class": first.cause or None}
     else:
         found["operation"] = ending[0] if walk.verdict == "differs" else None
     if counts["changed"] or rounding.get("beyond"):
@@ -332,26 +342,3 @@ def _walked(search: CauseSearch, old: Path, new: Path, groups: Sequence[str]) ->
     elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):
         found["kind"] = "rounding"  # all are replayed, or within what rounding can give
     return found
-
-
-def _flags() -> Mapping[str, str]:
-    from probe.lock.conditions import FLAGS, THREADS
-
-    return {name: os.environ[name] for name in (*FLAGS, *THREADS) if name in os.environ}
-
-
-def _own_code(search: CauseSearch, lock: LockFile) -> dict[str, Any]:
-    """Returns the first operation that changed since the lock was made, from its digests."""
-    old = lock.operations.get(search.one.test, {}).get(search.one.nearest, [])
-    if not old:
-        return {"notes": ["the lock has no digests of its operations"]}
-    new, why = search.run(()).operations()
-    if not new:
-        return {"notes": [f"its operations could not be recorded: {why}"]}
-    first = first_changed(old, new)
-    told = first or "all operations agree: what changed is done outside of the library, or after it"
-    return {"operation": told}
-
-
-def _folder() -> Any:
-    return tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)

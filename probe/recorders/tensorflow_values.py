@@ -393,7 +393,10 @@ class Names:
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
         keras, found = sys.modules.get("keras"), ProcessState({}, [], set())
-        theirs = (keras.Variable, keras.Operation) if keras is not None else ()
+        # Keras 2, beside TensorFlow up to 2.15, has no variables but TensorFlow's
+        theirs: tuple[type, ...] = ()
+        if keras is not None and hasattr(keras, "Variable"):
+            theirs = (keras.Variable, keras.Operation)
         kinds: dict[type, bool] = {}
         gc.unfreeze()  # objects that a session in this process froze are not listed
         for one in gc.get_objects():

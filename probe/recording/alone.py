@@ -13,11 +13,13 @@ doing.
 
 from __future__ import annotations
 
+import ast
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -247,26 +249,42 @@ def run_lines(
     fails, NumPy's.
     """
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
-    space: dict[str, Any] = {"np": np, **(names or {})}
-    more = [IMPORTS[library]] if library else []
-    more += ["import jax.numpy as jnp"] if library == "jax" else []
-    exec("\n".join([*more, *imports]), space)
+    space, code = _definitions(library, tuple(imports), tuple(lines))
+    space.update({"np": np, **(names or {})})
     space.update({f"a{n}": np.array(one) for n, one in enumerate(given)})
-    text = "\n".join(lines)
     for ways in dict.fromkeys((WAYS.get(library, PLAIN), PLAIN)):
         entering = [
             f"x{n} = {ways[dtype == 'bfloat16'].format(f'a{n}')}" for n, dtype in enumerate(dtypes)
         ]
         try:
-            exec("\n".join([*entering, text]), space)
+            exec("\n".join(entering), space)
+            exec(code, space)
             break
         except (TypeError, ValueError, AttributeError, RuntimeError):
             if ways == PLAIN:
                 raise
-    found = space["y"]
+    found = space.pop("y")
     return [
         _container_array(one) for one in (found if isinstance(found, list | tuple) else [found])
     ]
+
+
+@lru_cache(8)
+def _definitions(
+    library: str, imports: tuple[str, ...], lines: tuple[str, ...]
+) -> tuple[dict[str, Any], CodeType]:
+    """Returns a space with the functions that the lines begin with, and the code of the others."""
+    space: dict[str, Any] = {}
+    more = [IMPORTS[library]] if library else []
+    more += ["import jax.numpy as jnp"] if library == "jax" else []
+    # a jitted function that is defined anew is compiled anew: 768 numbers are asked thousands of
+    # questions, at a tenth of a second each
+    tree = ast.parse("\n".join([*more, *imports, *lines]))
+    lasting = ast.Import, ast.ImportFrom, ast.FunctionDef
+    count = next((n for n, one in enumerate(tree.body) if not isinstance(one, lasting)), 0)
+    first, rest = (ast.Module(some, []) for some in (tree.body[:count], tree.body[count:]))
+    exec(compile(first, "<definitions>", "exec"), space)
+    return space, compile(rest, "<operation>", "exec")
 
 
 PLAIN = ("{0}", "{0}")

@@ -138,7 +138,11 @@ class Writer:
         with self._named():
             self._parquet.close()
             assert self._stream is not None
-            _seal(self._stream)
+            # the footer says where each page is, so bytes between the last one and it move nothing
+            place, rest = _from_footer(self._stream)
+            digest = _sha256(self._stream, place, rest)
+            self._stream.seek(place)
+            self._stream.write(SEAL + digest + rest)
             self._stream.flush()
             os.fsync(self._stream.fileno())
             self._stream.close()
@@ -175,18 +179,16 @@ def write_file(
         writer.write(rows)
 
 
-def _seal(stream: BinaryIO) -> None:
-    """Puts the digest of a finished file before its footer."""
+def _from_footer(stream: BinaryIO, before: int = 0) -> tuple[int, bytes]:
+    """Returns where the footer is, less ``before`` bytes, and all from there; no bytes: nowhere."""
     end = stream.seek(0, os.SEEK_END)
-    stream.seek(end - _TAIL)
+    stream.seek(max(0, end - _TAIL))
     tail = stream.read(_TAIL)
-    place = end - _TAIL - int.from_bytes(tail[:4], "little")
+    place = end - _TAIL - int.from_bytes(tail[:4], "little") - before
+    if len(tail) < _TAIL or place < len("PAR1"):
+        return 0, b""
     stream.seek(place)
-    rest = stream.read(end - place)
-    # the footer says where each page is, so bytes between the last page and it move nothing
-    digest = _sha256(stream, place, rest)
-    stream.seek(place)
-    stream.write(SEAL + digest + rest)
+    return place, stream.read(end - place)
 
 
 def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
@@ -202,14 +204,7 @@ def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
 
 def _sealed(stream: BinaryIO) -> bool:
     """Returns whether a file carries a seal; ValueError where it does not fit."""
-    end = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, end - _TAIL))
-    tail = stream.read(_TAIL)
-    place = end - _TAIL - int.from_bytes(tail[:4], "little") - _SEALED
-    if len(tail) < _TAIL or place < 4:
-        return False
-    stream.seek(place)
-    rest = stream.read(end - place)
+    place, rest = _from_footer(stream, _SEALED)
     if not rest.startswith(SEAL):
         return False
     if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:

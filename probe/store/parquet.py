@@ -96,6 +96,12 @@ class Stored:
         """Returns the files of all tables that were asked for."""
         return list(self._states)
 
+    def verify(self) -> None:
+        """Raises StoreError where a file is not as it was written."""
+        # DuckDB checks no page: damage would be read as data
+        for path in self._states:
+            file.require_unchanged(path)
+
     def unchanged(self) -> None:
         """Raises FileNotFoundError where a file was replaced since it was listed."""
         for path, before in self._states.items():
@@ -159,8 +165,7 @@ class Stored:
 
     def query(self, sql: str) -> Iterator[pa.Table]:
         """Yields what a query over :meth:`sql` gives, a row group or less at a time."""
-        for path in self._states:
-            file.require_unchanged(path)  # DuckDB checks no page: damage would be read as data
+        self.verify()
         with _connection().cursor() as cursor:
             try:
                 for batch in cursor.sql(sql).to_arrow_reader(file.ROW_GROUP):

@@ -121,17 +121,11 @@ class Results:
         ):
             for name in schema.TABLES:
                 if name in words:
-                    columns = [one for one in schema.column_names(name) if one != "machine"]
-                    shown = parquet.sql_names(columns) + ", _folder AS machine" * (
-                        name not in CONTENT
-                    )
-                    connection.execute(
-                        f"CREATE VIEW {name} AS SELECT {shown} FROM ({stored.sql(name)})"
-                    )
-            for path in stored.listed:
-                file.require_unchanged(
-                    path
-                )  # DuckDB checks no page: damage would be answered as data
+                    own = [one for one in schema.column_names(name) if one != "machine"]
+                    label = ", _folder AS machine" * (name not in CONTENT)
+                    shown = f"SELECT {parquet.sql_names(own)}{label} FROM ({stored.sql(name)})"
+                    connection.execute(f"CREATE VIEW {name} AS {shown}")
+            stored.verify()
             allowed = ", ".join(parquet.sql_text(str(path)) for path in sorted(stored.listed))
             for lock in (f"SET allowed_paths = [{allowed}]", *_LOCKS):
                 connection.execute(lock)

@@ -8,10 +8,8 @@ the right end shows; where one shows a third thing, the answer is only the first
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from probe import installation, operands
 from probe.case import Case
@@ -25,82 +23,10 @@ from probe.runtimes.packages import RELEASED
 from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
+from probe.switch_points.fewest import ReleaseChange, ReleaseStep, first_change
 from probe.target import Target
 
 WHAT = ("bits", "order", "stability")
-ASSUMPTION = "only one change happened between the two releases"
-
-
-@dataclass
-class ReleaseStep:
-    """One release that was run. ``seen`` names what it showed; None: ``why`` it could not run."""
-
-    version: str
-    seen: str | None
-    says: str = ""
-    why: str = ""
-    installed: bool = False
-
-
-@dataclass
-class ReleaseChange:
-    """Where it changed: ``first`` differs from the left end, ``last`` is the latest that doesn't.
-
-    Both None: the ends show the same. Releases between the two could not be run: ``skipped``.
-    ``holds``: everything that was run shows what one of the ends shows, on its side.
-    """
-
-    last: str | None
-    first: str | None
-    steps: list[ReleaseStep]
-
-    @property
-    def skipped(self) -> list[str]:
-        """Releases that could not be run."""
-        return [step.version for step in self.steps if step.seen is None]
-
-    @property
-    def holds(self) -> bool:
-        """Returns whether no more than the two ends' answers were seen, each on its side."""
-        asked = sorted((s for s in self.steps if s.seen), key=lambda s: release_numbers(s.version))
-        return sum(one.seen != two.seen for one, two in itertools.pairwise(asked)) <= 1
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe bisect --json`` prints."""
-        steps = sorted(self.steps, key=lambda step: release_numbers(step.version))
-        return {
-            "first": self.first,
-            "last": self.last,
-            "skipped": self.skipped,
-            "assumption": ASSUMPTION,
-            "holds": self.holds,
-            "installed": sum(step.installed for step in self.steps),
-            "steps": [vars(step) for step in steps],
-        }
-
-
-def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> ReleaseChange:
-    """Searches ``releases``, ascending, both ends included; ``ask`` is called once for each tried.
-
-    A release that can't be run is replaced by its nearest neighbour. Needs about log2(n) + 2
-    questions. InputError: an end can't be run.
-    """
-    steps: dict[str, ReleaseStep] = {}
-    ends = [steps.setdefault(version, ask(version)) for version in (releases[0], releases[-1])]
-    for end in ends:
-        if end.seen is None:
-            raise InputError("release", end.version, end.why, "take a different release")
-    if ends[0].seen == ends[1].seen:
-        return ReleaseChange(None, None, list(steps.values()))
-    low, high = 0, len(releases) - 1
-    while left := [at for at in range(low + 1, high) if releases[at] not in steps]:
-        # the nearest to the middle that was not tried: a release that can not run has neighbours
-        middle = min(left, key=lambda at: abs(2 * at - low - high))
-        step = steps.setdefault(releases[middle], ask(releases[middle]))
-        if step.seen is None:
-            continue
-        low, high = (middle, high) if step.seen == ends[0].seen else (low, middle)
-    return ReleaseChange(releases[low], releases[high], list(steps.values()))
 
 
 def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> list[str]:

@@ -7,22 +7,20 @@ first one's conditions are taken over, the smaller sets first, until the first o
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from probe import installation
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.progress import Say, silent
-from probe.switch_points.bisection import WHAT, ReleaseQuestion, ReleaseStep
+from probe.switch_points.bisection import WHAT, ReleaseQuestion
+from probe.switch_points.fewest import ReleaseStep, smallest
 from probe.target import Target
 
 Condition = tuple[str, str | None]
 """A switch, ``version`` or ``device``, and its value; None: the default."""
-
-T = TypeVar("T")
 
 MOST = 6
 """Conditions up to which all sets are tried, 64 at the most."""
@@ -115,17 +113,6 @@ def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) ->
 
     found = [[condition_text(one) for one in some] for some in smallest(every, returns)]
     return Conditions(left.text, right.text, found, steps)
-
-
-def smallest(every: Sequence[T], returns: Callable[[Sequence[T]], bool]) -> list[list[T]]:
-    """Returns all sets of the smallest size that bring results back; [] where not even all do.
-
-    ``returns``: whether a set does. Sets of one come first: a cause is one condition mostly.
-    """
-    for size in range(1, len(every) + 1):
-        if found := [list(some) for some in itertools.combinations(every, size) if returns(some)]:
-            return found
-    return []
 
 
 def bisect_conditions(

@@ -195,18 +195,18 @@ def test_two_releases_are_asked_and_reported(tmp_path):
     onnx = pytest.importorskip("onnx")
     where = provided("onnxruntime==1.10.0", 0.5)
     make, number = onnx.helper, onnx.TensorProto.FLOAT
-    w = np.random.default_rng(0).normal(size=(32, 32, 5)).astype(np.float32)
+    w = np.random.default_rng(0).normal(size=(64, 64, 5)).astype(np.float32)
     graph = make.make_graph(
         [make.make_node("Conv", ["x", "w"], ["y"], name="conv")],
         "one",
-        [make.make_tensor_value_info("x", number, ["n", 32, 60])],
+        [make.make_tensor_value_info("x", number, ["n", 64, 100])],
         [make.make_tensor_value_info("y", number, None)],
         [onnx.numpy_helper.from_array(w, "w")],
     )
     model = make.make_model(graph, opset_imports=[make.make_opsetid("", 13)], ir_version=7)
     onnx.save(model, tmp_path / "conv.onnx")
     out = tmp_path / "report"
-    shapes = {"x": (4, 32, 60)}
+    shapes = {"x": (4, 64, 100)}
     found = probe.examine(
         tmp_path / "conv.onnx", ask="release", against_target=where, shapes=shapes, out=out
     )

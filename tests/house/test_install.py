@@ -75,7 +75,7 @@ def test_the_core_is_the_same_package_with_fewer_requirements():
     whole, core = (
         tomllib.loads((ROOT / place / "pyproject.toml").read_text()) for place in ("", "core")
     )
-    for key in ("version", "requires-python", "license", "scripts"):
+    for key in ("version", "requires-python", "license", "scripts", "entry-points"):
         assert core["project"][key] == whole["project"][key], key
     named = {one.partition(">")[0] for one in core["project"]["dependencies"]}
     extras = core["project"]["optional-dependencies"]

@@ -8,7 +8,7 @@ import pytest
 
 from probe.errors import InputError
 from probe.lock import file
-from probe.lock.conditions import key
+from probe.lock.conditions import conditions_key
 from probe.lock.values import bits_of
 
 FACTS = {"cores": 2, "isa": "avx2", "library.numpy": "2.4.6", "flag.torch.mkldnn": 0}
@@ -19,17 +19,17 @@ def filled(path, count=3):
         for number in range(count):
             name = f'tests/test_a.py::test_x[{number}-"quoted" \\ é]'
             lock.accept(name, FACTS, bits_of(np.arange(number)), "because\nof it" * (number == 1))
-        lock.operations["tests/test_a.py::test_x"] = {key(FACTS): ["aten.mm - 0123"]}
+        lock.operations["tests/test_a.py::test_x"] = {conditions_key(FACTS): ["aten.mm - 0123"]}
         lock.runs["model"] = {"model": "a:b", "seed": "0"}
     return path
 
 
 def test_what_is_written_is_read(tmp_path):
     path = filled(tmp_path / "bits.lock")
-    lock = file.read(path)
+    lock = file.read_lock(path)
     assert lock.text() == path.read_text()
-    assert lock.conditions == {key(FACTS): FACTS}
-    accepted = lock.checks['tests/test_a.py::test_x[1-"quoted" \\ é]'][key(FACTS)]
+    assert lock.conditions == {conditions_key(FACTS): FACTS}
+    accepted = lock.checks['tests/test_a.py::test_x[1-"quoted" \\ é]'][conditions_key(FACTS)]
     assert accepted.reason == "because\nof it"
     assert accepted.bits == bits_of(np.arange(1))
     assert lock.runs == {"model": {"model": "a:b", "seed": "0"}}
@@ -51,7 +51,7 @@ def test_conditions_without_a_check_go(tmp_path):
         for name in [*lock.checks]:
             lock.drop(name)
     assert "conditions" not in path.read_text().partition("format")[2]
-    assert file.read(path).checks == {}
+    assert file.read_lock(path).checks == {}
 
 
 BROKEN = {
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_one_line_and_stays(tmp_path, what):
     text = path.read_text().replace(old, new)
     path.write_text(text)
     with pytest.raises(InputError, match=why) as error:
-        file.read(path)
+        file.read_lock(path)
     assert "\n" not in str(error.value)
     with pytest.raises(InputError), file.changing(path) as lock:
         lock.drop("model")
@@ -89,14 +89,14 @@ def test_two_entries_of_one_condition_are_refused(tmp_path):
     twice = next(n for n, line in enumerate(lines) if "{dtype" in line)
     path.write_text("".join([*lines[: twice + 1], *lines[twice:]]))
     with pytest.raises(InputError, match="two entries are for one condition"):
-        file.read(path)
+        file.read_lock(path)
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "bits.lock"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not text"):
-        file.read(path)
+        file.read_lock(path)
 
 
 ADD = """
@@ -115,7 +115,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path):
     command = [sys.executable, "-c", ADD]
     running = [subprocess.Popen([*command, name], cwd=tmp_path) for name in "abcd"]
     assert [one.wait() for one in running] == [0] * 4
-    assert len(file.read(tmp_path / "bits.lock").checks) == 80
+    assert len(file.read_lock(tmp_path / "bits.lock").checks) == 80
     assert [one.name for one in tmp_path.iterdir()] == ["bits.lock"]
 
 

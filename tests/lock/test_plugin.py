@@ -39,7 +39,7 @@ def test_from_new_to_green_to_changed_to_blessed(project):
     assert "run pytest --bits-update" in told
     status, told = project.pytest("--bits-update")
     assert status == 0
-    names = [*file.read(project.lock).checks]
+    names = [*file.read_lock(project.lock).checks]
     assert len(names) == 9
     assert {"test_it.py::test_cases[1]::#2", "test_it.py::test_cases[2]::out::a"} < set(names)
     status, told = project.pytest()
@@ -99,7 +99,7 @@ def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(pr
     assert "no test uses" not in told  # what was left out says nothing
     status, told = project.pytest("--bits-update")
     assert status == 0
-    checks = file.read(project.lock).checks
+    checks = file.read_lock(project.lock).checks
     assert len(checks) == 5
     assert len(checks["test_it.py::test_renamed"]) == 2
 
@@ -114,7 +114,7 @@ def test_a_skipped_or_failed_test_keeps_its_entries(project):
     )
     status, _ = project.pytest("--bits-update", "--bits-why=no")
     assert status == 1
-    assert len(file.read(project.lock).checks) == 9
+    assert len(file.read_lock(project.lock).checks) == 9
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_processes_of_xdist_are_one_run(project):
     pytest.importorskip("xdist")
     status, told = project.pytest("-n", "2", "--bits-update")
     assert status == 0
-    assert len(file.read(project.lock).checks) == 9
+    assert len(file.read_lock(project.lock).checks) == 9
     status, told = project.pytest("-n", "2", "--bits-report=json")
     assert status == 0
     assert "9 of 9 checks have the same bits" in told
@@ -160,7 +160,7 @@ def test_a_project_that_does_not_use_it_sees_nothing(project):
         import sys
 
         def test_nothing_is_imported():
-            assert not {"numpy", "probe.lock.session", "probe.machine"} & set(sys.modules)
+            assert not {"numpy", "probe.lock.checks", "probe.machine"} & set(sys.modules)
         """,
     )
     status, told = project.pytest()

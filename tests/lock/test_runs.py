@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from probe.cli.shell import run
-from probe.lock import demo, file, runs
+from probe.errors import InputError
+from probe.lock import file, runs
 from probe.lock.values import bits_of
 
 ROOT = Path(__file__).parents[2]
@@ -16,9 +17,9 @@ CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".sp
 
 def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine():
     """The reference rounds as IEEE says: a processor without an entry has its bits too."""
-    found = runs.check(ROOT / file.NAME, far="no")
+    found = runs.check_runs(ROOT / file.NAME, far="no")
     assert len(found) == 3
-    assert runs.status(found) in (0, 3), [one.message for one in found]
+    assert runs.exit_status(found) in (0, 3), [one.message for one in found]
 
 
 def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, capfd):
@@ -60,11 +61,33 @@ def test_wrong_input_is_one_line(words, told, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "bits.lock").exists()
 
 
-def test_the_demonstration_gives_the_numbers_that_the_report_printed():
-    found = demo.report()
-    assert found["replayed"]
-    assert found["differing"] == [1, 2]
-    bits = [one["bits"] for one in found["lengths"]["8"]]
-    assert bits == ["42737afd", "4291f5cf", "42aa2e20", "42c26673"]
-    told = "\n".join(demo.lines())
-    assert "s0 = p0 + p1 = -29.399 (0xc1eb3127)" in told
+def test_formats_that_numpy_lacks_are_called_by_their_names(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert run(["lock", *CASE, "--dtype", "bfloat16", "--name", "case"]) == 0
+    assert "case: bfloat16 3x4" in capfd.readouterr().out
+    pytest.importorskip("torch")
+    (tmp_path / "halves.py").write_text(
+        "import torch\n\ndef both():\n    x = torch.arange(3.0)\n"
+        "    return x.bfloat16(), x.to(torch.uint8)\n"
+    )
+    assert run(["lock", "halves:both", "--name", "model"]) == 0
+    told = capfd.readouterr().out
+    assert "model::0: bfloat16 3" in told
+    assert "model::1: uint8 3" in told
+
+
+def test_a_model_on_another_release_runs_with_that_release_before_everything(tmp_path, monkeypatch):
+    asked = []
+
+    def overlay(releases, install, tell):
+        asked.append((dict(releases), install))
+        return tmp_path / "old" if install else "it is not installed"
+
+    monkeypatch.setattr(runs.rerun, "overlay", overlay)
+    spec = {"model": "a:b", "target": "jax==0.4.30,threads=1"}
+    found = runs._command(spec, "name", tmp_path, True)
+    assert asked == [({"jax": "0.4.30", "jaxlib": "0.4.30"}, True)]
+    assert found.before == [tmp_path / "old"]
+    assert json.loads(found.words[-1])["target"] == "jax,threads=1"
+    with pytest.raises(InputError, match=r"target=jax==0.4.30,threads=1: it is not installed"):
+        runs._command(spec, "name", tmp_path, False)

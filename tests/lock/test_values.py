@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from probe.errors import InputError
-from probe.lock.values import array_of, bits_of, named
+from probe.lock.values import array_of, bits_of, named_arrays
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_what_has_no_bits_is_refused_in_one_line(value, why):
 
 def test_nested_values_have_names():
     given = {"a": np.zeros(2), "b": [np.ones(1), (np.ones(2), 3.0)], "c": [1, 2]}
-    assert [name for name, _ in named(given)] == ["a", "b.0", "b.1.0", "b.1.1", "c"]
-    assert [n for n, _ in named(pd.DataFrame({"x": [1.0], "y": [2]}))] == ["x", "y"]
-    assert [n for n, _ in named(np.zeros(2, [("a", "f4"), ("b", "f8")]))] == ["a", "b"]
+    assert [name for name, _ in named_arrays(given)] == ["a", "b.0", "b.1.0", "b.1.1", "c"]
+    assert [n for n, _ in named_arrays(pd.DataFrame({"x": [1.0], "y": [2]}))] == ["x", "y"]
+    assert [n for n, _ in named_arrays(np.zeros(2, [("a", "f4"), ("b", "f8")]))] == ["a", "b"]
     with pytest.raises(InputError, match="no arrays"):
-        list(named({}))
+        list(named_arrays({}))

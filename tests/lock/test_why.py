@@ -5,12 +5,16 @@ The bits of these projects depend on what the test reads, so that every machine 
 
 import json
 import os
+from contextlib import ExitStack
 
 import pytest
 
-from probe.lock import reruns
-from probe.lock.operations import first_changed
-from probe.lock.why import grouped
+from probe.lock import file, why
+from probe.lock.checks import CHANGED, Checked
+from probe.lock.rerun import Command, Rerun
+from probe.lock.values import bits_of
+from probe.lock.why import with_companions
+from probe.lock.workflow import limiting_variables
 from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
@@ -135,28 +139,66 @@ def test_the_first_operation_that_changed_is_named(project):
     assert "aten.mul.Tensor is run, where it was aten.tanh" in one["why"]["operation"]
 
 
-def test_operations_are_compared_in_their_order():
-    old = ["aten.mm a.b 01", "aten.relu - 02", "aten.mm c 03"]
-    assert first_changed(old, old) == ""
-    assert first_changed(old, [*old[:2], "aten.mm c 04"]) == "operation 3 of 3: aten.mm at c"
-    assert "is run, where it was aten.relu" in first_changed(old, [old[0], "aten.gelu - 07"])
-    assert "2 operations are run, where it was 3" in first_changed(old, old[:2])
-    assert first_changed([], old) == ""
-
-
 def test_companions_are_one_release():
     apart = {
         "release jaxlib": {"library.jaxlib": ("1", "2")},
         "release jax": {"library.jax": ("1", "2")},
         "release keras": {"library.keras": ("3.1", "3.2")},
     }
-    assert {group: set(facts) for group, facts in grouped(apart).items()} == {
+    assert {group: set(facts) for group, facts in with_companions(apart).items()} == {
         "release jax": {"library.jax", "library.jaxlib"},
         "release keras": {"library.keras"},
     }
 
 
-def test_a_release_that_is_not_here_is_not_installed_unasked(tmp_path, monkeypatch):
-    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
-    told = reruns.overlay({"numpy": "1.0"}, False, print)
-    assert told == "numpy==1.0 is not installed (--bits-why=install installs it)"
+@pytest.mark.slow
+def test_a_processor_whose_instructions_bring_the_bits_back_is_the_cause(project):
+    """The lock of a machine with SSE alone: its bits are made here, limited to these."""
+    project.write(
+        "test_it.py",
+        """
+        import numpy as np
+
+        def test_exp(bits):
+            bits.check(np.exp(np.linspace(-8, 8, 5000, dtype=np.float32)))
+        """,
+    )
+    assert project.pytest("--bits-update", **limiting_variables("sse41"))[0] == 0
+    with file.changing(project.lock) as lock:
+        ((check, entries),) = lock.checks.items()
+        ((old, accepted),) = entries.items()
+        facts = {k: v for k, v in lock.conditions[old].items() if not k.startswith("flag.")}
+        lock.drop(check)
+        lock.accept(check, facts | {"processor": "another", "isa": "sse41"}, accepted.bits)
+    status, _ = project.pytest("--bits-why=all", "--bits-report=json")
+    assert status == 0  # unknown: no entry is of this processor
+    one = found(project)
+    if one["verdict"] == "same":
+        pytest.skip("this NumPy has one exponential for all instructions")
+    assert one["why"]["cause"] == "processor"
+    assert one["why"]["brings_back"] == [["processor"]]
+
+
+def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_path, monkeypatch):
+    facts = {"library.a": ("1.0", "1.9"), "library.b": ("1.0", "1.9"), "library.c": ("3", "4")}
+    one = Checked("c", "c", bits_of(1.0), {}, CHANGED, apart={"release a": facts})
+    asked, old, new = [], bits_of(0.0), bits_of(1.0)
+
+    def overlay(releases, install, tell):
+        asked.append(dict(releases))
+        return "no wheel" if releases["a"] == "1.4" else tmp_path / releases["a"]
+
+    def ran(search, command, said, record=False):
+        return Rerun(tmp_path, {"c": old if said.endswith(("1.0", "1.1", "1.2")) else new}, {}, "")
+
+    monkeypatch.setattr(why, "overlay", overlay)
+    monkeypatch.setattr(why, "releases_known", lambda name: [f"1.{n}" for n in range(12)])
+    monkeypatch.setattr(why.CauseSearch, "run_under", ran)
+    search = why.CauseSearch(one, Command([], tmp_path), ExitStack(), True)
+    search.ran = {("release a",): Rerun(tmp_path, {"c": old}), (): Rerun(tmp_path, {"c": new})}
+    told = why._first_release(search, "release a")
+    assert (told["first_release"], told["last_release"]) == ("1.3", "1.2")
+    assert told["one_change"]
+    # a companion of the same release goes along; one that counts otherwise stays as it is
+    assert all(each == {"a": each["a"], "b": each["a"]} for each in asked)
+    assert len(asked) <= 4

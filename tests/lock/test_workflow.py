@@ -13,10 +13,7 @@ import yaml
 
 from probe.cli.shell import commands as main
 from probe.errors import InputError
-from probe.lock import reports, workflow
-from probe.lock.file import Accepted
-from probe.lock.judging import CHANGED, SAME, UNKNOWN, Checked
-from probe.lock.values import bits_of
+from probe.lock import workflow
 from tests.lock.projects import BUSY, Project, plugin
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("service", workflow.SERVICES)
 def test_workflows_are_yaml_and_limit_one_runner_to_several_sets(service, tmp_path):
-    path = workflow.write(service, tmp_path)
+    path = workflow.write_workflow(service, tmp_path)
     found = yaml.safe_load(path.read_text())
     job = found["jobs"]["bits"] if service == "github" else found["bits"]
     levels = (
@@ -34,16 +31,16 @@ def test_workflows_are_yaml_and_limit_one_runner_to_several_sets(service, tmp_pa
     )
     assert tuple(levels) == workflow.LEVELS
     with pytest.raises(InputError, match="exists already"):
-        workflow.write(service, tmp_path)
+        workflow.write_workflow(service, tmp_path)
 
 
 def test_unknown_services_and_limits_are_one_line(tmp_path):
     with pytest.raises(InputError, match="use one of github, gitlab"):
-        workflow.write("hub", tmp_path)
+        workflow.write_workflow("hub", tmp_path)
     with pytest.raises(InputError, match="use one of native, avx2, sse41"):
-        workflow.variables("avx9")
-    assert workflow.variables("native") == {}
-    assert workflow.variables("avx2")["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+        workflow.limiting_variables("avx9")
+    assert workflow.limiting_variables("native") == {}
+    assert workflow.limiting_variables("avx2")["ONEDNN_MAX_CPU_ISA"] == "AVX2"
 
 
 def filled(text, inputs):
@@ -94,50 +91,6 @@ def test_the_steps_of_the_action_run(value, tmp_path):
     assert wanted in (tmp_path / "STEP_SUMMARY").read_text()
     results = json.loads((tmp_path / "bits-report.sarif").read_text())["runs"][0]["results"]
     assert [one["ruleId"] for one in results] == ["bits-unknown"] * (value != "1.0")
-
-
-def checked(verdict, name="tests/test_a.py::test_x"):
-    one, other = bits_of(1.0), bits_of(2.0)
-    found = Checked(name, name, one, {"cores": 2}, verdict, "ab", Accepted(other, "why | so"))
-    found.apart = {"release numpy": {"library.numpy": ("2.4.6", "2.5.0")}}
-    found.place = ("tests/test_a.py", 7)
-    found.why = {
-        "cause": "release 2.4.6 -> 2.5.0 of numpy",
-        "operation": "sum of 768 numbers",
-        "class": "order",
-        "kind": "rounding",
-        "decisions": {"total": 3, "changed": 0},
-    }
-    return found
-
-
-def test_reports_say_what_changed_from_what_and_where():
-    results = [checked(CHANGED), *[checked(SAME, f"t::{n}") for n in range(40)]]
-    told = reports.headline(results)
-    assert told == (
-        "1 of 41 checks changed: order, release 2.4.6 -> 2.5.0 of numpy, sum of 768 numbers; "
-        "0 decisions (rounding)"
-    )
-    assert told in reports.markdown(results, ["gone"])
-    assert "&lt;" not in reports.as_html(results, ())
-    assert reports.as_html([checked(CHANGED, "<b>")], ()).count("<b>") == 0
-    assert json.loads(reports.as_json(results, ()))["changed"] == 1
-
-
-def test_sarif_points_at_the_line_of_the_check():
-    """As OASIS' SARIF 2.1.0 requires: version, runs, tool.driver.name, results with a message."""
-    found = json.loads(reports.sarif([checked(CHANGED), checked(UNKNOWN), checked(SAME)], ()))
-    assert found["version"] == "2.1.0"
-    (run,) = found["runs"]
-    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
-    assert len(run["results"]) == 2
-    for one, level in zip(run["results"], ("error", "note"), strict=True):
-        assert rules[one["ruleIndex"]] == one["ruleId"]
-        assert one["level"] == level
-        assert one["message"]["text"].startswith("check=")
-        place = one["locations"][0]["physicalLocation"]
-        assert place["artifactLocation"]["uri"] == "tests/test_a.py"
-        assert place["region"] == {"startLine": 7}
 
 
 def test_the_skill_is_as_the_specification_says_and_its_commands_exist():

@@ -114,3 +114,12 @@ def test_sizes_are_judged_by_order_and_what_is_in_the_way_is_named(last):
     else:
         assert two["by_order"] == "same" and two["certified"]
     assert not found.to_json()["certified"] and "3 (product" in found.same_bits()
+
+
+def test_functions_that_lines_begin_with_are_defined_once():
+    """A jitted one would be compiled anew for each question; a list as a default counts them."""
+    lines = ["def program(a, seen=[]):", "    seen.append(a)", "    return a + len(seen)", ""]
+    lines += ["y = program(x0)"]
+    given = np.float32([1, 2])
+    found = [alone.run_lines((), lines, [given * n], ["float32"])[0].tolist() for n in (1, 2)]
+    assert found == [[2, 3], [4, 6]]

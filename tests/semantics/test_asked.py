@@ -10,7 +10,8 @@ import pytest
 
 from probe import floats
 from probe.semantics import Asked, Map, Mapped, Picks, Unknown
-from probe.semantics.asked import asked
+from probe.semantics.asked import asked, blended
+from probe.semantics.contract import Call, NotSettled, Operand
 from probe.semantics.labels import Labels, of_content, of_digest
 
 SHAPE = (3, 4, 5)
@@ -155,3 +156,42 @@ def test_elements_of_several_operands_are_told_apart() -> None:
     labels = answer.labels([of_content(one) for one in arrays], [(2, 4)], np.uint64(7))
     wanted = of_content(np.concatenate([arrays[2], arrays[0]], 1))
     assert np.array_equal(labels[0].full(), wanted.full())
+
+
+def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.ndarray], Any]]:
+    """The sizes and the function of a resize by a matrix (outputs, inputs) for each axis."""
+    sizes = [2, 3, 4, 5]
+    for axis, matrix in axes.items():
+        sizes[axis] = matrix.shape[1]
+
+    def run(array: np.ndarray) -> np.ndarray:
+        for axis, matrix in axes.items():
+            array = np.moveaxis(
+                np.moveaxis(array, axis, -1) @ matrix.T.astype(array.dtype), -1, axis
+            )
+        return array
+
+    return tuple(sizes), run
+
+
+HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
+LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
+
+
+@pytest.mark.parametrize("axes", [{1: HALVES}, {2: HALVES, 3: LONG}, {0: LONG}, {3: HALVES}])
+def test_a_resize_tells_its_weights_along_each_axis(axes: dict[int, np.ndarray]) -> None:
+    sizes, run = _blend(axes)
+    given = np.random.default_rng(2).normal(size=sizes).astype(np.float32)
+    to = run(given).shape
+    operand = Operand(0, sizes, "float32")
+    call = Call("resize", {}, [operand], [to], ["float32"], run=lambda reads: [run(reads[0])])
+    found = blended(call, tuple(axes))
+    assert [axis for axis, _, _ in found.taps] == list(axes)
+    for (axis, index, weights), wanted in zip(found.taps, axes.values(), strict=True):
+        matrix = np.zeros(wanted.shape)
+        np.add.at(matrix, (np.arange(len(index))[:, None], index), weights)
+        assert np.array_equal(matrix, wanted), axis
+        assert index.shape[1] == int((wanted != 0).sum(1).max())
+    doubled = Call("resize", {}, [operand], [to], run=lambda reads: [2 * run(reads[0])])
+    with pytest.raises(NotSettled, match="its weights do not add up to 1"):
+        blended(doubled, tuple(axes))

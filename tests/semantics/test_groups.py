@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from probe import floats
+from probe.semantics import groups
 from probe.semantics.groups import Attends, lowest
 from probe.semantics.labels import of_content, tag
 
@@ -51,3 +52,29 @@ def test_fewer_heads_of_keys_are_shared_by_neighbours() -> None:
     queries, keys, values = _qkv(heads=1)
     repeated = (np.repeat(one, 2, axis=0) for one in (keys, values))
     assert np.array_equal(_attended(queries, keys, values), _attended(queries, *repeated))
+
+
+@pytest.mark.parametrize("steps", [groups.MOST_STEPS, 1])
+def test_a_first_state_is_read_by_its_own_sample_alone(steps, monkeypatch) -> None:
+    """Also of layers that are too large to be labelled step by step."""
+    monkeypatch.setattr(groups, "MOST_STEPS", steps)
+    rng = np.random.default_rng(5)
+    sizes = [(3, 2, 2), (4, 2), (4, 4), (2, 4)]
+    given = [rng.normal(size=size).astype(np.float32) for size in sizes]
+
+    def labels(*arrays: np.ndarray) -> list[np.ndarray]:
+        meaning = groups.Recurs(reads=(0, 1, 2, -1, -1, 3))
+        reads = [of_content(one) for one in arrays]
+        return [one.full() for one in meaning.labels(reads, [(3, 2, 4), (2, 4)], tag("test"))]
+
+    before = labels(*given)
+    state = given[3].copy()
+    state[1] += 1
+    every, last = (one != two for one, two in zip(before, labels(*given[:3], state), strict=True))
+    assert not every[:, 0].any() and every[:, 1].all()
+    assert not last[0].any() and last[1].all()
+    inputs = given[0].copy()
+    inputs[1, 0] += 1
+    every, last = (one != two for one, two in zip(before, labels(inputs, *given[1:]), strict=True))
+    assert not every[0].any() and every[1:, 0].all() and not every[:, 1].any()
+    assert last[0].all() and not last[1].any()

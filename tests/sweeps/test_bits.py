@@ -346,7 +346,7 @@ from tests.sweeps.test_bits import *
 log, folder = map(Path, sys.argv[2:])
 with Store(folder, flush_seconds=0) as store:
     options = {"store": store, "control": "differing", "opens": faulty(log, any="slow")}
-    sweep([CASE], [REFERENCE], range(5, 60), **options)
+    sweep_cases([CASE], [REFERENCE], range(5, 60), **options)
 """
 
 

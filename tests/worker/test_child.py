@@ -223,7 +223,7 @@ def test_large_outputs_are_compared_as_small_ones(monkeypatch):
     made = shifting(2)
     ranges = [[0, 2, 1], [0, 10, 1], [0, 2, 1]]
     items = [[10, [[None, ranges]]], [20, [[None, [[0, 2, 1], [0, 20, 1], [0, 2, 1]]]]]]
-    request = {"vary": "length", "against": 20, "items": items}
+    request = {"vary": "length", "against": 20, "items": items, "interval": 600}
     (small,) = compare.compare_items(made, request, worker.describe)
     monkeypatch.setattr(compare, "SMALL", 0)
     (large,) = compare.compare_items(made, request, worker.describe)

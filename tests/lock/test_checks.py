@@ -1,11 +1,14 @@
 """Verdicts: what is the same, changed, unknown or new, under which conditions."""
 
+import json
+import pickle
+
 import numpy as np
 import pytest
 
-from probe.lock import conditions, file
-from probe.lock.conditions import apart, key, restoring
-from probe.lock.judging import CHANGED, NEW, SAME, UNKNOWN, Checked, judged
+from probe.lock import file
+from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, first_changed, judged_check
+from probe.lock.conditions import facts_apart
 from probe.lock.values import bits_of
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -22,7 +25,7 @@ def lock_of(*entries):
 
 
 def verdict(lock, bits, facts=HERE):
-    return judged(lock, "t.py::test", "t.py::test", bits, facts)
+    return judged_check(lock, "t.py::test", "t.py::test", bits, facts)
 
 
 def test_an_entry_whose_conditions_hold_decides():
@@ -70,43 +73,30 @@ def test_a_library_that_was_not_loaded_then_does_not_count():
     assert verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"library.torch": "2"}).verdict == CHANGED
     more = HERE | {"library.torch": "2.13", "flag.torch.mkldnn": 0}
     less = {name: one for name, one in HERE.items() if name != "library.jax"}
-    assert apart(HERE, less) == {}
+    assert facts_apart(HERE, less) == {}
     # a switch of a library that isn't loaded can't be seen; one that is loaded has it or not
-    assert apart(more, HERE) == {}
-    assert list(apart(more, HERE | {"library.torch": "2.13"})) == ["flag torch.mkldnn"]
+    assert facts_apart(more, HERE) == {}
+    assert list(facts_apart(more, HERE | {"library.torch": "2.13"})) == ["flag torch.mkldnn"]
 
 
 def test_a_core_that_follows_from_a_flag_or_a_release_is_none_of_its_own():
     flagged = HERE | {"blas.numpy": "Haswell", "flag.OPENBLAS_CORETYPE": "Haswell"}
-    assert list(apart(HERE, flagged)) == ["flag OPENBLAS_CORETYPE"]
+    assert list(facts_apart(HERE, flagged)) == ["flag OPENBLAS_CORETYPE"]
     newer = HERE | {"blas.numpy": "Zen", "library.numpy": "2.5"}
-    assert list(apart(HERE, newer)) == ["release numpy"]
-
-
-def test_what_brings_conditions_back():
-    flag = apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
-    assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
-    threads = apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
-    assert restoring(*next(iter(threads.items()))) == {
-        "PROBE_CORES": 1,
-        "OPENBLAS_NUM_THREADS": 1,
-    }
-    older = apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
-    found = restoring(*next(iter(older.items())))
-    assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"
-    assert found["OPENBLAS_CORETYPE"] == "Haswell"
-    assert found["XLA_FLAGS"].endswith("--xla_cpu_max_isa=AVX2")
+    assert list(facts_apart(HERE, newer)) == ["release numpy"]
 
 
 def test_results_travel_between_processes():
     found = verdict(lock_of((HERE, OLD)), NEW_BITS, HERE | {"cores": 1, "library.jax": "1"})
     found.place = ("t.py", 3)
-    assert Checked.of_json(found.to_json()) == found
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert json.loads(json.dumps(found.to_json()))["line"] == 3
 
 
-def test_conditions_here_are_publishable_and_stable():
-    found = conditions.here()
-    assert found == conditions.here()
-    assert found["library.numpy"] == np.__version__
-    assert all("/" not in str(one) for name, one in found.items() if not name.startswith("flag."))
-    assert key(found) == key(dict(reversed(found.items())))
+def test_operations_are_compared_in_their_order():
+    old = ["aten.mm a.b 01", "aten.relu - 02", "aten.mm c 03"]
+    assert first_changed(old, old) == ""
+    assert first_changed(old, [*old[:2], "aten.mm c 04"]) == "operation 3 of 3: aten.mm at c"
+    assert "is run, where it was aten.relu" in first_changed(old, [old[0], "aten.gelu - 07"])
+    assert "2 operations are run, where it was 3" in first_changed(old, old[:2])
+    assert first_changed([], old) == ""

@@ -1,0 +1,426 @@
+"""Does `bits.lock` cry wolf, does it name what changed bits, and what does a check cost?
+
+Twenty results of seven libraries are computed under three limits of instructions and with one and
+two processors, three times each, in processes of their own; an emulated Haswell (qemu-user, where
+it is installed) is a second processor. Each of these is a lock against which all others are
+checked: a check that fails although no release and no code changed is a false alarm.
+
+Then releases that moved bits (ONNX Runtime, JAX, OpenBLAS below NumPy, TensorFlow), a planted
+change of a user's code, and a lock of the other processor: `probe lock` runs in one environment,
+`probe check` in the other, and has to name the cause and the operation. Releases are installed into
+probe's cache. An hour on two processors, most of it imports.
+
+Writes results/lock/<machine>/*.parquet; notebooks/lock.ipynb draws them. What is stored already is
+not measured twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lib import frame
+from lib.locked import CHECKS
+from probe import Store, installation
+from probe.campaign import run_row
+from probe.errors import TargetError
+from probe.launch import open_session
+from probe.lock.checks import BitsSession, judged_check
+from probe.lock.conditions import CORES_OF, Facts
+from probe.lock.file import LockFile
+from probe.lock.rerun import Command, Rerun, overlay, run_again
+from probe.lock.runs import exit_status
+from probe.lock.values import bits_of
+from probe.lock.workflow import LEVELS, limiting_variables
+from probe.printing import Output
+from probe.progress import silent
+from probe.runtimes import environments, runtime
+from probe.shard import current_shard
+from probe.target import Target
+
+NAME = "lock"
+
+THREADS = (1, 2)
+REPEATS = 3
+AT_ONCE = 8
+"""Processes that run at once: what is measured are bits, no times."""
+
+OTHER = "Haswell"
+"""The processor that qemu stands in for: without AVX-512, as many that tests run on."""
+
+EMULATED = ("numpy", "scipy", "onnxruntime", "opencv")
+"""Libraries whose checks run there: importing the others takes qemu ten minutes each."""
+
+TEST = """
+import pytest
+from lib.locked import CHECKS
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test(bits, name):
+    bits.check(CHECKS[name]())
+"""
+
+FUNCTIONS = """
+import numpy as np
+
+
+def inputs(*shapes):
+    draws = np.random.default_rng(0)
+    return [draws.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+X, W = inputs((64, 1024), (1024, 64))
+
+
+def product(x, w):
+    return np.tanh(x @ w)
+
+
+def jax_sum():
+    import jax
+
+    return jax.numpy.sum(jax.numpy.asarray(X), axis=-1)
+
+
+def jax_softmax():
+    import jax
+
+    return jax.nn.softmax(jax.numpy.asarray(X))
+
+
+def tensorflow_mean():
+    import tensorflow as tf
+
+    return tf.reduce_mean(tf.cast(X, tf.bfloat16), -1)
+
+
+def torch_layers():
+    import torch
+
+    x = torch.from_numpy(X) @ torch.from_numpy(W)
+    return torch.nn.functional.gelu(torch.softmax(x, -1))
+
+
+def elu():
+    import onnx
+    from onnx import helper, numpy_helper
+
+    first, last = inputs((64, 48), (48, 32))
+    nodes = [("MatMul", ["x", "v"], ["a"]), ("Elu", ["a"], ["b"]), ("MatMul", ["b", "w"], ["y"])]
+    graph = helper.make_graph(
+        [helper.make_node(*node, name=node[2][0]) for node in nodes],
+        "graph",
+        [helper.make_tensor_value_info("x", 1, [4, 64])],
+        [helper.make_tensor_value_info("y", 1, [4, 32])],
+        [numpy_helper.from_array(first, "v"), numpy_helper.from_array(last, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "elu.onnx")
+
+
+if __name__ == "__main__":
+    np.savez("xw.npz", x=X, w=W)
+    np.savez("x.npz", x=X[:4, :64])
+    elu()
+"""
+
+GELU = "gelu(torch.softmax(x, -1))", "gelu(torch.softmax(x, -1), approximate='tanh')"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that moves bits: ``words`` of ``probe lock``; releases by module on both sides;
+    ``preload``: OpenBLAS' wheel in front of NumPy's; ``apart``: in environments of their own, as
+    releases that need another NumPy and no JAX beside; ``edit``: text of the functions, and its
+    replacement."""
+
+    what: str
+    target: str
+    words: str
+    old: Mapping[str, str]
+    new: Mapping[str, str]
+    preload: bool = False
+    apart: bool = False
+    edit: tuple[str, str] = ("", "")
+
+    @property
+    def name(self) -> str:
+        """Returns ``Elu: onnxruntime 1.20.0 -> 1.21.1``."""
+        moved = [f"{n} {old} -> {self.new[n]}" for n, old in self.old.items() if n in MOVED]
+        return f"{self.what}: {moved[0] if moved else 'a line of the code'}"
+
+
+MOVED = ("onnxruntime", "jax", "scipy_openblas64", "tensorflow")
+
+JAX = [{"jax": one, "jaxlib": one} for one in ("0.10.1", "0.10.2")]
+OPENBLAS = [{"scipy_openblas64": f"0.3.{one}"} for one in ("31.188.0", "33.201.0", "34.481.3")]
+PRODUCT = "functions:product --inputs xw.npz"
+CHANGES = (
+    Change(
+        *("Elu", "onnxruntime", "elu.onnx --inputs x.npz"),
+        *({"onnxruntime": "1.20.0"}, {"onnxruntime": "1.21.1"}),
+    ),
+    Change("sum", "jax", "functions:jax_sum", JAX[0], JAX[1]),
+    Change("softmax", "jax", "functions:jax_softmax", JAX[0], JAX[1]),
+    Change("product", "numpy", PRODUCT, OPENBLAS[0], OPENBLAS[1], preload=True),
+    Change("product", "numpy", PRODUCT, OPENBLAS[1], OPENBLAS[2], preload=True),
+    Change(
+        *("mean in bfloat16", "tensorflow", "functions:tensorflow_mean"),
+        *({"tensorflow": "2.15.0"}, {"tensorflow": "2.16.1"}),
+        apart=True,
+    ),
+    Change("GELU", "torch", "functions:torch_layers", {}, {}, edit=GELU),
+)
+
+
+@frame.script
+def main(store: Path, quick: bool) -> bool:
+    """Measures and stores; whether Ctrl-C ended it."""
+    out = Output()
+    with Store.here(store) as kept, out.progress(NAME) as tell:
+        with open_session(Target.parse("reference"), inline=True).start() as session:
+            row = run_row(session.target, session.facts, session.variables, NAME)
+        kept.append("runs", row)
+
+        def say(text: str) -> None:
+            tell(0, 0, text)
+
+        try:
+            # a shard (--shard 1/3) has the alarms or the costs, or some of the changes
+            mine = current_shard().part(
+                ["alarms", "costs", *([] if quick else ["processor", *CHANGES])]
+            )
+            if "alarms" in mine:
+                alarms(kept, row["run_id"], quick, say)
+            known = {key[2] for key in kept.done_keys("verdicts")}
+            if "processor" in mine and PROCESSOR not in known and (found := processor_as_cause()):
+                kept.append("verdicts", {"run_id": row["run_id"]} | found)
+            some = [one for one in mine if isinstance(one, Change) and one.name not in known]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for change, found in zip(some, pool.map(named_cause, some), strict=True):
+                    say(change.name)
+                    kept.append("verdicts", {"run_id": row["run_id"]} | found)
+            if "costs" in mine:
+                costs(kept, row["run_id"], quick)
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+Side = tuple[str, int]
+"""Conditions in words, and the number of the repetition."""
+
+
+def alarms(kept: Store, run: str, quick: bool, say: Callable[[str], None]) -> None:
+    """Stores the verdict of each check under each condition against each lock, as exit status."""
+    if any(key[1] in CHECKS for key in kept.done_keys("measurements")):
+        return
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        (folder / "test_bits.py").write_text(TEST)
+        found = observed(folder, quick, say)
+        rows = []
+        locks = {label: [one] for (label, repeat), one in found.items() if repeat == 0}
+        for name, entries in (*locks.items(), ("all", [one for (one,) in locks.values()])):
+            lock = LockFile()
+            for one in entries:
+                for check, bits in one.checks.items():
+                    lock.accept(check, one.facts, bits)
+            for (label, repeat), here in found.items():
+                for check, bits in here.checks.items():
+                    if check in lock.checks:
+                        told = judged_check(lock, check, check, bits, here.facts)
+                        row: dict[str, Any] = {"run_id": run}
+                        row |= {"subject": check.partition("[")[2].rstrip("]")}
+                        row |= {"variant": f"{name} | {label}", "size": int(np.prod(bits.shape))}
+                        row |= {"repeat": repeat, "value": exit_status([told])}
+                        rows.append(row | {"unit": "exit status"})
+        kept.append("measurements", rows)
+
+
+def observed(folder: Path, quick: bool, say: Callable[[str], None]) -> dict[Side, Rerun]:
+    """Returns the bits and conditions of all checks, under each limit and number of processors."""
+    words, path = pytest_in(folder)
+    asked: dict[Side, Command] = {}
+    for level, count in itertools.product(*((LEVELS[:2], (1,)) if quick else (LEVELS, THREADS))):
+        variables: dict[str, str | int] = {**limiting_variables(level), **path, CORES_OF: count}
+        command = Command([*words, *["-k", "numpy"] * quick], folder, variables)
+        for repeat in range(1 if quick else REPEATS):
+            asked[f"{level}, {count}", repeat] = command
+    if not quick and (emulated := emulated_command(folder, EMULATED)):
+        asked[f"{OTHER}, 1", 0] = emulated
+
+    def run(number: int) -> tuple[Side, Rerun]:
+        side, command = list(asked.items())[number]
+        out = folder / f"run{number}"
+        out.mkdir()
+        one = run_again(command, out)
+        say(f"{side[0]}, {side[1] + 1} of {REPEATS}: {one.why or len(one.checks)}")
+        return side, one
+
+    # the slowest first
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(pool.map(run, reversed(range(len(asked)))))
+    for (label, _), one in found.items():
+        if one.why and OTHER not in label:
+            raise TargetError(label, "error", one.why)
+        if OTHER in label:
+            one.facts |= OTHERS_FACTS
+    return {side: one for side, one in sorted(found.items()) if not one.why}
+
+
+ROOT = Path(__file__).resolve().parent.parent
+INSTALLED = any(one.name == "bits" for one in metadata.entry_points(group="pytest11"))
+PLUGIN = [] if INSTALLED else ["-p", "probe.lock.plugin"]
+
+PROCESSOR = f"{OTHER} (emulated) -> this one"
+OTHERS_FACTS: Facts = {"processor": f"{OTHER.lower()}-emulated", "isa": "avx2"}
+"""/proc/cpuinfo has the host's processor, whatever the emulated program is given."""
+
+
+def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Returns the words that run the checks, and the variables that find them."""
+    words = [sys.executable, "-m", "pytest", *PLUGIN, "-q", "-p", "no:cacheprovider"]
+    path = os.pathsep.join([str(Path(__file__).parent), str(ROOT)])
+    return [*words, f"--rootdir={folder}"], {"PYTHONPATH": path}
+
+
+def emulated_command(folder: Path, libraries: Sequence[str]) -> Command | None:
+    """Returns what runs the checks of libraries on the emulated processor; None without one."""
+    words, path = pytest_in(folder)
+    if (emulator := runtime.emulator_path("qemu-x86_64")) is None:
+        return None
+    emulated = [emulator, "-cpu", OTHER, *words, "-k", " or ".join(libraries)]
+    return Command(emulated, folder, {**path, CORES_OF: 1})
+
+
+def processor_as_cause() -> dict[str, Any] | None:
+    """Returns what is said of NumPy's checks against a lock of the emulated processor."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        (folder / "test_bits.py").write_text(TEST)
+        (folder / "out").mkdir()
+        emulated = emulated_command(folder, ("numpy",))
+        other = Rerun(folder) if emulated is None else run_again(emulated, folder / "out")
+        if not other.checks:
+            return None
+        lock = LockFile()
+        for check, bits in other.checks.items():
+            lock.accept(check, other.facts | OTHERS_FACTS, bits)
+        (folder / "bits.lock").write_text(lock.text())
+        words, path = pytest_in(folder)
+        words += ["-k", "numpy", "--bits-why=all", "--bits-report=json"]
+        environment = os.environ | path
+        subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
+        checks = json.loads((folder / "bits-report.json").read_text())["checks"]
+    moved = [one for one in checks if one["verdict"] != "same"]
+    told = "; ".join(f"{one['check'].partition('[')[2][:-1]}: {in_words(one)}" for one in moved)
+    row = {"part": "lock", "name": PROCESSOR, "target": "numpy", "dtype": "", "summands": 0}
+    return row | {"outputs": len(moved), "conditions": told, "seconds": time.monotonic() - begun}
+
+
+def in_words(one: Mapping[str, Any]) -> str:
+    """Returns cause, operation, class and kind of what changed, with bars between."""
+    why = one["why"] or {}
+    told = (why.get("said") or why.get("cause"), why.get("operation"), why.get("class"))
+    return " | ".join(str(part or "not known") for part in (*told, why.get("kind")))
+
+
+def named_cause(change: Change) -> dict[str, Any]:
+    """Returns what `probe check` says of what `probe lock` kept in the other environment."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="probe-") as made:
+        folder = Path(made)
+        (folder / "functions.py").write_text(FUNCTIONS)
+        subprocess.run([sys.executable, "functions.py"], cwd=folder, check=True)
+        words = ["lock", *change.words.split(), "--name", change.what.replace(" ", "-")]
+        told = in_environment(change, change.old, words, folder)
+        (folder / "functions.py").write_text(FUNCTIONS.replace(*change.edit))
+        words = ["check", "--why", "install", "--json"]
+        done = in_environment(change, change.new, words, folder)
+    row = {"part": "lock", "name": change.name, "target": change.target, "dtype": "", "summands": 0}
+    checks = json.loads(done.stdout or "{}").get("checks")
+    said = in_words(checks[0]) if checks else (told.stderr + done.stderr).strip()[-300:]
+    if checks and checks[0]["verdict"] != "changed":
+        said = checks[0]["verdict"]
+    return row | {"conditions": said, "seconds": time.monotonic() - begun}
+
+
+def in_environment(
+    change: Change, releases: Mapping[str, str], words: list[str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Runs ``probe`` in an environment with these releases before everything else."""
+    python, before = Path(sys.executable), [ROOT]
+    if change.apart:
+        ((name, version),) = releases.items()
+        where = Target.parse(f"{name}=={version}")
+        installation.install_target(where)
+        kept = environments.find_environment(where.name, version)
+        assert kept is not None
+        python, releases = kept.python, NEEDED
+    if releases:
+        found = overlay(releases, True, silent)
+        if not isinstance(found, Path):
+            raise TargetError(" ".join(releases), "unavailable", found)
+        before = [found, ROOT]
+    variables = Command([], Path(), {}, before).environment()
+    if change.preload:
+        library = before[0] / "scipy_openblas64" / "lib" / "libscipy_openblas64_.so"
+        variables["LD_PRELOAD"] = str(library)
+    return subprocess.run(
+        [str(python), "-m", "probe", *words],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+NEEDED = {"click": "8.1.8", "jinja2": "3.1.6", "markupsafe": "3.0.2", "rich": "13.9.4"}
+NEEDED |= {"xxhash": "3.5.0", "pygments": "2.19.1"}
+"""Of probe's own requirements, what an environment of a release alone lacks."""
+
+
+def costs(kept: Store, run: str, quick: bool) -> None:
+    """Stores what a check takes where nothing changed, and the hash of as many bytes, in turns."""
+    if any(key[1] == "check" for key in kept.done_keys("measurements")):
+        return
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="probe-") as folder:
+        for size in (1 << 10, 1 << 20) if quick else (1 << 10, 1 << 20, 1 << 28):
+            array = np.arange(size // 4, dtype=np.float32)
+            path = Path(folder, f"{size}.lock")
+            first = BitsSession(path, update=True)
+            first.checked("t.py::test", "t.py::test", array, ("t.py", 1))
+            first.finish()
+            session = BitsSession(path)
+            check = partial(session.checked, "t.py::test", "t.py::test", array, ("t.py", 1))
+            for repeat in range(3 if quick else 21):
+                for subject, way in (("check", check), ("hash", partial(bits_of, array))):
+                    begun = time.perf_counter()
+                    way()
+                    row = {"run_id": run, "subject": subject, "variant": "same bits", "size": size}
+                    row |= {"repeat": repeat, "value": time.perf_counter() - begun, "unit": "s"}
+                    rows.append(row)
+    kept.append("measurements", rows)
+
+
+if __name__ == "__main__":
+    main()

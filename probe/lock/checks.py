@@ -1,0 +1,357 @@
+"""Checks: what the lock says of their bits (same, changed, unknown, or new), and what it gets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from probe.errors import ProbeError
+from probe.lock import conditions
+from probe.lock.assertions import where_they_differ
+from probe.lock.conditions import Apart, Facts, conditions_key, facts_apart
+from probe.lock.file import Accepted, LockFile, changing, read_lock
+from probe.lock.values import Bits, array_of, bits_of
+from probe.recording.folder import begin_recording, write_recording
+from probe.recording.recording import Run
+from probe.recording.subject import function_recorder
+from probe.recording.walk import watched
+from probe.semantics.contract import Exact, Unknown
+
+SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
+
+OUT = "PROBE_BITS_OUT"
+"""Variable: the folder for what a check that is run again has. Nothing is judged then."""
+
+RECORD = "PROBE_BITS_RECORD"
+"""Variable: also record its operations there."""
+
+LARGEST = 1 << 24
+"""Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it
+differs."""
+
+MOST = 2000
+"""Operations of a run whose digests are kept: a line each in the lock."""
+
+
+@dataclass
+class Checked:
+    """One check. ``check``: its name; ``test``: the test that it is of, or the name again.
+
+    ``verdict``: ``same``: bits that are accepted, here or under other conditions. ``changed``: not
+    those of an entry whose conditions hold, or hold but for releases. ``unknown``: no entry is of
+    these conditions. ``new``: there is no entry. ``nearest``: the conditions of the entry that
+    differs least; ``apart``: in what. ``place``: file and line of the check. ``why``: what
+    :mod:`probe.lock.why` found. ``difference``: where the arrays differ, in words, if it is known.
+    """
+
+    check: str
+    test: str
+    bits: Bits
+    facts: Facts
+    verdict: str
+    nearest: str = ""
+    accepted: Accepted | None = None
+    apart: Apart = field(default_factory=dict)
+    place: tuple[str, int] | None = None
+    why: dict[str, Any] = field(default_factory=dict)
+    difference: str = ""
+
+    @property
+    def message(self) -> str:
+        """Returns what is wrong in one line, and what to do; empty for the same bits."""
+        if self.verdict == SAME:
+            return ""
+        if self.verdict == NEW:
+            return f"check={self.check}: bits.lock has no entry; run pytest --bits-update to add it"
+        assert self.accepted is not None
+        by_pytest = "::" in self.test  # else a run of probe lock
+        told = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
+        told += f" ({self.difference})" if self.difference else ""
+        if self.verdict == UNKNOWN:
+            todo = "pytest --bits-update" if by_pytest else "probe lock ... (as it was added)"
+            told += f", under {self.conditions}; if you trust them, add them: {todo}"
+            return f"check={self.check}: {told}"
+        under = f", with {self.conditions}" if self.apart else ""
+        todo = "pytest --bits-bless REASON" if by_pytest else "probe lock ... --bless REASON"
+        return f"check={self.check}: the bits changed: {told}{under}; accept them with {todo}"
+
+    @property
+    def conditions(self) -> str:
+        """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
+        told = []
+        for facts in self.apart.values():
+            each = (
+                f"{name.removeprefix('library.')} {_condition(old)} -> {_condition(new)}"
+                for name, (old, new) in facts.items()
+            )
+            told.append(", ".join(each))
+        return "; ".join(told) or "the same conditions"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what ``probe check --json`` and ``--bits-report=json`` have of it."""
+        accepted, (path, line) = self.accepted, self.place or (None, None)
+        return {
+            "check": self.check,
+            "test": self.test,
+            "verdict": self.verdict,
+            "bits": {**vars(self.bits), "shape": list(self.bits.shape)},
+            "accepted": accepted and {**vars(accepted.bits), "shape": list(accepted.bits.shape)},
+            "reason": (accepted.reason or None) if accepted else None,
+            "conditions": self.facts,
+            "nearest": self.nearest or None,
+            "apart": {g: {n: list(v) for n, v in some.items()} for g, some in self.apart.items()},
+            "difference": self.difference or None,
+            "file": path or None,
+            "line": line if path else None,
+            "why": self.why or None,
+        }
+
+
+def _condition(value: str | int | None) -> str:
+    return "unset" if value is None else str(value)
+
+
+def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts) -> Checked:
+    """Returns the verdict on one check's bits under the conditions here.
+
+    An entry whose conditions all hold decides. Where there is none, bits that any entry has are the
+    same: they are accepted. Else, where an entry differs in releases alone, the bits changed with
+    them: a release is what a user chooses, a processor is not. With anything else it is unknown.
+    """
+    found = Checked(check, test, bits, facts, NEW)
+    entries = lock.checks.get(check, {})
+    if not entries:
+        return found
+    differing = {named: facts_apart(lock.conditions[named], facts) for named in entries}
+    own = conditions_key(facts)
+
+    def far(named: str) -> tuple[Any, ...]:
+        groups = differing[named]
+        others = [group for group in groups if not group.startswith("release ")]
+        # of two that hold, the one that says more; the same key first: two may hold at once
+        return (len(others), len(groups), named != own, -len(lock.conditions[named]), named)
+
+    exact = {named for named in entries if not differing[named]}
+    equal = {named for named in entries if entries[named].bits == bits}
+    among = set(entries)
+    if own not in entries and equal:
+        # two sets of conditions may hold at once, which name different libraries: if either has
+        # these bits they are accepted
+        among = equal if not exact or exact & equal else exact
+    wanted = min(among, key=far)
+    found.nearest, found.accepted, found.apart = wanted, entries[wanted], differing[wanted]
+    if entries[wanted].bits == bits:
+        found.verdict = SAME
+    elif all(group.startswith("release ") for group in differing[wanted]):
+        found.verdict = CHANGED
+    else:
+        found.verdict = UNKNOWN
+    return found
+
+
+class BitsSession:
+    """What the checks of a process found. ``update``, ``bless``: as of pytest's flags.
+
+    ``cache``: where accepted arrays are kept; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        update: bool = False,
+        bless: str | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        self.path, self.bless, self.cache = path, bless, cache
+        self.update = update or bless is not None
+        self.out = Path(os.environ[OUT]) if os.environ.get(OUT) else None
+        self.lock = LockFile() if self.out else read_lock(path)
+        self.results: list[Checked] = []
+        self.accepted: list[Checked] = []
+        self.operations: dict[str, tuple[str, list[str]]] = {}
+        self.finished = set[str]()
+        self.handed: dict[str, tuple[Bits, Any]] = {}
+
+    def checked(self, check: str, test: str, value: Any, place: tuple[str, int]) -> Checked:
+        """Judges one array; takes it into the lock where that is wanted."""
+        bits = bits_of(value)
+        if self.out:
+            self.handed[check] = bits, value
+            return Checked(check, test, bits, {}, SAME)
+        # a library that an entry names is asked for even if nothing has loaded it here: an entry of
+        # a whole suite has to hold for one of its tests alone
+        known = (self.lock.conditions[one] for one in self.lock.checks.get(check, {}))
+        libraries = {n[8:] for facts in known for n in facts if n.startswith("library.")}
+        found = judged_check(self.lock, check, test, bits, conditions.here(libraries))
+        found.place = place
+        self.results.append(found)
+        if found.verdict == CHANGED and self.bless is None:
+            if (old := self.kept(found)) is not None:
+                new, dtype = array_of(value)
+                found.difference = where_they_differ(old, new, "out", dtype, 1).partition(": ")[2]
+        elif found.verdict != SAME and self.update:
+            self.accepted.append(found)
+            if self.cache is not None and bits.dtype != "file":
+                array, _ = array_of(value)
+                if array.nbytes <= LARGEST and array.dtype.kind != "V":
+                    with suppress(OSError):  # a cache that can't be written costs words, no verdict
+                        self.cache.mkdir(parents=True, exist_ok=True)
+                        np.save(self.cache / f"{bits.hash}.npy", array, allow_pickle=False)
+        return found
+
+    def kept(self, one: Checked) -> np.ndarray | None:
+        """Returns the accepted array of a check, where it is in the cache and of the same shape."""
+        accepted = one.accepted
+        if self.cache is None or accepted is None or one.bits.dtype == "file":
+            return None
+        if (accepted.bits.dtype, accepted.bits.shape) != (one.bits.dtype, one.bits.shape):
+            return None
+        try:
+            old = np.load(self.cache / f"{accepted.bits.hash}.npy", allow_pickle=False)
+        except (OSError, ValueError):
+            return None
+        return old if bits_of(old).hash == accepted.bits.hash else None
+
+    def wants(self, test: str) -> bool:
+        """Returns whether a test's operations are to be recorded."""
+        if self.out:
+            return bool(os.environ.get(RECORD))
+        return any(one.test == test for one in self.accepted)
+
+    def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
+        """Runs a test's checks once more, watched, to know their operations."""
+        told, why = recorded_operations(function, self.out and self.out / "recording", bare)
+        if self.out:
+            said = json.dumps({"operations": told, "why": why})
+            (self.out / "operations.json").write_text(said)
+        else:
+            facts = next(one.facts for one in self.accepted if one.test == test)
+            self.operations[test] = conditions_key(facts), told
+
+    def unused(self, tests: Collection[str]) -> list[str]:
+        """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
+        or of files that are gone. Those of a test that did not end, or was skipped, stay."""
+        files = {one.partition("::")[0] for one in tests}
+        used = {one.check for one in self.results} | set(self.lock.runs)
+        found = []
+        for check in [one for one in self.lock.checks if one not in used]:
+            parts = check.split("::")
+            heads = ("::".join(parts[:n]) for n in range(len(parts), 1, -1))
+            test = next((one for one in heads if one in tests), None)
+            gone = parts[0] in files or not (self.path.parent / parts[0]).exists()
+            if gone if test is None else test in self.finished:
+                found.append(check)
+        return found
+
+    def finish(self, gone: Sequence[str] = ()) -> None:
+        """Writes what was accepted; removes entries that are ``gone``. InputError."""
+        if self.out:
+            return self._hand_over(self.out)
+        if not self.accepted and not gone:
+            return None
+        with changing(self.path) as lock:
+            for one in self.accepted:
+                kept = lock.checks.get(one.check, {})
+                # a test has one entry alone and in a suite, which may load more libraries: an
+                # entry that holds is replaced, and keeps its conditions
+                apart = {n: facts_apart(lock.conditions[n], one.facts) for n in kept}
+                holding = [n for n in kept if not apart[n]]
+                facts = lock.conditions[min(holding)] if holding else one.facts
+                for other in holding:
+                    if kept[other].bits != one.bits and conditions_key(facts) != other:
+                        del kept[other]
+                if one.verdict == NEW and one.check not in lock.checks:
+                    # a test that was renamed keeps its entries of other machines
+                    for name in gone:
+                        if any(each.bits == one.bits for each in lock.checks[name].values()):
+                            lock.checks[one.check] = lock.checks.pop(name)
+                            break
+                reason = (self.bless or "") if one.verdict == CHANGED else ""
+                lock.accept(one.check, facts, one.bits, reason)
+            for test, (named, told) in self.operations.items():
+                operations = lock.operations.setdefault(test, {})
+                operations.pop(named, None)
+                if told:
+                    operations[named] = told
+            for name in gone:
+                lock.drop(name)
+        return None
+
+    def _hand_over(self, folder: Path) -> None:
+        """Writes what a test had that was run again: its bits, and the conditions it had."""
+        told = {n: [b.dtype, list(b.shape), b.hash] for n, (b, _) in self.handed.items()}
+        kept = {}
+        for number, (_, value) in enumerate(self.handed.values()):
+            if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
+                kept[str(number)] = array
+        np.savez(folder / "arrays.npz", **kept)  # type: ignore[arg-type]
+        done = json.dumps({"checks": told, "conditions": conditions.here()})
+        (folder / "bits.json").write_text(done)
+
+
+def digests_of(run: Run) -> list[str]:
+    """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
+    and what did not repeat its bits within the run. With them beside a check's bits the first
+    operation that changed is known without the machine that the lock was made on."""
+    found = []
+    for one in run.operations:
+        moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
+        if not moves and not run.unsteady.intersection(one.gives):
+            every = "".join(run.values[n].digest for n in one.gives)
+            told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
+            found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
+    return found[:MOST]
+
+
+def recorded_operations(
+    function: Callable[[], Any],
+    folder: Path | None = None,
+    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
+) -> tuple[list[str], str]:
+    """Runs a function a few times, watched; returns its operations' digests, or why there are none.
+
+    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
+    plain NumPy is watched by the arrays that it is called with alone.
+    """
+    try:
+        recorder = function_recorder(function, bare=bare)
+        if folder is None:
+            run, _ = watched(recorder, "the run")
+        else:
+            with begin_recording(folder) as store:
+                run, notes = watched(recorder, "the run", store)
+                write_recording(run, folder, "", notes=notes)
+        return digests_of(run), ""
+    except ProbeError as error:
+        return [], str(error)
+    except Exception as error:  # what the user's test raises when it is run again, say
+        return [], f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
+    """Returns the first operation whose digest changed, in words; empty where none is known.
+
+    Operations are matched in their order. Where the names part, other operations are run.
+    """
+    if not old or not new:
+        return ""
+    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
+        was, now = (
+            f"{op}{f' at {path}' if path != '-' else ''}"
+            for op, path, _ in (one.rsplit(" ", 2), other.rsplit(" ", 2))
+        )
+        if one != other:
+            ran = was if was == now else f"{now} is run, where it was {was}"
+            return f"operation {number} of {len(old)}: {ran}"
+    if len(old) != len(new):
+        return f"{len(new)} operations are run, where it was {len(old)}; those in common agree"
+    return ""

@@ -1,0 +1,163 @@
+"""The fixture ``bits``, and the end of pytest's run: the lock is written, causes are looked for,
+reports are made."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from probe.errors import InputError
+from probe.lock import reports
+from probe.lock.checks import CHANGED, NEW, UNKNOWN, BitsSession, Checked
+from probe.lock.values import named_arrays
+
+
+class BitsChanged(AssertionError):
+    """A check's bits are not those that the lock accepts."""
+
+
+class BitsFixture:
+    """The fixture ``bits``: ``bits.check(value)`` compares a value's bits with ``bits.lock``."""
+
+    def __init__(self, session: BitsSession, test: str, root: Path) -> None:
+        self._session, self._test, self._root = session, test, root
+        self._names = defaultdict[str, int](int)
+        self._given = set[str]()
+        self._watched: list[Any] | None = None
+        self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
+
+    def check(self, value: Any, name: str | None = None, inputs: Sequence[Any] = ()) -> None:
+        """Fails unless the bits are those that ``bits.lock`` accepts under these conditions.
+
+        ``value``: an array or tensor of any library, a number, bytes, a file as ``pathlib.Path``;
+        these in dictionaries, lists or data frames, each a check of its own; or a function of no
+        arguments (or of ``inputs``) that returns them. ``name``: tells the checks of a test apart;
+        without one they are numbered. Under conditions that no entry has, nothing fails: pytest's
+        last lines say how to add them. Costs a read of the arrays.
+        """
+        __tracebackhide__ = True
+        if callable(value) and not hasattr(value, "__array__"):
+            self._bare = (value, inputs) if len(inputs) else None
+            value = value(*inputs)
+        if self._watched is not None:  # the body is run again, watched
+            self._watched.append(value)
+            return
+        if name is not None and name in self._given:
+            why = "this test has checked something of this name already"
+            raise InputError("name", name, why, "give each check its own name")
+        self._given |= {name} if name is not None else set()
+        self._names[name or ""] += 1
+        count = self._names[name or ""]
+        own = name if name is not None else f"#{count}" * (count > 1)
+        frame = sys._getframe(1)
+        path = Path(frame.f_code.co_filename)
+        below = path.is_relative_to(self._root)
+        place = (path.relative_to(self._root).as_posix() if below else path.name), frame.f_lineno
+        wrong = []
+        for part, array in named_arrays(value):
+            check = "::".join(filter(None, (self._test, own, part)))
+            found = self._session.checked(check, self._test, array, place)
+            if found.verdict in (NEW, CHANGED) and found not in self._session.accepted:
+                wrong.append(found.message)
+        if wrong:
+            raise BitsChanged("\n".join(wrong))
+
+    def record_body(self, item: Any) -> None:
+        """Runs the body of a test that passed once more, watched, where its operations are wanted:
+        a new check's, or those of a test that is run again to find a cause."""
+        session, test = self._session, item.nodeid
+        session.finished.add(test)
+        if not session.wants(test):
+            return
+
+        def body() -> list[Any]:
+            self._watched = found = list[Any]()
+            try:
+                item.obj(**{name: item.funcargs[name] for name in item._fixtureinfo.argnames})
+            finally:
+                self._watched = None
+            return found
+
+        if self._bare is not None and len(self._names) == 1:
+            function, inputs = self._bare
+            session.record(test, lambda: function(*inputs), self._bare)
+        else:
+            session.record(test, body)
+
+
+def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
+    """Gives what a process of pytest-xdist found to the one that reports. ``tests``: all that there
+    are; None: some were left out."""
+    both = session.accepted, session.operations, session.finished
+    output["bits"] = pickle.dumps((session.results, *both, tests))
+
+
+def take_over(session: BitsSession, told: bytes) -> list[str] | None:
+    """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
+    results, accepted, operations, finished, tests = pickle.loads(told)
+    session.results += results
+    session.accepted += accepted
+    session.operations |= operations
+    session.finished |= finished
+    return tests  # type: ignore[no-any-return]
+
+
+def close_session(config: Any, session: BitsSession, tests: list[str] | None) -> None:
+    """Writes the lock; ``config`` keeps for the summary what is unused, or went wrong."""
+    # with these pytest leaves tests out and does not call them deselected
+    some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
+    config.bits_unused = [] if tests is None or some else session.unused(set(tests))
+    try:
+        session.finish(config.bits_unused if session.update else ())
+    except InputError as error:
+        config.bits_error = str(error)
+
+
+def print_summary(reporter: Any, config: Any, session: BitsSession) -> None:
+    """Prints counts, every check that is not the same and its cause, and writes reports."""
+    if session.out:
+        return
+    results, unused = session.results, getattr(config, "bits_unused", [])
+    _find_causes(results, session, config)
+    told = reports.terminal_lines(results, session.accepted, unused, session.update)
+    if error := getattr(config, "bits_error", ""):
+        told.append(error)
+    for each in config.getoption("bits_report"):
+        told.append(reports.write_report(each, config.invocation_params.dir, results, unused))
+    if told:
+        reporter.section("bits")
+        for line in told:
+            reporter.write_line(line)
+
+
+def _find_causes(results: list[Checked], session: BitsSession, config: Any) -> None:
+    """Looks for causes. Of what is unknown only where that is asked for: it fails nothing, and each
+    of a matrix of conditions would pay for it."""
+    far = config.getoption("bits_why")
+    verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
+    wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
+    if not wrong:
+        return
+    from probe.lock import why
+    from probe.lock.rerun import Command
+
+    plugins = config.pluginmanager
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    words += [f"--rootdir={config.rootpath}"] + [f"-c={config.inipath}"] * bool(config.inipath)
+    words += ["-n0"] * plugins.hasplugin("xdist") + ["--no-cov"] * plugins.hasplugin("_cov")
+    installed = {dist.metadata["name"] for _, dist in plugins.list_plugin_distinfo()}
+    if not installed & {"probe-numerics", "probe-numerics-core"}:
+        words += ["-p", "probe.lock.plugin"]  # not installed, but named by -p
+
+    def command(one: Checked) -> Command:
+        path, _, rest = one.test.partition("::")
+        return Command([*words, f"{config.rootpath / path}::{rest}"], config.invocation_params.dir)
+
+    try:
+        why.explain_changes(wrong, session, command, install=far == "install")
+    except Exception as error:  # a mistake of ours, or what a library raises: the verdicts stand
+        wrong[0].why = {"notes": [f"{type(error).__name__} while causes were looked for: {error}"]}

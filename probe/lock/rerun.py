@@ -1,0 +1,192 @@
+"""A check run again in a process of its own, under conditions that are not those of this one.
+
+Variables of the environment limit instructions and threads; an old release is installed into a
+folder of the user's cache, which stands before everything else on the path, so that the rest of
+the environment stays what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe.lock.checks import OUT, RECORD
+from probe.lock.conditions import CORES_OF, LIBRARIES, Facts
+from probe.lock.values import Bits
+from probe.progress import Say
+from probe.runtimes import environments
+from probe.runtimes.packages import PRIVATE
+
+TIME_LIMIT = 900.0
+"""Seconds that one run may take."""
+
+DONE = ".complete"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What runs a check: in which folder, with which variables (unset where they are empty), and
+    with which folders of old releases before everything else."""
+
+    words: Sequence[str]
+    folder: Path
+    variables: Mapping[str, str | int] = field(default_factory=dict)
+    before: Sequence[Path] = ()
+
+    def under(self, variables: Mapping[str, str | int], before: Sequence[Path]) -> Command:
+        """Returns the command under further conditions; its own ones win: they are what is run."""
+        more = {**variables, **self.variables}
+        return Command(self.words, self.folder, more, [*self.before, *before])
+
+    def environment(self) -> dict[str, str]:
+        """Returns the whole environment of the process."""
+        # a worker of xdist, or coverage's, would take the process for one of its own
+        busy = ("PYTEST_XDIST", "COV_CORE")
+        found = {k: v for k, v in os.environ.items() if not k.startswith(busy) and k != RECORD}
+        for name, value in self.variables.items():
+            found.pop(name, None)
+            if value != "" and name != CORES_OF:
+                found[name] = str(value)
+        paths = [*map(str, self.before), *filter(None, [found.get("PYTHONPATH")])]
+        return found | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+
+
+@dataclass
+class Rerun:
+    """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong."""
+
+    folder: Path
+    checks: dict[str, Bits] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
+    why: str = ""
+    seconds: float = 0.0
+
+    def array(self, check: str) -> np.ndarray | None:
+        """Returns what a check had, as a container array; None: it isn't kept."""
+        try:
+            with np.load(self.folder / "arrays.npz", allow_pickle=False) as found:
+                return np.asarray(found[str([*self.checks].index(check))])
+        except (OSError, KeyError, ValueError):
+            return None
+
+    @property
+    def recording(self) -> Path | None:
+        """Returns the folder of its recording; None if there is none."""
+        found = self.folder / "recording"
+        return found if found.is_dir() else None
+
+    def operations(self) -> tuple[list[str], str]:
+        """Returns the digests of its operations, or why there are none."""
+        try:
+            told = json.loads((self.folder / "operations.json").read_text())
+        except (OSError, ValueError):
+            return [], "it was not recorded"
+        return told["operations"], told["why"]
+
+
+def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
+    """Runs a command that tells the bits of its checks into the folder ``out``."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: "1"} if record else {})
+    words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
+    if cores and hasattr(os, "sched_setaffinity"):
+        # an interpreter that becomes the command: libraries count processors as they are loaded
+        own = sorted(os.sched_getaffinity(0))
+        some = [*own, *(one for one in range(os.cpu_count() or 1) if one not in own)][:cores]
+        code = f"import os, sys; os.sched_setaffinity(0, {some}); "
+        words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            words,
+            cwd=command.folder,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+        told = json.loads((out / "bits.json").read_text())
+    except subprocess.TimeoutExpired:
+        return Rerun(out, why=f"it took more than {TIME_LIMIT:g} s")
+    except (OSError, ValueError):
+        text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
+        return Rerun(out, why=f"it did not run ({text[-1][:200]})")
+    bits = {name: Bits(one[0], tuple(one[1]), one[2]) for name, one in told["checks"].items()}
+    return Rerun(out, bits, told["conditions"], seconds=time.monotonic() - begun)
+
+
+def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
+    """Returns a folder with these releases, by the modules' names; a text: why there is none.
+
+    ``install``: also download what isn't there yet.
+    """
+    wanted = [f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())]
+    if "none" in releases.values():
+        return "it was not installed then"
+    slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
+    folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
+    with environments.locked(folder):
+        if (folder / DONE).exists():
+            return folder
+        if not install:
+            return f"{', '.join(wanted)} is not installed (--bits-why=install installs it)"
+        tell(f"installing {', '.join(wanted)}")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        why = ""
+        # alone first: the rest of the environment stays what it is; where it can't be imported so,
+        # with what it depends on
+        for more in (["--no-deps"], []):
+            with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as made:
+                done = _pip(["install", "-q", "--target", made, *more, *wanted])
+                if not done.returncode:
+                    code = [sys.executable, "-c", f"import {', '.join(releases)}"]
+                    done = _captured(code, Command([], folder, {}, [Path(made)]).environment())
+                if done.returncode:
+                    told = done.stderr.strip().splitlines() or ["pip failed"]
+                    why = told[-1][:200]
+                    continue
+                Path(made).rename(folder)
+                Path(made).mkdir()  # for the context manager to remove
+                (folder / DONE).touch()
+                return folder
+    return f"{', '.join(wanted)} can't be installed here: {why}"
+
+
+def distribution_of(name: str) -> str:
+    """Returns the distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
+    half as large as ``tensorflow``, and the same on a processor."""
+    every = LIBRARIES.get(name, [name])
+    return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
+
+
+# "pip index" is marked experimental: what it prints is read so that anything else gives no releases
+def releases_known(name: str) -> list[str]:
+    """Returns the releases of a module's distribution that pip's index has for this interpreter,
+    ascending, without previews; [] where it can't be asked."""
+    done = _pip(["index", "versions", distribution_of(name)])
+    _, _, told = done.stdout.partition("Available versions: ")
+    every = [one.strip() for one in told.partition("\n")[0].split(",")]
+    return sorted(
+        (one for one in every if one.replace(".", "").isdigit()), key=environments.release_numbers
+    )
+
+
+def _pip(words: Sequence[str]) -> Any:
+    clean = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+    return _captured([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], clean)
+
+
+def _captured(words: Sequence[str], variables: Mapping[str, str]) -> Any:
+    return subprocess.run(words, env=dict(variables), capture_output=True, text=True, check=False)

@@ -1,0 +1,40 @@
+"""A quick run of the experiment: NumPy's checks against two locks, and what a check costs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import probe
+from tests.experiments.notebooks import pictures
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+script = import_module("lock")
+
+pytestmark = pytest.mark.long
+
+
+def test_a_quick_run_has_no_false_alarm_and_its_notebook_runs_on_it(tmp_path):
+    for _ in range(2):  # what is stored already is not measured twice
+        told = script.main(["--quick", "--store", str(tmp_path)], standalone_mode=False)
+        assert not told
+    rows = probe.load(tmp_path).measurements
+    assert not rows.duplicated(["subject", "variant", "size", "repeat"]).any()
+    verdicts = rows[rows.unit == "exit status"]
+    assert set(verdicts.value) <= {0, 3}
+    own = verdicts.variant.map(lambda text: len(set(text.split(" | "))) == 1)
+    assert not verdicts[own].value.any()  # a lock of the same conditions knows them
+    assert not verdicts[verdicts.variant.str.startswith("all | ")].value.any()
+    assert set(rows[rows.unit == "s"].subject) == {"check", "hash"}
+    assert pictures("lock", tmp_path, tmp_path) == 1
+
+
+def test_checks_are_of_seven_libraries_and_every_change_moves_something():
+    checks = script.CHECKS
+    assert len(checks) == 20
+    assert len({name.split()[0] for name in checks}) == 7
+    assert all(one.old != one.new or one.edit[0] in script.FUNCTIONS for one in script.CHANGES)
+    assert len({one.name for one in script.CHANGES}) == len(script.CHANGES)

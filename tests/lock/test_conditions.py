@@ -1,0 +1,55 @@
+"""Conditions: what decides bits here, in what an entry differs, and what brings it back."""
+
+import numpy as np
+import pytest
+
+from probe.lock import conditions
+from probe.lock.conditions import conditions_key, facts_apart, restoring
+
+HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
+HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
+HERE |= {"threads.numpy": 2, "blas.numpy": "SkylakeX"}
+
+
+def test_what_brings_conditions_back():
+    flag = facts_apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
+    assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
+    threads = facts_apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
+    assert restoring(*next(iter(threads.items()))) == {
+        "PROBE_CORES": 1,
+        "OPENBLAS_NUM_THREADS": 1,
+    }
+    older = facts_apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
+    found = restoring(*next(iter(older.items())))
+    assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    assert found["OPENBLAS_CORETYPE"] == "Haswell"
+    assert found["XLA_FLAGS"].endswith("--xla_cpu_max_isa=AVX2")
+
+
+def test_conditions_here_are_publishable_and_stable():
+    found = conditions.here()
+    assert found == conditions.here()
+    assert found["library.numpy"] == np.__version__
+    assert all("/" not in str(one) for name, one in found.items() if not name.startswith("flag."))
+    assert conditions_key(found) == conditions_key(dict(reversed(found.items())))
+
+
+def test_an_openblas_has_a_release_of_its_own():
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    found = conditions.here().get("openblas.numpy")
+    if found is None or not blas["name"].startswith("scipy-openblas"):
+        pytest.skip("NumPy has another BLAS, or this system does not say what is loaded")
+    assert found == blas["version"]
+    newer = HERE | {"openblas.numpy": "0.3.34"}
+    assert facts_apart(HERE, newer) == {}  # an older lock does not say it
+    older = HERE | {"openblas.numpy": "0.3.31"}
+    assert facts_apart(older, newer) == {"release numpy": {"openblas.numpy": ("0.3.31", "0.3.34")}}
+    # the core that it took follows from the release, where both are known to differ
+    assert [*facts_apart(older, newer | {"blas.numpy": "Zen"})] == ["release numpy"]
+    assert [*facts_apart(HERE, newer | {"blas.numpy": "Zen"})] == ["processor"]
+
+
+def test_a_library_of_the_lock_that_is_not_loaded_has_its_release_too():
+    found = conditions.here(["xgboost", "numpy"])
+    assert found["library.numpy"] == np.__version__
+    assert found["library.xgboost"]  # none, or what is installed

@@ -1,1 +1,0 @@
-"""Where networks change with their padding, and what keeps the bits."""
