@@ -479,7 +479,7 @@ class ProcessRecording(child.Worker):
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
-            space["laid"] = import_module("probe.recorders.torch_values").laid
+            space["laid"] = import_module("probe.recorders.torch_values").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
         found = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
         return {"done": True}, _by_number(found)
