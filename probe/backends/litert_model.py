@@ -148,7 +148,12 @@ class LiteRTModel:
         graph, model = schema.SubGraphT(), schema.ModelT()
         operations = self.graph.operations
         codes = list(dict.fromkeys(one.name for one in operations))
-        model.operatorCodes = [_schema_code(schema, name) for name in codes]
+        model.operatorCodes = []
+        for name in codes:
+            made, code = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
+            # the older field is a byte: 127 in it says that the newer one counts
+            made.builtinCode, made.deprecatedBuiltinCode, made.version = code, min(code, 127), 1
+            model.operatorCodes.append(made)
         model.buffers = [aligned_buffer(schema)]
         graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
         graph.tensors = [_schema_tensor(schema, one, model.buffers) for one in self.graph.tensors]
@@ -187,12 +192,6 @@ def _schema_operator(schema, one, codes):
         for field, value in one.fields.items():
             value = getattr(getattr(schema, NAMED[field]), value) if field in NAMED else value
             setattr(made.builtinOptions, field, value)
-    return made
-
-
-def _schema_code(schema, name):
-    made, code = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
-    made.builtinCode, made.deprecatedBuiltinCode, made.version = code, min(code, 127), 1
     return made
 
 

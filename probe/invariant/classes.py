@@ -89,7 +89,6 @@ class Entry:
     home: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what is saved."""
         told = dict(vars(self))
         del told["believed"], told["home"]
         return told

@@ -92,11 +92,11 @@ class InvariantKeras(keras.Model):
             both = [(value, one.dtype) for (value, _), one in zip(values, flat, strict=True)]
             made = [tensor_of(*one) if one[1] in FORMATS else tf.constant(*one) for one in both]
             return [
-                _container_value(one) for one in operators(name, [*made, *traced.captured], follows)
+                _bits_and_format(one) for one in operators(name, [*made, *traced.captured], follows)
             ]
 
         self._company.ask(
-            kind, [*map(_container_value, flat)], [*map(_container_value, found)], run
+            kind, [*map(_bits_and_format, flat)], [*map(_bits_and_format, found)], run
         )
         self._done.add(met)
         return found
@@ -127,7 +127,7 @@ class InvariantKeras(keras.Model):
 FIRST = "samples of a Keras model are taken to lie along the first axis of its inputs"
 
 
-def _container_value(one: Any) -> Value:
+def _bits_and_format(one: Any) -> Value:
     value = container(one)[0] if one.dtype in FORMATS else one.numpy()
     return value, FORMATS.get(one.dtype, one.dtype.name)
 
@@ -211,6 +211,5 @@ def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Ke
 
 
 def refuse_training() -> None:
-    """InputError."""
     why = "training is not covered: it has dropout, and statistics of the batch"
     raise InputError("training", True, why, "call it for inference: model(x), model.predict(x)")

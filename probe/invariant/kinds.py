@@ -17,7 +17,7 @@ import numpy as np
 
 from probe.semantics import Each, Meaning, Unknown, functions
 from probe.semantics.contract import Shapes
-from probe.semantics.labels import Labels, joined, tag
+from probe.semantics.labels import Labels, joint, tag
 
 
 class OperationKind(Enum):
@@ -32,7 +32,7 @@ def operation_kind(meaning: Meaning) -> OperationKind:
         return OperationKind.SOME
     if meaning.rounds is not None:
         parts = meaning.parts() or (meaning,)
-        either = any(functions.of(one.word).either for one in parts)
+        either = any(functions.row_of(one.word).either for one in parts)
         return OperationKind.EITHER if either else OperationKind.EXACT
     return OperationKind.PLACE if isinstance(meaning, Each) else OperationKind.SOME
 
@@ -69,9 +69,9 @@ def samples_apart(meaning: Meaning, reads: Shapes, gives: Shapes, carries: Seque
         given = []
         for number, (shape, along) in enumerate(zip(reads, carries, strict=True)):
             index = np.arange(1, prod(shape) + 1, dtype=np.uint64).reshape(shape)
-            labels = joined(tag("operand", number), index)
+            labels = joint(tag("operand", number), index)
             if along and changed is not None:
-                labels[changed] = joined(labels[changed], tag("another sample"))
+                labels[changed] = joint(labels[changed], tag("another sample"))
             given.append(Labels(tuple(shape), labels))
         return meaning.labels(given, gives, tag("operation"))
 

@@ -59,11 +59,9 @@ class RemediedSession:
         return getattr(self.session, name)
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """Does as ``Session.request``."""
         return self.session.request(self._remedied(header), arrays)
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Does as ``Session.stream``."""
         return self.session.stream(self._remedied(header), arrays)
 
     def _remedied(self, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +121,6 @@ class Work(ABC):
         self.wanted = None if only is None else {"default", *only}
 
     def wants(self, name: str) -> bool:
-        """Returns whether a remedy is asked for."""
         return self.wanted is None or name in self.wanted
 
     @abstractmethod
@@ -394,7 +391,6 @@ class _OfCase(Work):
         return exact_sums(self.longest)
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """Calls once at the longest length."""
         session = self.sessions.with_remedy(remedy)
         request = {"do": "run", "spec": self.longest.spec()}
         y: np.ndarray = session.request(request, _named_operands(self.longest))[1]["y"]

@@ -102,7 +102,7 @@ def of_graph(
     except Exception as error:
         if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
-        return _refused(error)
+        return _refusal_as_result(error)
     _doubt(found, "length" in wanted)
     if table is not None:
         found.report.save(table)
@@ -124,12 +124,12 @@ def of_runs(
         found = _in_mode(opened, model, sizes, runs[1])
         found.differing = differing(*(calls_in_mode(found, given)() for given in runs))
     except Exception as error:
-        return _refused(error)
+        return _refusal_as_result(error)
     _doubt(found, "length" in sizes)
     return found
 
 
-def _refused(error: Exception) -> InvariantResult:
+def _refusal_as_result(error: Exception) -> InvariantResult:
     """Returns what was raised as a result: a library refuses what it likes, by any class."""
     if isinstance(error, InputError):
         return InvariantResult(f"{error.why}; {error.todo}" if error.todo else error.why)
@@ -485,7 +485,6 @@ class MitigatedGraph(Work):
         return None if self.true is None else (self.true, float(np.abs(self.true).max()))
 
     def output(self, remedy: Remedy) -> np.ndarray:
-        """Returns the first output of the full run."""
         graph = self.of(remedy)
         return self._as_used(graph, self._run(remedy, graph.fixed, graph.fixed))
 

@@ -109,7 +109,6 @@ class Report:
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all of it in plain Python."""
         return {
             "complete": self.complete,
             "like": self.table.like,

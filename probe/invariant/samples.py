@@ -544,7 +544,6 @@ def _sample_count(shapes: Sequence[tuple[int, ...]], axes: Axes) -> int | None:
 
 
 def _rest(shapes: Sequence[tuple[int, ...]], axes: Axes) -> tuple[Any, ...]:
-    """Returns the shapes without the axes of samples."""
     return tuple(
         tuple(one) if at is None else (*one[:at], None, *one[at + 1 :])
         for one, at in zip(shapes, axes, strict=True)

@@ -95,7 +95,6 @@ class Table:
         part.replace(path)
 
     def text(self) -> str:
-        """Returns it as JSON."""
         kept = {"format": FORMAT, "like": self.like, "threads": self.threads}
         entries = {key: entry.to_json() for key, entry in sorted(self.entries.items())}
         told = kept | {"sizes": self.sizes, "environment": self.environment, "operations": entries}

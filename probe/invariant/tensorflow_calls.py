@@ -22,7 +22,7 @@ from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan
 from probe.invariant.telling import IndependentRows, Tensors, cancelling_products, spread_numbers
-from probe.recorders.tensorflow_values import array, run, tensor_of
+from probe.recorders.tensorflow_values import array, run_op, tensor_of
 
 CONSTANT = 1.37  # whose products are not exact in any format
 
@@ -73,11 +73,10 @@ def reshaped(x: Any, shape: Iterable[int]) -> Any:
     if given == shape:
         return x
     words = ("T", x.dtype, "Tshape", tf.int32)
-    return run("Reshape", (x, _constant_shape(shape)), words, 1)[0]
+    return run_op("Reshape", (x, _constant_shape(shape)), words, 1)[0]
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """Returns the same sample at every place."""
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
@@ -113,7 +112,7 @@ class MatrixProduct(TensorFlowTestedRows):
         return (tensor(x, self.dtype),), (tensor(w.T if self.turned else w, self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        return run("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
+        return run_op("MatMul", (samples[0], parameters[0]), self._words, 1)[0]
 
     def case(self) -> Case | None:
         if self.turned:
@@ -226,7 +225,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
         (x,), (w,) = samples, parameters
         # of a transposed one TensorFlow is told the sizes of what comes out, the batch too
         given = (tf.constant((len(x), *self.sizes)), w, x) if self.sizes else (x, w)
-        return run(self.op, given, self.attributes, 1)[0]
+        return run_op(self.op, given, self.attributes, 1)[0]
 
     def case(self) -> Case | None:
         """As ``IndependentRows.case``: of those that keep to the words of ``Case``."""
@@ -306,17 +305,17 @@ class TensorFlowRunner:
             if count == size:
                 return call(samples, parameters)
             y = call(tuple(self._part(one, 0, count, size) for one in samples), parameters)
-            return _cut(y, 0, count)
+            return _samples_from(y, 0, count)
         found = []
         for start, count, size in plan:
             y = call(tuple(self._part(one, start, count, size) for one in samples), parameters)
-            found.append(y if count == size else _cut(y, 0, count))
+            found.append(y if count == size else _samples_from(y, 0, count))
         return tf.concat(found, 0)
 
     def _part(self, x: Any, start: int, count: int, size: int) -> Any:
         """Samples from ``start`` on, and copies of the first behind them: no sample is odd."""
         if count == size:
-            return _cut(x, start, count)
+            return _samples_from(x, start, count)
         key = start, count, size
         if key not in self._places:
             at = [*range(start, start + count), *[start] * (size - count)]
@@ -327,5 +326,5 @@ class TensorFlowRunner:
 runner = TensorFlowRunner
 
 
-def _cut(x: Any, start: int, count: int) -> Any:
+def _samples_from(x: Any, start: int, count: int) -> Any:
     return tf.strided_slice(x, [start], [start + count], [1])

@@ -37,10 +37,17 @@ from probe.recorders.tensorflow_graphs import (
     SHAPES,
     FunctionGraph,
     FunctionNode,
-    traced,
+    traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
-from probe.recorders.tensorflow_values import RanOperation, array, kind, run, sizes, structure
+from probe.recorders.tensorflow_values import (
+    RanOperation,
+    array,
+    run_op,
+    sizes_of,
+    structure,
+    type_of,
+)
 from probe.semantics import Each, Meaning, Reduces, of_complex
 from probe.semantics.contract import Call
 
@@ -132,7 +139,7 @@ class TensorFlowOperations:
             return False
         computes, call = _described_node(node, two, found)
         carries = [follows[n] for n in _arrays_read(node, two)]
-        shapes = [sizes(two[n]) for n in _arrays_read(node, two)]
+        shapes = [sizes_of(two[n]) for n in _arrays_read(node, two)]
         return samples_apart(computes, shapes, call.gives, carries)
 
     def _plain(self, node: FunctionNode, why: str) -> Handler:
@@ -328,7 +335,7 @@ class TensorFlowOperations:
 
             def function(*given: Any) -> Any:
                 samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
-                found = run(
+                found = run_op(
                     called_name(node),
                     [next(samples if along else held) for along in follows],
                     attributes_of(node),
@@ -373,7 +380,7 @@ class TensorFlowOperations:
             inner = tf.constant([axis - (axes[0] - 1 if trailing else 0) for axis in axes])
 
             def function(part: Any) -> Any:
-                return run(name, [part, inner], attributes, 1)[0]
+                return run_op(name, [part, inner], attributes, 1)[0]
 
             which = "" if trailing else f" {axes}"
             known = self._known(
@@ -454,12 +461,12 @@ def _nothing_in(read: Sequence[Any]) -> bool:
 def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
     """Returns the numbers of the inputs that are arrays."""
     says = structure(node.op, len(read))
-    return [n for n, one in enumerate(read) if n not in says and not kind(one).unread]
+    return [n for n, one in enumerate(read) if n not in says and not type_of(one).unread]
 
 
 def _described_node(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
-    given = [n for n, one in enumerate(found) if not kind(one).unread]
+    given = [n for n, one in enumerate(found) if not type_of(one).unread]
     call = RanOperation(
         node.op, read, node.attributes, found, _arrays_read(node, read), given
     ).call([])
@@ -616,7 +623,7 @@ class FunctionRunner:
 
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""
-        graph = traced(name, self._graphs)
+        graph = traced_graph(name, self._graphs)
         steps = self._steps.get((name, follows))
         if steps is None:
             steps = self._steps[name, follows] = self._planned(graph, follows)
@@ -656,7 +663,7 @@ class FunctionRunner:
         if node.op in LOOPS:
 
             def loop(read: list[Any]) -> list[Any]:
-                kept = _unchanged(traced(words["body"], self._graphs))
+                kept = _unchanged(traced_graph(words["body"], self._graphs))
                 flags = tuple(at not in kept for at in range(len(read)))
                 while bool(array(self(words["cond"], read, flags)[0])):
                     read = self(words["body"], read, flags)
@@ -680,7 +687,7 @@ def once(node: FunctionNode) -> Handler:
     if node.op in HANDED_ON:
         return lambda read: read
     op, attributes, count = node.op, tuple(node.attributes), node.count
-    return lambda read: run(op, read, attributes, count)
+    return lambda read: run_op(op, read, attributes, count)
 
 
 def _by_shape(graph: FunctionGraph) -> set[str]:

@@ -57,7 +57,6 @@ def threads() -> int:
 
 
 def require_evaluation(model: Any) -> None:
-    """InputError for a model in training mode."""
     if any(module.training for module in model.modules()):
         why = "training is not covered: it has dropout, and statistics of the batch"
         raise InputError("model", type(model).__name__, why, "call model.eval()")
@@ -188,7 +187,6 @@ def rows_apart(shape: Sequence[int], dtype: Any) -> Any:
 
 
 def repeated(sample: Tensors, size: int) -> Tensors:
-    """Returns the same sample at every place."""
     every = (one.expand(size, *one.shape) for one in sample)
     return tuple(strided(one.clone(memory_format=torch.contiguous_format)) for one in every)
 

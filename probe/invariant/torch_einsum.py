@@ -162,7 +162,6 @@ class Einsum:
         self.products, self.met = products, products.met
 
     def __call__(self, equation: Any, *operands: Any) -> Any:
-        """``torch.einsum``."""
         if len(operands) == 1 and isinstance(operands[0], list | tuple):
             operands = tuple(operands[0])
         if len(operands) > 2 and isinstance(equation, str):

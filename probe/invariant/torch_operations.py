@@ -29,7 +29,7 @@ from probe.invariant.torch_calls import (
 from probe.invariant.torch_einsum import Einsum
 from probe.invariant.torch_products import MetOperations, Products
 from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
-from probe.recorders.torch_calls import AtenCall, called, changed, facts
+from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
 from probe.semantics import Each, Meaning, Unknown, functions, of_complex
@@ -177,7 +177,7 @@ class TorchOperations:
     ) -> Any:
         """Returns one operation of integers and truth values: exact, but where it gives others."""
         found = func(*args, **kwargs)
-        if facts(func).random:
+        if op_facts(func).random:
             self.watched.own = False
         given = any(isinstance(one, torch.Tensor) for one in (*args, *kwargs.values()))
         if not given or not _floating(tree_leaves(found), {}):
@@ -513,8 +513,8 @@ class Kinds:
         not known."""
         key = (
             func,
-            *(_deciding(one) for one in args),
-            *((n, _deciding(kwargs[n])) for n in kwargs),
+            *(_what_decides(one) for one in args),
+            *((n, _what_decides(kwargs[n])) for n in kwargs),
         )
         if func in self.by_value:
             key = (*key, repr([one for one in args if isinstance(one, float)]))
@@ -531,7 +531,7 @@ class Kinds:
         self, func: Any, args: Tensors, kwargs: dict[str, Any]
     ) -> tuple[OperationKind, bool]:
         """Returns what a call is, and whether others are that have as much in common."""
-        known, schema = facts(func), func._schema
+        known, schema = op_facts(func), func._schema
         if not schema.name.startswith("aten::") or known.random:
             return OperationKind.SOME, True
         numbers = all("Tensor" not in str(one.type) for one in schema.returns)
@@ -544,7 +544,7 @@ class Kinds:
             return OperationKind.SOME, False
         call, computes = run_and_described(func, args, kwargs)
         self.complex |= any("complex" in one for one in call.dtypes)
-        by_name = functions.of(functions.canonical(call.op)).rounds is not None
+        by_name = functions.row_of(functions.canonical(call.op)).rounds is not None
         if isinstance(computes, Each) and not by_name:
             self.by_value.add(func)
         # which of several elements is written into one place, chance decides: others have places
@@ -598,22 +598,23 @@ class Kinds:
 
 def run_and_described(func: Any, args: Tensors, kwargs: dict[str, Any]) -> tuple[AtenCall, Meaning]:
     """Returns a call, which changes copies where it changes anything, and what it computes."""
-    into, read = changed(facts(func), args, kwargs)
+    into, read = changed_by(op_facts(func), args, kwargs)
     if into:
         copied = lambda one: one.clone() if isinstance(one, torch.Tensor) else one  # noqa: E731
         args, kwargs = tree_map(copied, (tuple(args), kwargs))
-        into, read = changed(facts(func), args, kwargs)
+        into, read = changed_by(op_facts(func), args, kwargs)
     with torch.no_grad():
         every = tensors(func(*args, **kwargs))
     returned = len(every)
     every += [one for one in into if not any(one is other for other in every)]
-    call, _, _ = called(func, args, kwargs, read, every, returned, range(len(every)))
+    ran = RanCall(func, args, kwargs, read, every, returned, range(len(every)))
+    call, _, _ = aten_call(ran)
     found = meaning(call)
     numbers = [*tensors((args, kwargs)), *every]
     return call, of_complex(found) if any(map(torch.is_complex, numbers)) else found
 
 
-def _deciding(one: Any) -> Any:
+def _what_decides(one: Any) -> Any:
     """Returns what of an argument decides what an operation is."""
     if isinstance(one, torch.Tensor):
         return one.dtype

@@ -283,7 +283,6 @@ class Products:
         return self._way(x, w, b, ConvolutionOptions(*options[:6]))(x, w, b)
 
     def _way(self, x: Any, w: Any, b: Any, options: ConvolutionOptions) -> Ways:
-        """Returns a convolution of these shapes and options."""
         words: dict[str, Any] = {
             name: tuple(getattr(options, name)) for name in ("stride", "padding", "dilation")
         }

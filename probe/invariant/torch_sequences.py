@@ -173,7 +173,6 @@ class Attention:
         scale: Any = None,
         enable_gqa: bool = False,
     ) -> Any:
-        """``functional.scaled_dot_product_attention``."""
         if enable_gqa and q.dim() == k.dim() == v.dim() == 4 and k.shape[1] and v.shape[1]:
             k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], 1) for one in (k, v))
             enable_gqa = False

@@ -711,7 +711,6 @@ class SameBitsProgram:
     def _ran(
         self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
-        """Runs the pieces, and joins their outputs."""
         program = self.program
         if len(plan) == 1 and plan[0].size == count:
             args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])

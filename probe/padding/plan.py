@@ -50,7 +50,6 @@ class GraphStretch:
     given: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain numbers and texts."""
         kept = [None if box is None else [vars(part) for part in box] for box in self.kept]
         told = vars(self) | {"kept": kept, "in_the_way": self.in_the_way or None}
         told["certified_for"] = told.pop("given") or None
@@ -87,7 +86,6 @@ class GraphPlan:
         return bool(self.stretches) and all(one.certified for one in self.stretches)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what ``plan.json`` holds."""
         found = dict(vars(self))
         del found["constant"]
         found["stretches"] = [one.to_json() for one in self.stretches]

@@ -20,7 +20,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recording.matching import labels_of, result_labels
 from probe.recording.recording import Run
-from probe.semantics.labels import ZERO, Labels, joined, mixed, tag
+from probe.semantics.labels import ZERO, Labels, joint, mixed, tag
 
 NEVER = np.iinfo(np.int64).max
 """The lowest position of content that is read by what reads none."""
@@ -549,7 +549,7 @@ class Reads:
 def by_position(run: Run, number: int, axis: int, content: int | None = None) -> Labels:
     """Labels that name a value's positions along an axis alone; zeros from ``content`` on."""
     shape = run.values[number].shape
-    array = joined(tag("position", number), np.arange(1, shape[axis] + 1, dtype=np.uint64))
+    array = joint(tag("position", number), np.arange(1, shape[axis] + 1, dtype=np.uint64))
     if content is not None:
         array[content:] = ZERO
     lengths = [shape[a] if a == axis else min(n, 1) for a, n in enumerate(shape)]
@@ -568,7 +568,7 @@ def line_labels(label: Labels, axis: int | None) -> np.ndarray:
     index = index.reshape([1 if a == axis else n for a, n in enumerate(full.shape)])
     zero = np.asarray((full == ZERO).all(axis=rest))
     with np.errstate(over="ignore"):
-        found = np.asarray(mixed(joined(full, index)).sum(axis=rest, dtype=np.uint64))
+        found = np.asarray(mixed(joint(full, index)).sum(axis=rest, dtype=np.uint64))
     return np.where(zero, ZERO, found)
 
 
@@ -605,7 +605,7 @@ class Marked:
         one, axis = self.found[number], self.axis(number) or 0
         assert one is not None
         at = which.reshape([-1 if a == axis else 1 for a in range(len(one.shape))])
-        return one._replace(array=np.where(at, joined(one.array, tag("marked")), one.array))
+        return one._replace(array=np.where(at, joint(one.array, tag("marked")), one.array))
 
 
 def positions_read(one: Marked, number: int) -> dict[int, Reads] | None:

@@ -212,7 +212,6 @@ class PaddedModel:
         return found
 
     def whole(self, content: int) -> Run:
-        """Returns the run at the full size."""
         return self.side(content, self.fixed)
 
     def run(self, content: int, size: int, seed: int = 0) -> list[np.ndarray]:
@@ -331,7 +330,6 @@ class PaddedModel:
 
     @cached_property
     def text(self) -> str:
-        """Returns the target of the runs."""
         return self.nothing.target
 
     def _whole(self, size: int, to: int, seed: int, program: bool) -> list[np.ndarray] | None:
@@ -413,7 +411,6 @@ class PaddedModel:
         return tuple(found)
 
     def check(self, content: int) -> None:
-        """Raises InputError where content doesn't fit."""
         if not 1 <= content <= self.fixed:
             why = f"the full size is {self.fixed}"
             raise InputError("content", content, why, f"use 1 to {self.fixed}, or a larger --fixed")
@@ -706,7 +703,6 @@ class PaddedModel:
         return count
 
     def _judged(self, content: int, size: int, boxes: tuple[Box | None, ...]) -> Serves:
-        """Judges operation by operation."""
         side, whole = self.side(content, size), self.whole(content)
         found = follow(side, whole, lambda one: judge_operation(one, side, whole, self.known))
         if self._kept(content, side, found) is None:

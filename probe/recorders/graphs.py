@@ -106,25 +106,32 @@ class Node:
 
 PLAIN = bool | int | float | str | list | None
 N = TypeVar("N", bound=Node)
+K = TypeVar("K")
 
 
-def ordered(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
+def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
+    """Returns keys in this order, but each behind all that it needs, among them or not."""
+    done: dict[K, None] = {}
+    pending = [*first][::-1]
+    while pending:
+        one = pending[-1]
+        missing = [] if one in done else [key for key in needs(one) if key not in done]
+        pending += missing[::-1]
+        if not missing:
+            done.setdefault(pending.pop())
+    return list(done)
+
+
+def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
     """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
     the first output needs. ONNX Runtime saves parallel branches in another order every time."""
     maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
-    done: dict[int, None] = {}
-    pending = [maker[key] for key in outputs if key in maker][::-1]
-    pending[:0] = range(len(nodes) - 1, -1, -1)  # what no output needs comes last
-    while pending:
-        n = pending[-1]
-        before = [maker[key] for key in nodes[n].uses if key in maker]
-        missing = [one for one in before if one not in done]
-        if n in done or not missing:
-            done.setdefault(n)
-            pending.pop()
-        else:
-            pending += missing[::-1]
-    return [nodes[n] for n in done]
+    first = [maker[key] for key in outputs if key in maker]
+
+    def before(n: int) -> list[int]:
+        return [maker[key] for key in nodes[n].uses if key in maker]
+
+    return [nodes[n] for n in behind_needs([*first, *range(len(nodes))], before)]
 
 
 @dataclass
@@ -208,7 +215,6 @@ class Graph(ABC):
         return array
 
     def nbytes(self, value: Any) -> int:
-        """Returns how much memory a value takes."""
         return int(value.nbytes)
 
     def name(self, key: Any) -> str:
@@ -250,6 +256,7 @@ class Graph(ABC):
             try:
                 run = self.start(piece, once=True) if piece.run is None else piece.run
                 found = run([self.values[key] for key in piece.fed])
+            # nodes that run one by one need not run as one model: all begin again, each for itself
             except Exception as error:
                 if len(piece.nodes) == 1 or isinstance(error, ProbeError):
                     raise
@@ -477,7 +484,7 @@ class GraphRecorder(ABC):
         alone, self.alone, together = self.alone, None, list[str]()
         if alone is None:
             return self.graph.run(visit)
-        outputs = self.graph.run(partial(_noted, together, visit))
+        outputs = self.graph.run(partial(_noting, together, visit))
         if alone != together:
             self.graph.apart()
             raise Again
@@ -490,7 +497,7 @@ class GraphRecorder(ABC):
         for opens in (True, False):
             graph, self.alone = self.cut(opens), []
             try:
-                found = graph.run(partial(_noted, self.alone, lambda _: None))
+                found = graph.run(partial(_noting, self.alone, lambda _: None))
                 if all(same_bits(one.array(), due) for one, due in zip(found, wanted, strict=True)):
                     self.graph = graph
                     return
@@ -526,7 +533,7 @@ class GraphRecorder(ABC):
         return found
 
 
-def _noted(into: list[str], visit: Visit, event: Operation) -> None:
+def _noting(into: list[str], visit: Visit, event: Operation) -> None:
     """Notes the digests of what an operation gives, and calls ``visit``."""
     into.extend(array_digest(np.asarray(one.array())) for one in event.gives)
     visit(event)

@@ -20,22 +20,8 @@ import jax
 import numpy as np
 
 from probe.errors import InputError
-from probe.recorders.jax_programs import (
-    LOOPS,
-    MOST_STEPS,
-    OpenedProgram,
-    PrimitiveCall,
-    attributes,
-    bits,
-    called,
-    constants,
-    described,
-    flat,
-    inner,
-    lines,
-    unrolled,
-)
-from probe.recorders.jax_table import EquationProgram, folded, meaning, moves, only
+from probe.recorders import jax_programs as programs
+from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Each, Meaning, Passes, Unknown
@@ -83,21 +69,21 @@ class JaxRecorder:
         return f"compiled as one operation: {names}; looking inside would change the bits it gives"
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
-        return [_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
+        return [_jax_bits(one) for one in jax.tree_util.tree_leaves(self.function())]
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         trace = _Trace(self, visit)
         with core.set_current_trace(trace):
             found = self.function()
         return [trace.values.seen(one) for one in jax.tree_util.tree_leaves(found)]
 
 
-def _bits(value: Any) -> np.ndarray:
+def _jax_bits(value: Any) -> np.ndarray:
     """Returns an array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
-    return bits(value if _is_array(value) else np.asarray(value, core.typeof(value).dtype))
+    return programs.bits_in(
+        value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
+    )
 
 
 def _is_array(value: Any) -> bool:
@@ -110,7 +96,7 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
     Those in a dictionary or another structure are taken for weights. What is taken wrongly is
     compared all the same: the role only says what is kept while comparing.
     """
-    for name, value in _held(function):
+    for name, value in _closed(function):
         if callable(value) and hasattr(value, "__code__"):
             if depth:
                 yield from _closed_over(value, depth - 1)
@@ -126,7 +112,7 @@ def _closed_over(function: Any, depth: int = 2) -> Iterator[tuple[int, tuple[str
                 yield id(leaf), (WEIGHT if weight else INPUT, label)
 
 
-def _held(function: Any) -> Iterator[tuple[str, Any]]:
+def _closed(function: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(function, functools.partial):
         yield "function", function.func
         yield from ((f"argument{n}", value) for n, value in enumerate(function.args))
@@ -157,7 +143,7 @@ class _RunValues:
     def key(self, value: Any) -> Hashable:
         """Returns the same for the same value; numbers and NumPy's arrays by their content."""
         if not _is_array(value):
-            array = _bits(value)
+            array = _jax_bits(value)
             return ("content", array.dtype.str, array.shape, array_digest(array))
         known = self.live.get(id(value))
         if known is None or known[0]() is not value:
@@ -179,10 +165,11 @@ class _RunValues:
             role = WEIGHT
         if not _is_array(value) and np.ndim(value) == 0:
             role = CONSTANT
-        shape, dtype = described(core.typeof(value))
+        shape, dtype = programs.aval_of(core.typeof(value))
+        # NumPy has no such numbers: their bits are compared, as bytes
         if dtype.startswith(("float8_", "float6_", "float4_")):
             dtype = "uint8"
-        found = Seen(self.key(value), shape, dtype, lambda: _bits(value), role, name)
+        found = Seen(self.key(value), shape, dtype, lambda: _jax_bits(value), role, name)
         if found.key not in self.plain:
             self.plain[found.key] = small(shape) and ("float" not in dtype or not shape)
         return found
@@ -214,13 +201,12 @@ class _Trace(Base):  # type: ignore[misc]
         self.depth, self.products = 0, set[Hashable]()
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        """Runs a primitive and reports it."""
         found = core.eval_trace.process_primitive(primitive, args, params)
         gives = list(found) if primitive.multiple_results else [found]
-        if inner(primitive, params) is not None or primitive.name in LOOPS:
+        if programs.inner(primitive, params) is not None or primitive.name in programs.LOOPS:
             self._program(primitive, list(args), params, gives)
         else:
-            own = functools.partial(_own, primitive, params, args, gives)
+            own = functools.partial(_own_call, primitive, params, args, gives)
             told = self._told(primitive, params, args, params, own)
             self._visit(primitive.name, self._path(), self._reads(primitive, args), gives, told)
         return found
@@ -246,15 +232,15 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _program(self, primitive: Any, args: list[Any], params: Any, gives: list[Any]) -> None:
         """Reports what is inside a program if it can be looked into, then the program."""
-        within, behind = inner(primitive, params), constants(params)
+        within, behind = programs.inner(primitive, params), programs.constants(params)
         one = None if within is None else self._only(within)
         reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
-                if flat(within).direct:
-                    return _own(one.primitive, one.params, args, gives, value)
-                if (means := folded(flat(within), one)) is not None:
+                if programs.flat_of(within).direct:
+                    return _own_call(one.primitive, one.params, args, gives, value)
+                if (means := fold(programs.flat_of(within), one)) is not None:
                     return means
                 for n in self._known(reads):  # it is another one where these are others
                     value(n)
@@ -271,8 +257,8 @@ class _Trace(Base):  # type: ignore[misc]
         self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
-                last = unrolled(primitive, params, args)
-        elif isinstance(decision, OpenedProgram):
+                last = programs.unrolled(primitive, params, args)
+        elif isinstance(decision, programs.OpenedProgram):
             last = self._inside(decision, args, call)
         self.depth -= 1
         self.products = self.products if self.depth else set()
@@ -281,7 +267,7 @@ class _Trace(Base):  # type: ignore[misc]
             means: Meaning = Passes(tuple(range(len(reads) - len(last), len(reads))))
         else:
             means = self._composed(primitive, params, args, reads, (call,))
-        told = _said(primitive, params, [*map(core.typeof, args)], means)
+        told = _said_of(primitive, params, [*map(core.typeof, args)], means)
         self._visit(name, self._path(), reads, gives, told)
 
     def _known(self, reads: Sequence[Seen]) -> list[int]:
@@ -313,23 +299,26 @@ class _Trace(Base):  # type: ignore[misc]
         """Returns the one equation of a program that computes; found out once for each."""
         found = self.recorder.found
         if id(within) not in found:
-            found[id(within)] = within, only(flat(within))  # itself, so that no other has its id
+            found[id(within)] = (
+                within,
+                only(programs.flat_of(within)),
+            )  # itself, so that no other has its id
         return found[id(within)][1]
 
-    def _inside(self, opened: OpenedProgram, args: list[Any], call: int) -> list[Any]:
+    def _inside(self, opened: programs.OpenedProgram, args: list[Any], call: int) -> list[Any]:
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
         for place, one in enumerate(opened.program.equations):
             given = [opened.read(each, values) for each in one.reads]
             gives = [values[n] for n in one.gives]
             reads = [self.values.seen(each) for each in given]
-            if one.primitive.name in LOOPS:
-                reads += [self.values.seen(each) for each in constants(one.params)]
+            if one.primitive.name in programs.LOOPS:
+                reads += [self.values.seen(each) for each in programs.constants(one.params)]
                 means = self._composed(one.primitive, one.params, given, reads, (call, place))
             else:
-                means = meaning(one.called(functools.partial(_content, given)))
+                means = meaning(one.called(functools.partial(_known_bits, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = Said(means, attributes(one.params))
+            told = Said(means, programs.params_of(one.params))
             self._visit(one.primitive.name, path, reads, gives, told)
         return opened.results(values)
 
@@ -337,14 +326,14 @@ class _Trace(Base):  # type: ignore[misc]
         self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
     ) -> None:
         """Whether a program's equations, one by one, give its bits."""
-        within = inner(primitive, params)
+        within = programs.inner(primitive, params)
         decisions = self.recorder.decisions
         decisions[call] = ""
-        if _same(lambda: unrolled(primitive, params, args), gives):
+        if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
             decisions[call] = "equations"
         elif within is not None:
-            opened = OpenedProgram(flat(within))
-            if _same(lambda: opened.results(opened.values(args)), gives):
+            opened = programs.OpenedProgram(programs.flat_of(within))
+            if _gives_bits(lambda: opened.results(opened.values(args)), gives):
                 decisions[call] = opened
         if not decisions[call]:
             self.recorder.programs[name] = None
@@ -376,9 +365,12 @@ class _Trace(Base):  # type: ignore[misc]
 
         def value(number: int) -> np.ndarray:
             looked.append(number)
-            return _bits(args[number])
+            return _jax_bits(args[number])
 
-        told = _said(primitive, params, ins, means(value))._replace(attributes=attributes(shown))
+        told = _said_of(primitive, params, ins, means(value))._replace(
+            attributes=programs.params_of(shown)
+        )
+        # what looks into numbers is said anew of each call
         if same is not None and not looked:
             self.recorder.told[same] = told
         return told
@@ -405,21 +397,20 @@ class _Equations(_Trace):
     """Runs programs and loops equation by equation, whatever bits that gives."""
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
-        """Runs a primitive and reports it; of a program its equations."""
-        if inner(primitive, params) is None and primitive.name not in LOOPS:
+        if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
             return super().process_primitive(primitive, args, params)
         with core.set_current_trace(self):
-            found = unrolled(primitive, params, args)
+            found = programs.unrolled(primitive, params, args)
         if found is not None:
             return found if primitive.multiple_results else found[0]
         made = core.eval_trace.process_primitive(primitive, args, params)
-        told = _said(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
-        reads = [self.values.seen(one) for one in [*args, *constants(params)]]
+        told = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
+        reads = [self.values.seen(one) for one in [*args, *programs.constants(params)]]
         self._visit(primitive.name, self._path(), reads, made, told)
         return made
 
 
-MANY = f"a loop of more than {MOST_STEPS} steps"
+MANY = f"a loop of more than {programs.MOST_STEPS} steps"
 
 
 class _EquationSource(UncompiledSource):
@@ -429,49 +420,53 @@ class _EquationSource(UncompiledSource):
         self.recorder, self.call = recorder, (primitive, list(args), params)
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs the equations one by one."""
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
-        self.keys = [trace.values.key(one) for one in [*args, *constants(params)]]
+        self.keys = [trace.values.key(one) for one in [*args, *programs.constants(params)]]
         found = trace.process_primitive(primitive, args, params)
         every = found if primitive.multiple_results else [found]
         return [trace.values.seen(one) for one in every]
 
 
-def _said(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
+def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
     """Returns what is said of a primitive, or a program."""
-    again, text = PrimitiveCall(primitive, params, ins), lines(primitive, params, ins)
-    return Said(means, attributes(params), again, text, IMPORTS)
+    again, text = (
+        programs.PrimitiveCall(primitive, params, ins),
+        programs.lax_lines(primitive, params, ins),
+    )
+    return Said(means, programs.params_of(params), again, text, IMPORTS)
 
 
 WEIGHING = ("dot_general", "conv_general_dilated")
 """Operations whose second input is taken for weights where no operation gave it."""
 
 
-def _content(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
-    return lambda: _bits(values[number])
+def _known_bits(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
+    return lambda: _jax_bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")
 
 
-def _same(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
+def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
     """Returns whether another way to compute a program's results gives its bits."""
     try:
         found = run()
     except Exception:  # whatever a program's equations can't do apart
         return False
     return found is not None and all(
-        array_digest(_bits(one)) == array_digest(_bits(two))
+        array_digest(_jax_bits(one)) == array_digest(_jax_bits(two))
         for one, two in zip(found, gives, strict=True)
     )
 
 
-def _own(
+def _own_call(
     primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
 ) -> Meaning:
     """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
-    return meaning(called(primitive, params, ins, outs, lambda n: functools.partial(value, n)))
+    return meaning(
+        programs.call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n))
+    )
 
 
 RECORDER = JaxRecorder

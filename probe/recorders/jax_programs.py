@@ -47,7 +47,7 @@ def is_key(dtype: Any) -> bool:
 _name = functools.cache(str)  # NumPy puts the name of a dtype together anew each time
 
 
-def described(aval: Any) -> tuple[tuple[int, ...], str]:
+def aval_of(aval: Any) -> tuple[tuple[int, ...], str]:
     """(shape, dtype's name) of an abstract value; of a random key those of its data."""
     dtype = getattr(aval, "dtype", "token")
     if dtype != "token" and is_key(dtype):
@@ -60,7 +60,7 @@ GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
 """Random generators, by what the dtype of their keys says: ``key<fry>``."""
 
 
-def _taken(array: np.ndarray, dtype: Any) -> Any:
+def _jax_array(array: np.ndarray, dtype: Any) -> Any:
     """Returns JAX's array of container bits. Integers that stand for another format stay that."""
     if is_key(dtype):
         kind = _name(dtype).removeprefix("key<").removesuffix(">")
@@ -70,14 +70,14 @@ def _taken(array: np.ndarray, dtype: Any) -> Any:
     return jax.numpy.asarray(array)
 
 
-def bits(value: Any) -> np.ndarray:
+def bits_in(value: Any) -> np.ndarray:
     """Returns the bits of an array as a container array: those of formats that NumPy hasn't as
     unsigned integers, a random key's as its data."""
     array = np.asarray(jax.random.key_data(value) if is_key(value.dtype) else value)
     return array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}")
 
 
-def number(atom: Any) -> np.ndarray:
+def literal_of(atom: Any) -> np.ndarray:
     """Returns a literal of a jaxpr."""
     return np.asarray(atom.val, dtype=atom.aval.dtype)
 
@@ -91,13 +91,14 @@ class PrimitiveCall:
         self.wide = bool(jax.config.jax_enable_x64)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # as it was when it was recorded: JAX would take float64 for float32 otherwise
         with jax.enable_x64(self.wide):
             # behind its operands may be the arrays that a program closed over
-            given = [_taken(*both) for both in zip(arrays, self.dtypes, strict=False)]
-            return [bits(one) for one in bound(self.primitive, self.params, given)]
+            given = [_jax_array(*both) for both in zip(arrays, self.dtypes, strict=False)]
+            return [bits_in(one) for one in bind(self.primitive, self.params, given)]
 
 
-def bound(primitive: Any, params: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
+def bind(primitive: Any, params: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
     """Returns what a primitive gives of arrays."""
     found = primitive.bind(*given, **primitive.get_bind_params(params))
     return list(found) if primitive.multiple_results else [found]
@@ -107,7 +108,7 @@ Content = Callable[[int], Callable[[], np.ndarray] | None]
 """Gives by number what gives the content of an operand; None where it isn't known."""
 
 
-def called(
+def call_of(
     primitive: Any,
     params: Mapping[str, Any],
     ins: Sequence[Any],
@@ -115,13 +116,13 @@ def called(
     content: Content = lambda _: None,
 ) -> Call:
     """Returns a primitive as the table is asked about it. ``ins``, ``outs``: abstract values."""
-    reads = [Operand(n, *described(aval), content(n)) for n, aval in enumerate(ins)]
-    gives, dtypes = zip(*map(described, outs), strict=True) if outs else ((), ())
+    reads = [Operand(n, *aval_of(aval), content(n)) for n, aval in enumerate(ins)]
+    gives, dtypes = zip(*map(aval_of, outs), strict=True) if outs else ((), ())
     run = PrimitiveCall(primitive, params, ins)
     return Call(primitive.name, params, reads, gives, dtypes, run=run)
 
 
-def attributes(params: Mapping[str, Any]) -> dict[str, Any]:
+def params_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """A primitive's parameters, plain enough for JSON; what is not a number or name as text."""
     plain = (str, int, float, bool, type(None))
     return {
@@ -148,12 +149,11 @@ class Equation(NamedTuple):
     path: str
 
     def called(self, content: Content = lambda _: None) -> Call:
-        """Returns it as the table is asked about it."""
-        return called(self.primitive, self.params, self.ins, self.outs, content)
+        return call_of(self.primitive, self.params, self.ins, self.outs, content)
 
     def run(self, given: Sequence[Any]) -> list[Any]:
         """Returns what it gives of JAX's arrays."""
-        return bound(self.primitive, self.params, given)
+        return bind(self.primitive, self.params, given)
 
 
 class Flat:
@@ -205,7 +205,7 @@ class Flat:
         found = {id(value): value for value in self.consts}
         for equation in self.equations:
             for closed in bodies(equation.params):
-                found.update((id(value), value) for value in flat(closed).every)
+                found.update((id(value), value) for value in flat_of(closed).every)
         return list(found.values())
 
     @property
@@ -229,7 +229,7 @@ class Flat:
         given: Sequence[Any],
         consts: Sequence[Any],
         step: Callable[[int, Equation, list[Any]], Sequence[Any]],
-        literal: Callable[[Any], Any] = number,
+        literal: Callable[[Any], Any] = literal_of,
     ) -> tuple[list[Any], list[Any]]:
         """Returns all values, by number, and the results. ``step``: gives the results of an
         equation, by its number, itself and what it reads: arrays, labels, text, ..."""
@@ -243,7 +243,7 @@ class Flat:
 _FLAT: Any = weakref.WeakKeyDictionary()
 
 
-def flat(closed: Any) -> Flat:
+def flat_of(closed: Any) -> Flat:
     """Returns a closed jaxpr, flattened; once for each, as long as it is in use."""
     if closed not in _FLAT:
         _FLAT[closed] = Flat(closed)
@@ -274,7 +274,7 @@ def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
 
 def constants(params: Mapping[str, Any]) -> list[Any]:
     """Returns the arrays that functions which a primitive runs closed over, each once."""
-    found = {id(value): value for one in bodies(params) for value in flat(one).every}
+    found = {id(value): value for one in bodies(params) for value in flat_of(one).every}
     return list(found.values())
 
 
@@ -286,16 +286,16 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     steps, as code without such a primitive would run them. None: there are too many."""
     within = inner(primitive, params)
     if within is not None:
-        return _run(within, args)
+        return _eval(within, args)
     if primitive.name == "cond":
-        return _run(params["branches"][_whole(args[0])], args[1:])
+        return _eval(params["branches"][_concrete(args[0])], args[1:])
     if primitive.name == "while":
         ahead, behind = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
         states = list(args[behind:])
         for _ in range(MOST_STEPS):
-            if not _whole(*_run(params["cond_jaxpr"], [*args[:ahead], *states])):
+            if not _concrete(*_eval(params["cond_jaxpr"], [*args[:ahead], *states])):
                 return states
-            states = _run(params["body_jaxpr"], [*args[ahead:behind], *states])
+            states = _eval(params["body_jaxpr"], [*args[ahead:behind], *states])
         return None
     consts, length = params["num_consts"], params["length"]
     if not 0 < length <= MOST_STEPS:
@@ -307,7 +307,7 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     ]
     results = []
     for step in reversed(range(length)) if params["reverse"] else range(length):
-        found = _run(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
+        found = _eval(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
         states = found[: params["num_carry"]]
         results.append(found[params["num_carry"] :])
     if params["reverse"]:
@@ -317,11 +317,11 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     return states + [lax.concatenate(column, 0) for column in wide]
 
 
-def _run(closed: Any, given: Sequence[Any]) -> list[Any]:
+def _eval(closed: Any, given: Sequence[Any]) -> list[Any]:
     return list(core.jaxpr_as_fun(closed)(*given))
 
 
-def _whole(value: Any) -> int:
+def _concrete(value: Any) -> int:
     return int(jax.device_get(value))
 
 
@@ -348,7 +348,7 @@ class OpenedProgram:
 
     def read(self, one: Any, values: Sequence[Any]) -> Any:
         """Returns what an equation or the program's caller reads among its values."""
-        return self.program.read(one, values, self.program.consts, number)
+        return self.program.read(one, values, self.program.consts, literal_of)
 
     def results(self, values: Sequence[Any]) -> list[Any]:
         """Returns the program's own results among its values."""
@@ -358,7 +358,7 @@ class OpenedProgram:
 # compared
 
 
-def differing(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
+def unlike_params(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
     """Returns the numbers and parameters in which two programs differ: a name and both values.
     None where their equations are others."""
     if len(one.equations) != len(two.equations) or _wired(one.outputs) != _wired(two.outputs):
@@ -374,9 +374,11 @@ def differing(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
             return None
         for place, (a, b) in enumerate(zip(mine.reads, other.reads, strict=True), 1):
             if not isinstance(a, int) and str(a.val) != str(b.val):
-                found.append((f"operand {place} of {name}", float(number(a)), float(number(b))))
-        theirs = attributes(other.params)
-        for key, value in attributes(mine.params).items():
+                found.append(
+                    (f"operand {place} of {name}", float(literal_of(a)), float(literal_of(b)))
+                )
+        theirs = params_of(other.params)
+        for key, value in params_of(mine.params).items():
             if " at 0x" not in str(value) and value != theirs.get(key):
                 found.append((f"{key} of {name}", value, theirs.get(key)))
     return found
@@ -392,14 +394,14 @@ def _wired(reads: Sequence[Any]) -> list[int | None]:
 Lines = Callable[[Sequence[str], str], list[str]]
 
 
-def lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Lines | None:
+def lax_lines(primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]) -> Lines | None:
     """Lines as a user writes them: ``jax.lax`` in Python, programs as ``@jax.jit``. The same
     functions, with the same numbers, are the same primitives and so the same compiled code. None:
     there is no such text. ``ins``: abstract values of what it reads."""
     within = inner(primitive, params)
     if within is not None:
-        return _program(flat(within), len(ins))
-    text = written(primitive, params, ins)
+        return _program(flat_of(within), len(ins))
+    text = lax_text(primitive, params, ins)
     return text and (lambda names, y: [f"{y} = {text(list(names)[: len(ins)])}"])
 
 
@@ -414,7 +416,7 @@ def _program(program: Flat, count: int) -> Lines | None:
     body: list[str] = []
 
     def step(place: int, one: Equation, reads: list[str]) -> list[str]:
-        text = written(one.primitive, one.params, one.ins)
+        text = lax_text(one.primitive, one.params, one.ins)
         if text is None or len(one.outs) != 1:
             raise Unwritten
         body.append(f"    v{place} = {text(reads)}")
@@ -422,18 +424,18 @@ def _program(program: Flat, count: int) -> Lines | None:
 
     names = [f"a{n}" for n in range(count)]
     try:
-        _, (result,) = program.run(names, (), step, _literal)
+        _, (result,) = program.run(names, (), step, _literal_text)
     except Unwritten:
         return None
     head = ["@jax.jit", f"def program({', '.join(names)}):", *body, f"    return {result}", ""]
     return lambda given, y: [*head, f"{y} = program({', '.join(list(given)[:count])})"]
 
 
-def _literal(atom: Any) -> str:
-    shape, dtype = described(atom.aval)
+def _literal_text(atom: Any) -> str:
+    shape, dtype = aval_of(atom.aval)
     if shape:
         raise Unwritten
-    text = repr(float(atom.val)) if "float" in dtype else repr(number(atom).item())
+    text = repr(float(atom.val)) if "float" in dtype else repr(literal_of(atom).item())
     text = text.replace("inf", "jnp.inf").replace("nan", "jnp.nan")
     return f"jnp.{'bool_' if dtype == 'bool' else dtype}({text})"
 
@@ -468,13 +470,13 @@ ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
 SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}
 
 
-def written(
+def lax_text(
     primitive: Any, params: Mapping[str, Any], ins: Sequence[Any]
 ) -> Callable[[Sequence[str]], str] | None:
     """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
     has its name, with its own parameters; None where that text, traced, isn't that primitive."""
     name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
-    form, words = SPELLED.get(primitive.name), {key: plain(one) for key, one in params.items()}
+    form, words = SPELLED.get(primitive.name), {key: param_text(one) for key, one in params.items()}
     room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
     if form is None:
         if not room:
@@ -500,6 +502,7 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[An
     """Returns whether a text, traced, is one equation of this primitive and these parameters."""
 
     def traced(*args: Any) -> Any:
+        # of text that ``lax_text`` has written, of parameters of a function that has run
         return eval(code, SPACE, {f"x{n}": one for n, one in enumerate(args)})
 
     try:
@@ -509,7 +512,7 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[An
     if not found.equations:  # of what stays as it is
         return found.outputs == list(range(len(given)))
     one = found.equations[0]
-    apart = words ^ {(key, plain(each)) for key, each in one.params.items()}
+    apart = words ^ {(key, param_text(each)) for key, each in one.params.items()}
     return (
         found.direct
         and one.primitive.name == name
@@ -517,7 +520,7 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[An
     )
 
 
-def plain(value: Any) -> str:
+def param_text(value: Any) -> str:
     """Returns a parameter as it is written; what has no text, as what doesn't run."""
     kind = type(value).__name__
     if isinstance(value, np.dtype | type):
@@ -526,7 +529,7 @@ def plain(value: Any) -> str:
     if isinstance(value, Enum) and hasattr(lax, kind):
         return f"lax.{kind}.{value.name}"
     if isinstance(value, tuple | list):
-        inside = ", ".join(map(plain, value))
+        inside = ", ".join(map(param_text, value))
         named = hasattr(value, "_fields") and hasattr(lax, kind)
         return f"lax.{kind}({inside})" if named else f"({inside}{',' * (len(value) == 1)})"
     if isinstance(value, float) and not np.isfinite(value):

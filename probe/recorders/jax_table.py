@@ -13,41 +13,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from probe.recorders.jax_programs import (
-    LOOPS,
-    Equation,
-    Flat,
-    differing,
-    flat,
-    inner,
-)
-from probe.semantics import (
-    Accumulates,
-    Broadcasts,
-    Chooses,
-    Contracts,
-    Convolution,
-    Each,
-    Made,
-    Meaning,
-    Passes,
-    Reduces,
-    Same,
-    Shapes,
-    Step,
-    Steps,
-    Turns,
-    Unknown,
-    Whole,
-    Windows,
-    of_complex,
-)
+from probe import semantics as s
+from probe.recorders.jax_programs import LOOPS, Equation, Flat, flat_of, inner, unlike_params
 from probe.semantics import operations as o
-from probe.semantics.asked import BITS, moved
-from probe.semantics.contract import Call, Row, named, reading, rows, worded
-from probe.semantics.contract import meaning as by_table
+from probe.semantics.asked import BITS, asked_move
+from probe.semantics.contract import Call
 
-FUNCTIONS = named(
+TABLE = s.OperationTable()
+"""What each primitive computes."""
+
+FUNCTIONS = s.word_list(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
     "and or not xor shift_left shift_right_logical shift_right_arithmetic nextafter clz complex "
@@ -59,8 +34,10 @@ FUNCTIONS = named(
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
-REDUCES = named("reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all "
-                "reduce_or:any reduce_xor:xor argmax argmin")  # fmt: skip
+REDUCES = s.word_list(
+    "reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all reduce_or:any "
+    "reduce_xor:xor argmax argmin"
+)
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
 MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
 """What reads one matrix of a stack."""
@@ -72,7 +49,7 @@ SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "orm
 RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
 
 
-def _known(c: Call, slot: int) -> np.ndarray | None:
+def _content_of(c: Call, slot: int) -> np.ndarray | None:
     content = c.operand(slot).content
     return None if content is None else content()
 
@@ -80,59 +57,55 @@ def _known(c: Call, slot: int) -> np.ndarray | None:
 # element by element
 
 
-def _function(c: Call, word: str) -> Meaning:
+@TABLE.row(FUNCTIONS)
+def _lax_function(c: Call, word: str) -> s.Meaning:
     if word in ("and", "or", "xor", "not") and c.dtype() != "bool":
         word = f"bitwise_{word}"
+    if word == "shift_right_logical" and c.dtype().startswith("u"):
+        word = "right_shift"  # what other libraries call it, whose shifts of signed numbers keep it
     # how accurate it is, or the format of its result, where a call says that
     said = {key: c.get(key) for key in ("accuracy", "out_dtype")}
     numbers: dict[str, Any] = {key: repr(one) for key, one in said.items() if one is not None}
     return o.function(word, **numbers)
 
 
-def _rounded(c: Call) -> Meaning:
-    even = c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN
-    return o.function("round" if even else "round_away")
-
-
-def _clamp(c: Call) -> Meaning:
+@TABLE.row("clamp")
+def _clamp(c: Call) -> s.Meaning:
     """The bounds come first and last; numbers, as a rule."""
-    bounds = [_known(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
+    bounds = [_content_of(c, slot) if prod(c.shape(slot)) == 1 else None for slot in (0, 2)]
     if any(one is None for one in bounds):
-        return Each("clamp", reads=(1, 0, 2))
+        return s.Each("clamp", reads=(1, 0, 2))
     low, high = (float(one.reshape(-1)[0]) for one in bounds if one is not None)
     return o.clip(low, high, (1,))
 
 
-def _maximum(c: Call) -> Meaning:
+@TABLE.row("max")
+def _maximum(c: Call) -> s.Meaning:
     """``relu`` where the other input is zero; nothing where it is minus infinity, with which maxima
     begin."""
     for slot in (0, 1):
-        value = _known(c, slot)
+        value = _content_of(c, slot)
         if value is not None and value.size == 1 and np.isneginf(value.astype(np.float64)).all():
-            return reading(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
+            return s.reads_of(c, o.expand(c.shape(1 - slot), c.gives[0]), 1 - slot)
         if value is not None and value.size and not value.any():
             return o.function("relu", (1 - slot,))
     return o.function("maximum")
 
 
-def _divided(c: Call) -> Meaning:
-    """XLA multiplies by the reciprocal where it knows the divisor."""
-    found = o.arithmetic("divide", c.dtype())
-    return o.approximate("divide") if found.word == "divide" else found
-
-
-def _select(c: Call) -> Meaning:
+@TABLE.row("select_n")
+def _lax_select(c: Call) -> s.Meaning:
     if c.count != 3 or c.dtype() != "bool":
-        return Each("select_n")
+        return s.Each("select_n")
     if c.shape(0) not in ((), c.shape(1)):
-        return Unknown("one condition for whole arrays")
-    return Chooses((0, 2, 1))
+        return s.Unknown("one condition for whole arrays")
+    return s.Chooses((0, 2, 1))
 
 
 # sums and windows
 
 
-def _product(c: Call) -> Meaning:
+@TABLE.row("dot_general")
+def _dot_general(c: Call) -> s.Meaning:
     sums, batch = c["dimension_numbers"]
     letters = iter(ascii_lowercase)
     texts: tuple[dict[int, str], dict[int, str]] = {}, {}
@@ -147,23 +120,27 @@ def _product(c: Call) -> Meaning:
     one, two = ("".join(text[axis] for axis in sorted(text)) for text in texts)
     wider = c.dtype() != c.dtypes[0]
     word = f"product in {c.dtypes[0]}" if wider else "product"
-    return Contracts(f"{one},{two}->{''.join(out)}", word=word)
+    return s.Contracts(f"{one},{two}->{''.join(out)}", word=word)
 
 
-def _ragged(c: Call) -> Meaning:
+@TABLE.row("ragged_dot_general")
+def _ragged(c: Call) -> s.Meaning:
     """Rows one behind the other in groups, each with a matrix of its own, as of experts."""
     ends, (rows_, inner), out = np.cumsum(c.value(2)), c.shape(), c.gives[0]
     numbers = c["ragged_dot_dimension_numbers"]
     axes = numbers.dot_dimension_numbers, numbers.lhs_ragged_dimensions
     plain = str(axes).replace("[", "(").replace("]", ")") == "((((1,), (1,)), ((), ())), (0,))"
     if not plain or ends[-1] < rows_:
-        return Unknown("its groups are no rows, or not all of them")
+        return s.Unknown("its groups are no rows, or not all of them")
     own = np.searchsorted(ends, np.arange(rows_), side="right")
-    taken = Step(o.take(0, own), (1,), (rows_, inner, out[1]))
-    return Steps((taken, Step(Contracts("ab,abc->ac"), (0, c.count), out)))
+    build = s.StepBuilder(c.count)
+    matrices = build.add(o.take(0, own), (1,), (rows_, inner, out[1]))
+    build.add(s.Contracts("ab,abc->ac"), (0, matrices), out)
+    return build.done()
 
 
-def _convolution(c: Call) -> Meaning:
+@TABLE.row("conv_general_dilated")
+def _lax_conv(c: Call) -> s.Meaning:
     lhs, weights, out = (tuple(axes) for axes in c["dimension_numbers"])
     apart, stride, dilation = (
         tuple(c[name]) for name in ("lhs_dilation", "window_strides", "rhs_dilation")
@@ -176,7 +153,7 @@ def _convolution(c: Call) -> Meaning:
         ends = zip(kernel, dilation, padding, strict=True)
         padding = tuple(((size - 1) * step - low,) * 2 for size, step, (low, _) in ends)
         stride = apart
-    windows = Windows(
+    windows = s.Windows(
         *(out[2:], out[1], kernel, stride, dilation, padding),
         kind="transposed" if transposed and plain else "convolution",
         groups=c["feature_group_count"],
@@ -187,7 +164,7 @@ def _convolution(c: Call) -> Meaning:
     if plain and (transposed or set(apart) <= {1}):
         return windows
     turned = tuple(lhs[out.index(axis)] for axis in range(len(out)))
-    return Convolution(windows, turned, apart, batches)
+    return s.Convolution(windows, turned, apart, batches)
 
 
 def _slid(c: Call) -> list[int]:
@@ -198,8 +175,8 @@ def _slid(c: Call) -> list[int]:
     return [axis for axis, frame in enumerate(frames) if frame != (1, 1, 0, 0, 0)]
 
 
-def _pool(kind: str) -> Row:
-    def row(c: Call) -> Meaning:
+def _lax_pool(kind: str) -> s.Row:
+    def row(c: Call) -> s.Meaning:
         slid = _slid(c)
         rest = [axis for axis in range(c.rank()) if axis not in slid]
         if set(c["base_dilation"]) - {1} or not rest:
@@ -210,19 +187,21 @@ def _pool(kind: str) -> Row:
         )
         padding = tuple((int(low), int(high)) for low, high in padding)
         frame = tuple(slid), rest[-1], kernel, stride, dilation, padding
-        return Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
+        return s.Windows(*frame, kind=kind, reads=(0,), word=f"{kind}_pool")
 
     return row
 
 
-def _minimum_pool(c: Call) -> Meaning:
+@TABLE.row("reduce_window_min")
+def _minimum_pool(c: Call) -> s.Meaning:
     """The smallest is the largest of the negative numbers, bit for bit."""
     negative, shapes = o.function("negative"), (c.shape(), c.gives[0])
-    steps = zip((negative, _pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
-    return Steps(tuple(Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
+    steps = zip((negative, _lax_pool("max")(c), negative), (*shapes, shapes[1]), strict=True)
+    return s.Steps(tuple(s.Step(one, (n,), shape) for n, (one, shape) in enumerate(steps)))
 
 
-def _windowed(c: Call) -> Meaning:
+@TABLE.row("reduce_window select_and_scatter_add select_and_gather_add")
+def _windowed(c: Call) -> s.Meaning:
     """Every output reads all along the axes on which a window slides: in a manner that isn't
     described, as of a function of the user's, or the gradient of a pool."""
     slid, beside = _slid(c), tuple(n for n in range(1, c.count) if c.shape(n))
@@ -231,21 +210,24 @@ def _windowed(c: Call) -> Meaning:
         kept = [axis for axis in kept if axis == 0]
     rest = tuple(size for axis, size in enumerate(c.gives[0]) if axis not in kept)
     numbers = (*c.numbers(), rest)
-    return Whole(tuple((k, k) for k in kept), c.op, numbers, beside if kept else ())
+    return o.own_rows(c.op, kept, numbers, beside if kept else ())
 
 
-def _sort(c: Call) -> Meaning:
+@TABLE.row("sort")
+def _sort(c: Call) -> s.Meaning:
     count, shape = c.count, c.shape()
     if count == 1:
         return o.along("sort", c.rank(), (c["dimension"],))
     # several arrays by the first ones, as argsort does
-    together = Step(Each("sorted together"), tuple(range(count)), shape)
+    build = s.StepBuilder(count)
+    together = build.add(s.Each("sorted together"), range(count), shape)
     whole = o.along("sort", c.rank(), (c["dimension"],), (c["num_keys"],))
-    every = Step(whole, (count,), shape, (shape,) * (count - 1))
-    return Steps((together, every), tuple(range(count + 1, 2 * count + 1)))
+    build.add(whole, (together,), *[shape] * count)
+    return build.done(*range(count + 1, 2 * count + 1))
 
 
-def _fourier(c: Call) -> Meaning:
+@TABLE.row("fft")
+def _lax_fft(c: Call) -> s.Meaning:
     name = c["fft_type"].name
     axes, inverse = range(-len(c["fft_lengths"]), 0), name.startswith("I")
     return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
@@ -258,86 +240,89 @@ FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "invers
 # stacks of matrices
 
 
-def _stacked(c: Call) -> Meaning:
+@TABLE.row([*SOLVES])
+def _lax_stack(c: Call) -> s.Meaning:
     """A stack of systems, or one system beside stacks of others' parts."""
     own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
     leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
     lead = max(leads, key=len)
-    return o.solved(c.op, c.count, range(c.count), shapes, own, lead, c.gives, c.numbers())
+    systems = o.Systems(c.count, range(c.count), shapes, c.gives)
+    return o.solved(c.op, systems, own, lead, c.numbers())
 
 
-def _triangular(c: Call) -> Meaning:
-    shapes, how = [c.shape(0), c.shape(1)], (c["left_side"], c["lower"], c["transpose_a"])
-    last = c["unit_diagonal"], c["conjugate_a"]
-    return o.triangular_solve(2, (0, 1), shapes, c.gives[0], *how, *last)
+@TABLE.row("triangular_solve")
+def _lax_triangular(c: Call) -> s.Meaning:
+    how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
+    systems = o.Systems(2, (0, 1), [c.shape(0), c.shape(1)], c.gives)
+    return o.triangular_solve(systems, *(c[name] for name in how))
 
 
-def _solved(c: Call) -> Meaning:
+@TABLE.row("custom_linear_solve")
+def _lax_solve(c: Call) -> s.Meaning:
     """``custom_linear_solve`` reads what its ``solve`` reads. One with a triangular one inside
     works on a stack of systems, if all that it reads is such a stack; every other one takes all
     that it reads as one system."""
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(one.primitive.name, one) for one in flat(c["jaxprs"].solve).equations]
+    every = [(one.primitive.name, one) for one in flat_of(c["jaxprs"].solve).equations]
     solves = [one for name, one in every if name == "triangular_solve"]
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
     shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
     if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
-        return Unknown("a solver whose operands are stacked differently")
+        return s.Unknown("a solver whose operands are stacked differently")
     said = tuple(repr(sorted(one.params.items())) for one in solves)
     own = [len(shape) - axes for shape in shapes]
     said = said or tuple(sorted({name for name, _ in every}))
-    return o.solved("linear_solve", c.count, slots, shapes, own, lead, c.gives, said)
+    systems = o.Systems(c.count, slots, shapes, c.gives)
+    return o.solved("linear_solve", systems, own, lead, said)
 
 
 # movement
 
 
-def _moved(*slots: int) -> Row:
+def _lax_moves(*slots: int) -> s.Row:
     """The primitive is asked where it moves what; of formats that count no positions, with integers
     in their place."""
 
-    def row(c: Call) -> Meaning:
+    def row(c: Call) -> s.Meaning:
         every = [
             one if one.dtype in BITS else one._replace(dtype="int32")
             for one in c.reads
             if one is not None
         ]
-        return moved(replace(c, reads=every), *slots)
+        return asked_move(replace(c, reads=every), *slots)
 
     return row
 
 
-def _slice(c: Call) -> Meaning:
+@TABLE.row("slice")
+def _lax_slice(c: Call) -> s.Meaning:
     steps = c["strides"] or (1,) * c.rank()
     ends = zip(c["start_indices"], c["limit_indices"], steps, strict=True)
-    return _along(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
+    return _lax_places(c, {axis: np.arange(*three) for axis, three in enumerate(ends)})
 
 
-def _along(c: Call, index: Mapping[int, np.ndarray]) -> Meaning:
+def _lax_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
-    shape, steps = list(c.shape()), list[Step]()
-    for axis, places in index.items():
-        if not np.array_equal(places, np.arange(shape[axis])):
-            shape[axis] = len(places)
-            steps.append(Step(o.take(axis, places), (len(steps),), tuple(shape)))
-    if len(steps) == 1:
-        return steps[0].meaning
-    return Steps(tuple(steps)) if steps else Same()
+    each = index.items()
+    moved_axes = [one for one in each if not np.array_equal(one[1], np.arange(c.shape()[one[0]]))]
+    return o.in_turn(moved_axes, c.shape())
 
 
-def _pad(c: Call) -> Meaning:
-    value = _known(c, 1)
+@TABLE.row("pad")
+def _lax_pad(c: Call) -> s.Meaning:
+    value = _content_of(c, 1)
     if value is None or any(inside for _, _, inside in c["padding_config"]):
-        return _moved(0, 1)(c)
+        return _lax_moves(0, 1)(c)
     number = complex(value) if value.dtype.kind == "c" else float(value)
     return o.pad([both[:2] for both in c["padding_config"]], number, c.dtype())
 
 
-def _gather(c: Call) -> Meaning:
+@TABLE.row("gather")
+def _gather(c: Call) -> s.Meaning:
     """Rows of a table, of any size, where that is all; else it is asked."""
-    numbers, index, shape = c["dimension_numbers"], _known(c, 1), c.shape()
+    numbers, index, shape = c["dimension_numbers"], _content_of(c, 1), c.shape()
     rest = range(len(c.gives[0]) - len(shape) + 1, len(c.gives[0]))
     table = (
         tuple(numbers.collapsed_slice_dims) == tuple(numbers.start_index_map) == (0,)
@@ -347,10 +332,11 @@ def _gather(c: Call) -> Meaning:
     )
     if table and index is not None and index.size and 0 <= index.min() <= index.max() < shape[0]:
         return o.take(0, index[..., 0].copy())
-    return _moved(0)(c)
+    return _lax_moves(0)(c)
 
 
-def _accumulated(c: Call) -> Meaning:
+@TABLE.row("scatter-add scatter-sub scatter-mul scatter-min scatter-max")
+def _accumulated(c: Call) -> s.Meaning:
     """Every element of the updates goes to a place of the first input: a gather tells which."""
     numbers, shape, updates = c["dimension_numbers"], c.shape(0), c.shape(2)
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
@@ -367,86 +353,77 @@ def _accumulated(c: Call) -> Meaning:
         mode=c["mode"],
         fill_value=-1,
     )
+    build = s.StepBuilder(c.count)
     word = "accumulate" if c.op == "scatter-add" else c.op
-    added = Accumulates(np.asarray(places).reshape(-1), word)
-    return Steps((Step(added, (0, 2), shape),))
+    build.add(s.Accumulates(np.asarray(places).reshape(-1), word), (0, 2), shape)
+    return build.done()
 
 
-TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, _function),
-    **rows(SAME, lambda c: Same() if len(c.gives) == 1 else Passes(tuple(range(c.count)))),
+TABLE |= {
+    **s.rows_for(
+        SAME, lambda c: s.Same() if len(c.gives) == 1 else s.Passes(tuple(range(c.count)))
+    ),
+    # XLA multiplies by the reciprocal where it knows the divisor
     "div": lambda c: (
         o.arithmetic("divide", c.dtype()) if "int" in c.dtype() else o.approximate("divide")
     ),
-    "max": _maximum,
-    "clamp": _clamp,
-    "round": _rounded,
+    "round": lambda c: o.function(
+        "round" if c["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN else "round_away"
+    ),
     "reduce_precision": lambda c: o.function("reduce_precision", **c.attributes),
-    "bitcast_convert_type": lambda c: o.bits(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
+    "bitcast_convert_type": lambda c: o.bitcast(c.dtype(), c.dtypes[0], c.shape() == c.gives[0]),
     "integer_pow": lambda c: o.power(c["y"]),
     "convert_element_type": lambda c: o.cast(c.dtype(), c.dtypes[0]),
-    "select_n": _select,
-    "dot_general": _product,
-    "ragged_dot_general": _ragged,
-    "conv_general_dilated": _convolution,
-    **worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
+    **s.worded(REDUCES, lambda c, word: o.reduced(word, c["axes"], places=word.startswith("arg"))),
     "reduce": lambda c: o.along(
         *("reduce", c.rank(), c["dimensions"], c.numbers("jaxpr", "dimensions")), keep=False
     ),
-    "reduce_window_sum": _pool("sum"),
-    "reduce_window_max": _pool("max"),
-    "reduce_window_min": _minimum_pool,
-    **rows("reduce_window select_and_scatter_add select_and_gather_add", _windowed),
-    **rows(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
-    "sort": _sort,
+    "reduce_window_sum": _lax_pool("sum"),
+    "reduce_window_max": _lax_pool("max"),
+    **s.rows_for(SCANS, lambda c: o.cumulated(c.op, c["axis"], c["reverse"])),
     "top_k": lambda c: o.top_k(c.rank(), c["k"], c.get("axis", -1)),
     "approx_top_k": lambda c: o.along(c.op, c.rank(), (c["reduction_dimension"],), c.numbers()),
-    "fft": _fourier,
-    **rows(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
+    **s.rows_for(MATRICES, lambda c: o.along(c.op, c.rank(), (-2, -1), c.numbers())),
     "lu_pivots_to_permutation": lambda c: o.along(c.op, c.rank(), (-1,), c.numbers()),
-    **rows(SOLVES, _stacked),
-    "triangular_solve": _triangular,
-    "custom_linear_solve": _solved,
-    **rows("dynamic_slice tile", _moved(0)),
-    "dynamic_update_slice": _moved(0, 1),
-    "scatter": _moved(0, 2),
-    **rows("scatter-add scatter-sub scatter-mul scatter-min scatter-max", _accumulated),
-    "gather": _gather,
-    "pad": _pad,
-    "slice": _slice,
-    "rev": lambda c: _along(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
-    "broadcast_in_dim": lambda c: Broadcasts(tuple(c["broadcast_dimensions"])),
-    "reshape": lambda c: Unknown("reshape") if c.get("dimensions") else o.reshape(),
+    **s.rows_for("dynamic_slice tile", _lax_moves(0)),
+    "dynamic_update_slice": _lax_moves(0, 1),
+    "scatter": _lax_moves(0, 2),
+    "rev": lambda c: _lax_places(c, {k: np.arange(c.shape()[k])[::-1] for k in c["dimensions"]}),
+    "broadcast_in_dim": lambda c: s.Broadcasts(tuple(c["broadcast_dimensions"])),
+    "reshape": lambda c: s.Unknown("reshape") if c.get("dimensions") else o.reshape(),
     "squeeze": lambda c: o.squeeze(c.shape(), c["dimensions"]),
     "transpose": lambda c: o.transpose(c["permutation"]),
     "concatenate": lambda c: o.concat(c["dimension"]),
     "split": lambda c: o.split(c["axis"], c.gives),
     "stack": lambda c: o.stack(c["axis"]),
     "unstack": lambda c: o.unstack(c["axis"], len(c.gives)),
-    "iota": lambda c: Made(("iota", c["dimension"]), c.dtypes[0], places=True),
+    "iota": lambda c: (
+        o.arange(0, 1, c.gives[0][0], c.dtypes[0])
+        if len(c.gives[0]) == 1
+        else s.Made(("iota", c["dimension"]), c.dtypes[0], places=True)
+    ),
     # of each key of an array its own numbers; a key's data is one axis more
-    **rows(RANDOM, lambda c: Whole(tuple((k, k) for k in range(c.rank() - 1)), c.op, c.numbers())),
-    "rng_bit_generator": lambda c: Whole((), c.op, c.numbers()),
+    **s.rows_for(RANDOM, lambda c: o.own_rows(c.op, range(c.rank() - 1), c.numbers())),
+    "rng_bit_generator": lambda c: s.Whole((), c.op, c.numbers()),
 }
-"""What each primitive computes."""
 
 
-def meaning(c: Call) -> Meaning:
+def meaning(c: Call) -> s.Meaning:
     """Returns what a primitive computes; ``Unknown`` where no row of the table says it."""
-    found = by_table(TABLE, c)
+    found = s.by_table(TABLE, c)
     every = (*c.dtypes, *(one.dtype for one in c.reads if one is not None))
-    return of_complex(found) if any(one.startswith("complex") for one in every) else found
+    return s.of_complex(found) if any(one.startswith("complex") for one in every) else found
 
 
 # programs
 
 
-def moves(means: Meaning) -> bool:
+def moves(means: s.Meaning) -> bool:
     """Returns whether elements are only moved, or converted to another format."""
-    if isinstance(means, Steps):
+    if isinstance(means, s.Steps):
         return all(moves(step.meaning) for step in means.steps)
-    each = isinstance(means, Each | Chooses) and getattr(means, "word", "") != "cast"
-    return means.exact and not each and not isinstance(means, Unknown)
+    each = isinstance(means, s.Each | s.Chooses) and getattr(means, "word", "") != "cast"
+    return means.exact and not each and not isinstance(means, s.Unknown)
 
 
 def only(program: Flat) -> Equation | None:
@@ -458,16 +435,16 @@ def only(program: Flat) -> Equation | None:
     return found[0] if found else None
 
 
-def folded(program: Flat, one: Equation) -> Meaning | None:
+def fold(program: Flat, one: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
     means, last = meaning(one.called()), program.equations[-1]
     if program.consts or list(last.gives) != program.outputs:
         return None
-    if isinstance(means, Contracts) and means.bias is None:
-        return _transposed(program, one, means)
-    if isinstance(means, Reduces) and not means.keep and last.reads == one.gives:
+    if isinstance(means, s.Contracts) and means.bias is None:
+        return _fold_product(program, one, means)
+    if isinstance(means, s.Reduces) and not means.keep and last.reads == one.gives:
         shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
         if len(program.equations) == 2 and one.reads == (0,) and last.outs[0].shape == kept:
@@ -475,7 +452,7 @@ def folded(program: Flat, one: Equation) -> Meaning | None:
     return None
 
 
-def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | None:
+def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
     # what stands at the axes of each value: (input, axis) before the product, letters behind it
@@ -492,7 +469,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
             axes[each.gives[0]] = list(out)
             continue
         turn = meaning(each.called())
-        if not isinstance(turn, Turns) or not given[0]:
+        if not isinstance(turn, s.Turns) or not given[0]:
             return None
         axes[each.gives[0]] = [given[0][axis] for axis in turn.axes]
     result = axes[program.equations[-1].gives[0]]
@@ -504,7 +481,7 @@ def _transposed(program: Flat, one: Equation, means: Contracts) -> Meaning | Non
 
 
 @dataclass(frozen=True)
-class EquationProgram(Steps):
+class EquationProgram(s.Steps):
     """A program or a loop that is one operation: what it computes uncompiled, step by step.
 
     ``source``: its primitive and the parameters of that.
@@ -512,8 +489,8 @@ class EquationProgram(Steps):
 
     source: Any = field(default=None, compare=False, repr=False)
 
-    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
-        return Steps(self.steps, self.gives)
+    def written(self, reads: s.Shapes, gives: s.Shapes) -> s.Meaning:
+        return s.Steps(self.steps, self.gives)
 
     def differing(self, other: Any) -> list[tuple[str, Any, Any]] | None:
         """Returns numbers and parameters in which two programs of the same equations differ: a name
@@ -523,4 +500,4 @@ class EquationProgram(Steps):
             alike = [each.source[0] for each in (self, other)]
             said = [str(each.source[1]) for each in (self, other)]
             return [] if alike[0] is alike[1] and said[0] == said[1] else None
-        return differing(flat(one), flat(two))
+        return unlike_params(flat_of(one), flat_of(two))

@@ -33,18 +33,6 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import (
-    Fed,
-    Graph,
-    Held,
-    Key,
-    Node,
-    Nodes,
-    OpenedGraph,
-    Runner,
-    refused,
-    unreadable,
-)
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
@@ -65,13 +53,13 @@ NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", 
 
 
 @dataclass(eq=False)
-class LiteRTOperator(Node):
+class LiteRTOperator(graphs.Node):
     """An operator. ``operands``: keys of all that it is given, None where one is left out;
     ``number``: of a WHILE, the iterations behind it; ``goes``: key of whether there is a next."""
 
-    operands: Sequence[Key] = ()
+    operands: Sequence[graphs.Key] = ()
     number: int = 0
-    goes: Key = None
+    goes: graphs.Key = None
 
 
 class LiteRTFile:
@@ -80,19 +68,19 @@ class LiteRTFile:
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)
         self.model = schema.ModelT.InitFromObj(root)
-        self.tensors: dict[Key, Any] = {}
-        self.constants: dict[Key, np.ndarray] = {}
+        self.tensors: dict[graphs.Key, Any] = {}
+        self.constants: dict[graphs.Key, np.ndarray] = {}
         graph = self.model.subgraphs[0]
         self.ins = [int(n) for n in graph.inputs]
         self.nodes, self.outs = self.body(0, self.ins)
 
     def body(
-        self, subgraph: int, inputs: Sequence[Key], ahead: str = ""
-    ) -> tuple[list[LiteRTOperator], list[Key]]:
+        self, subgraph: int, inputs: Sequence[graphs.Key], ahead: str = ""
+    ) -> tuple[list[LiteRTOperator], list[graphs.Key]]:
         """Returns a subgraph's operators and the keys of what it gives. ``inputs``: keys of what it
         is given; ``ahead``: what tells its values from those of the next iteration."""
         graph = self.model.subgraphs[subgraph]
-        keys: dict[int, Key] = dict(zip(map(int, graph.inputs), inputs, strict=True))
+        keys: dict[int, graphs.Key] = dict(zip(map(int, graph.inputs), inputs, strict=True))
         for n, tensor in enumerate(graph.tensors):
             data = self._data(tensor)
             held = n not in keys and data is not None and tensor.type in DTYPES
@@ -105,11 +93,12 @@ class LiteRTFile:
         return list(filter(None, nodes)), [keys[int(n)] for n in graph.outputs]
 
     def _data(self, tensor: Any) -> np.ndarray | None:
-        """Returns the bytes of a constant tensor."""
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
-    def _node(self, operator: Any, keys: Mapping[int, Key], ahead: str) -> LiteRTOperator | None:
+    def _node(
+        self, operator: Any, keys: Mapping[int, graphs.Key], ahead: str
+    ) -> LiteRTOperator | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
         code = self.model.operatorCodes[operator.opcodeIndex]
@@ -132,12 +121,11 @@ class LiteRTFile:
         path = ahead + (self.name(gives[0]).removesuffix(":0") if gives else op)
         return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
-    def name(self, key: Key) -> str:
-        """Returns a tensor's name."""
+    def name(self, key: graphs.Key) -> str:
         given = self.tensors[key].name
         return given.decode(errors="replace") if isinstance(given, bytes) else str(given or key)
 
-    def scale(self, key: Key) -> Scale | None:
+    def scale(self, key: graphs.Key) -> Scale | None:
         """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
         found = self.tensors[key].quantization
         if found is None or found.scale is None or not len(found.scale):
@@ -159,7 +147,7 @@ class LiteRTFile:
         return tuple(found)
 
     def piece(
-        self, nodes: Nodes, fed: Fed, shapes: Fed, held: Held
+        self, nodes: graphs.Nodes, fed: graphs.Fed, shapes: graphs.Fed, held: graphs.Held
     ) -> tuple[bytearray, dict[int, int]]:
         """Returns a model of operators in a row, all of whose results are its outputs, and the
         numbers of its constants' buffers.
@@ -170,6 +158,7 @@ class LiteRTFile:
         every = dict.fromkeys(n for one in nodes for n in (*one.operands, *one.gives))
         numbers = [n for n in every if n is not None]
         places = {n: place for place, n in enumerate(numbers)}
+        # the schema asks for a first buffer that is empty: it is that of all tensors without one
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
@@ -218,7 +207,7 @@ class LiteRTFile:
         return made
 
 
-class LiteRTOperators(Graph):
+class LiteRTOperators(graphs.Graph):
     """A file's operators with the model's inputs."""
 
     BY_SHAPE = frozenset(("SHAPE", "RANK"))
@@ -243,7 +232,9 @@ class LiteRTOperators(Graph):
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self.files: dict[Any, Path] = {}
 
-    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+    def started(
+        self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
+    ) -> graphs.Runner:
         key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
         if "passed" in nodes[0].words:
             numbers = {**self.constants, **held}
@@ -256,11 +247,11 @@ class LiteRTOperators(Graph):
             if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
                 self.files[key].write_bytes(model)
-        made = interpreter(model, self.switches)
+        made = interpreter_of(model, self.switches)
         made.allocate_tensors()
         return partial(_invoked, made, once)
 
-    def meaning(self, node: Node, call: Call) -> Meaning:
+    def meaning(self, node: graphs.Node, call: Call) -> Meaning:
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
         return quantised(meaning(call), *scales)
 
@@ -294,16 +285,18 @@ class LiteRTOperators(Graph):
         return self.counted([*ahead, *nodes, behind])
 
     @staticmethod
-    def _passed(node: LiteRTOperator, reads: Sequence[Key], gives: Sequence[Key]) -> LiteRTOperator:
+    def _passed(
+        node: LiteRTOperator, reads: Sequence[graphs.Key], gives: Sequence[graphs.Key]
+    ) -> LiteRTOperator:
         """Returns an operator that only passes values on, which is what is recorded of a node whose
         body is."""
         words = {"passed": len(reads)}
         return replace(node, slots=reads, gives=gives, captured=(), words=words, operands=())
 
-    def name(self, key: Key) -> str:
+    def name(self, key: graphs.Key) -> str:
         return self.file.name(key)
 
-    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
+    def lines(self, node: graphs.Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
         if "passed" in node.words:
             return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
@@ -356,7 +349,7 @@ def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.nda
     return [made.tensor(n)() if once else made.get_tensor(n) for n in gives]
 
 
-def interpreter(model: bytes | Path, switches: Mapping[str, str]) -> Any:
+def interpreter_of(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     """Returns an interpreter of a model or its file: ``threads``, and ``xnnpack``: 0 for the
     built-in kernels."""
     words: dict[str, Any] = {}
@@ -390,11 +383,10 @@ class LiteRTRecorder(graphs.GraphRecorder):
         super().__init__(content, inputs, switches)
 
     def plain(self) -> list[np.ndarray]:
-        """Runs the model unwatched."""
         try:
-            made = interpreter(self.model, self.switches)
+            made = interpreter_of(self.model, self.switches)
         except Exception as error:
-            raise unreadable(self.name, error, AGAIN) from None
+            raise graphs.unreadable(self.name, error, AGAIN) from None
         details = made.get_input_details()
         given = self.given(one["name"] for one in details)
         try:
@@ -406,11 +398,10 @@ class LiteRTRecorder(graphs.GraphRecorder):
                 made.set_tensor(one["index"], given[one["name"]])
             made.invoke()
         except Exception as error:
-            raise refused("LiteRT", self.inputs, error) from None
+            raise graphs.refused("LiteRT", self.inputs, error) from None
         return [made.get_tensor(one["index"]) for one in made.get_output_details()]
 
     def cut(self, opens: bool) -> LiteRTOperators:
-        """Returns the model's operators."""
         return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)
 
 
@@ -419,7 +410,7 @@ AGAIN = "convert or download it again"
 
 def opened(
     path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
-) -> OpenedGraph:
+) -> graphs.OpenedGraph:
     """Opens a ``.tflite`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, ``threads`` and ``xnnpack``.
@@ -430,5 +421,5 @@ def opened(
     except InputError:
         raise
     except Exception as error:
-        raise unreadable(path.name, error, AGAIN) from None
-    return OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))
+        raise graphs.unreadable(path.name, error, AGAIN) from None
+    return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

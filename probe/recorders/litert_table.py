@@ -8,41 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from probe.semantics import (
-    Exact,
-    Made,
-    Meaning,
-    Normalises,
-    Passes,
-    Quantised,
-    Recurs,
-    Scans,
-    Step,
-    Steps,
-    Unknown,
-    Whole,
-    moving,
-)
+from probe import semantics as s
+from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import moved, resized
-from probe.semantics.contract import Call, Row, chain, named, reading, rows, worded
-from probe.semantics.contract import meaning as by_table
+from probe.semantics.asked import asked_move, asked_resize
+from probe.semantics.contract import Call
+
+TABLE = s.OperationTable()
+"""What each operator computes."""
 
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
 """How a tensor's integers are meant: scales and zero points."""
 
-FUNCTIONS = named(
+FUNCTIONS = s.word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "SHAPE RANK QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
     "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
 """Functions of the elements at one place without further arguments. Of StableHLO's operators those
 that LiteRT has a kernel for: it refuses to load a model with any other."""
 
-REDUCES = named(
+REDUCES = s.word_list(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
 )
 MOVES = (
@@ -64,60 +53,64 @@ FUSED = {
 TANH = 4
 
 
-def _steps(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _strides(c: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     axes = "DHW"[3 - rank :]
     dilations = (int(c.get(f"dilation{axis}Factor", 1) or 1) for axis in axes)
     return tuple(int(c[f"stride{axis}"]) for axis in axes), tuple(dilations)
 
 
-def _padding(c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]) -> o.Padding:
+def _lite_padding(
+    c: Call, ins: Sequence[int], outs: Sequence[int], *window: Sequence[int]
+) -> o.Padding:
     kernel, stride, dilation = window
     if c["padding"] == 1:
         return ((0, 0),) * len(kernel)
     return o.same_padding(ins[1:-1], outs[1:-1], kernel, stride, dilation)
 
 
-def _convolution(c: Call) -> Meaning:
+@TABLE.row("CONV_2D CONV_3D DEPTHWISE_CONV_2D")
+def _lite_conv(c: Call) -> s.Meaning:
     shape = c.shape(1)
     kernel, weights, inner = {
         "CONV_3D": (shape[:3], (0, 1, 2, 3, 4), shape[-2]),
         "DEPTHWISE_CONV_2D": (shape[1:3], (1, 2, 0, 3), 1),
         "CONV_2D": (shape[1:3], (1, 2, 3, 0), shape[-1]),
     }[c.op]
-    window = (kernel, *_steps(c, len(kernel)))
-    padding = _padding(c, c.shape(0), c.gives[0], *window)
+    window = (kernel, *_strides(c, len(kernel)))
+    padding = _lite_padding(c, c.shape(0), c.gives[0], *window)
     groups, reads = c.shape(0)[-1] // inner, c.places(0, 1, 2)
-    return o.convolution(*window, padding, weights, groups, channels_last=True, reads=reads)
+    return o.convolution(o.Frame(*window, padding), weights, groups, True, reads)
 
 
-def _transposed(c: Call) -> Meaning:
-    window = (c.shape(1)[1:3], *_steps(c, 2))
-    padding = _padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
+@TABLE.row("TRANSPOSE_CONV")
+def _lite_back(c: Call) -> s.Meaning:
+    window = (c.shape(1)[1:3], *_strides(c, 2))
+    padding = _lite_padding(c, c.gives[0], c.shape(2), *window)  # of the convolution it turns round
     weights, reads = (1, 2, 3, 0), c.places(2, 1, 3)
-    return o.convolution(*window, padding, weights, 1, True, transposed=True, reads=reads)
+    return o.convolution(o.Frame(*window, padding, True), weights, 1, True, reads)
 
 
-def _pool(kind: str) -> Row:
-    def row(c: Call) -> Meaning:
-        kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _steps(c, 2)[0]
-        padding = _padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
-        return o.pool(kind, kernel, stride, padding, channels_last=True)
-
-    return row
+@TABLE.row({"MAX_POOL_2D": "max", "AVERAGE_POOL_2D": "average"})
+def _lite_pool(c: Call, kind: str) -> s.Meaning:
+    kernel, stride = (int(c["filterHeight"]), int(c["filterWidth"])), _strides(c, 2)[0]
+    padding = _lite_padding(c, c.shape(0), c.gives[0], kernel, stride, (1, 1))
+    return o.pool(kind, o.Frame(kernel, stride, (1, 1), padding), channels_last=True)
 
 
-def _dense(c: Call) -> Meaning:
+@TABLE.row("FULLY_CONNECTED")
+def _lite_dense(c: Call) -> s.Meaning:
     units, inner = c.shape(1)
     reads, bias, out = (c.at(0), c.at(1)), c.at(2) if c.has(2) else None, c.gives[0]
     if c.shape(0)[-1] == inner and out[:-1] == c.shape(0)[:-1]:
         return o.dense(reads, bias)
-    rows_, count = prod(out) // units, c.count  # all axes but the last are merged
-    flat = Step(o.reshape(), (c.at(0),), (rows_, inner))
-    product = Step(o.dense((0, 1), bias and 2), (count, *c.places(1, 2)), (rows_, units))
-    return Steps((flat, product, Step(o.reshape(), (count + 1,), out)))
+    lines, build = prod(out) // units, s.StepBuilder(c.count)  # all axes but the last are merged
+    flat = build.add(o.reshape(), (c.at(0),), (lines, inner))
+    product = build.add(o.dense((0, 1), bias and 2), (flat, *c.places(1, 2)), (lines, units))
+    build.add(o.reshape(), (product,), out)
+    return build.done()
 
 
-def _lstm(c: Call, axis: int) -> Meaning | None:
+def _lstm(c: Call, axis: int) -> s.Meaning | None:
     """An LSTM whose gates have an array each, in the order input, forget, cell, output; None of one
     with peepholes, projections, norms or clips, or with its input and forget gates as one."""
     weights = range(1, 5), range(5, 9), range(12, 16)
@@ -127,79 +120,65 @@ def _lstm(c: Call, axis: int) -> Meaning | None:
         return None
     if int(c.get("fusedActivationFunction") or 0) != TANH:
         return None
-    steps = [
-        Step(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
+    build = s.StepBuilder(c.count)
+    joined = [
+        build.add(o.concat(0), c.places(*some), (4 * c.shape(some[0])[0], *c.shape(some[0])[1:]))
         for some in weights
     ]
-    joined = tuple(range(c.count, c.count + 3))
-    made = Recurs("lstm", "ifgo", (0, 1, 2, 3, -1, -1, -1), axis)
-    return Steps((*steps, Step(made, (c.at(0), *joined), c.gives[0])))
+    layer = s.Recurs("lstm", "ifgo", (0, 1, 2, 3, -1, -1, -1), axis)
+    build.add(layer, (c.at(0), *joined), c.gives[0])
+    return build.done()
 
 
-def _recurrent(c: Call) -> Meaning:
+@TABLE.row("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN")
+@TABLE.row("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN")
+def _lite_cell(c: Call) -> s.Meaning:
     """Step t reads inputs up to t of its own batch row; first states are zero. The other direction,
     of other weights, is the second result, or stands behind the first."""
-    axis, reads = (0 if c.get("timeMajor") else 1), tuple(range(c.count))
+    axis, build = (0 if c.get("timeMajor") else 1), s.StepBuilder(c.count)
     if c.op == "UNIDIRECTIONAL_SEQUENCE_LSTM" and (plain := _lstm(c, axis)) is not None:
         return plain
     if not c.op.startswith("BIDIRECTIONAL"):
-        return Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
+        return s.Scans(axis, c.op.lower(), mixes=(2,), numbers=c.numbers())
     width = c.gives[0][-1] // (2 if c.get("mergeOutputs") else 1)
-    shape, count = (*c.shape(0)[:2], width), c.count
-    steps = [
-        Step(Scans(axis, c.op.lower(), back, (2,), c.numbers()), reads, shape)
-        for back in (False, True)
-    ]
+    ways = []
+    for back in (False, True):
+        scan = s.Scans(axis, c.op.lower(), back, (2,), c.numbers())
+        ways.append(build.add(scan, range(c.count), (*c.shape(0)[:2], width)))
     if len(c.gives) == 2:
-        return Steps(tuple(steps), (count, count + 1))
-    return Steps((*steps, Step(o.concat(-1), (count, count + 1), c.gives[0])))
+        return build.done(*ways)
+    build.add(o.concat(-1), ways, c.gives[0])
+    return build.done()
 
 
-def _select(c: Call) -> Meaning:
+@TABLE.row("SELECT")
+def _lite_select(c: Call) -> s.Meaning:
     if c.shape(0) not in ((), c.gives[0]):
-        return Unknown("it takes rows by a condition of one axis")
+        return s.Unknown("it takes rows by a condition of one axis")
     return o.where()
 
 
-def _written(c: Call) -> Meaning:
+@TABLE.row("DYNAMIC_UPDATE_SLICE")
+def _lite_update(c: Call) -> s.Meaning:
     """A part of the first input is replaced, from a place on that is moved so that it fits."""
     shape, part = c.shape(0), c.shape(1)
     ends = zip(c.integers(2), shape, part, strict=True)
     starts = [min(max(n, 0), whole - size) for n, whole, size in ends]
     index = tuple(slice(a, a + n) for a, n in zip(starts, part, strict=True))
-    return moving.written(c, moving.flat(shape)[index], 1, into=0)
+    return moving.put_at(c, moving.flat_places(shape)[index], 1, into=0)
 
 
-def _resize(c: Call) -> Meaning:
-    numbers = c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]
-    return resized(c, (1, 2), numbers)
-
-
-def _everything(c: Call) -> Meaning:
-    return Whole((), c.op.lower())
-
-
-def _rows_of(*kept: int) -> Row:
-    return lambda c: Whole(tuple((a, a) for a in kept), c.op.lower(), c.numbers())
-
-
-TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
-    **worded(
+TABLE |= {
+    **s.worded(FUNCTIONS, lambda c, word: o.arithmetic(word, c.dtype())),
+    **s.worded(
         REDUCES,
-        lambda c, word: reading(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
+        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
     ),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
-    **rows(MOVES, moved),
-    **rows("CONV_2D CONV_3D DEPTHWISE_CONV_2D", _convolution),
-    "TRANSPOSE_CONV": _transposed,
-    "MAX_POOL_2D": _pool("max"),
-    "AVERAGE_POOL_2D": _pool("average"),
-    "FULLY_CONNECTED": _dense,
+    **s.rows_for(MOVES, asked_move),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),
     "ADD_N": lambda c: o.several("add", c.count),
     "SELECT_V2": lambda c: o.where(),
-    "SELECT": _select,
     # the operator's own types may be left out; those of its tensors are always there
     "CAST": lambda c: o.cast(c.dtype(0), c.dtypes[0]),
     "GELU": lambda c: o.gelu(bool(c.get("approximate"))),
@@ -212,68 +191,70 @@ TABLE: dict[str, Row] = {
         c["min"], c["max"], c["numBits"], c.get("narrowRange", False)
     ),
     "BUCKETIZE": lambda c: o.bucketized(c, c.get("boundaries") or ()),
-    "ZEROS_LIKE": lambda c: Made(0),
-    "FILL": lambda c: reading(c, o.expand((), c.gives[0]), 1),
+    "SHAPE": lambda c: o.known_sizes(c.shape(), c.dtypes[0]),
+    "RANK": lambda c: o.known_sizes(c.rank(), c.dtypes[0]),
+    "RANGE": o.ranged,
+    "ZEROS_LIKE": lambda c: s.Made(0),
+    "FILL": lambda c: s.reads_of(c, o.expand((), c.gives[0]), 1),
     "SOFTMAX": lambda c: o.softmax((-1,), float(c.get("beta", 1.0))),
     "LOG_SOFTMAX": lambda c: o.log_softmax((-1,)),
-    "L2_NORMALIZATION": lambda c: Normalises((-1,), "l2_normalised"),
+    "L2_NORMALIZATION": lambda c: s.Normalises((-1,), "l2_normalised"),
     "LOCAL_RESPONSE_NORMALIZATION": lambda c: o.lrn(
         3, 2 * c["radius"] + 1, c["alpha"], c["beta"], c["bias"]
     ),
-    **worded(
-        named("ARG_MAX:argmax ARG_MIN:argmin"),
-        lambda c, word: reading(c, o.reduced(word, c.integers(1), places=True), 0),
+    **s.worded(
+        s.word_list("ARG_MAX:argmax ARG_MIN:argmin"),
+        lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), places=True), 0),
     ),
-    "TOPK_V2": lambda c: reading(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
-    "CUMSUM": lambda c: reading(
+    "TOPK_V2": lambda c: s.reads_of(c, o.top_k(c.rank(), c.integers(1)[0]), 0),
+    "CUMSUM": lambda c: s.reads_of(
         c, o.cumulated("cumsum", c.integers(1)[0], bool(c.get("reverse")), c.get("exclusive")), 0
     ),
-    **rows("UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN", _recurrent),
-    **rows("BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN", _recurrent),
-    **rows(
+    **s.rows_for(
         "SEGMENT_SUM UNSORTED_SEGMENT_SUM UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_MIN "
         "UNSORTED_SEGMENT_PROD",
-        lambda c: _rows_of(*range(1, c.rank()))(c),
+        lambda c: o.own_rows(c.op.lower(), range(1, c.rank()), c.numbers()),
     ),
-    **rows(
-        "WHERE UNIQUE RANGE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
-        _everything,
+    **s.rows_for(
+        "WHERE UNIQUE BROADCAST_ARGS NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5",
+        lambda c: s.Whole((), c.op.lower()),
     ),
-    "RESIZE_BILINEAR": _resize,
-    **rows("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
+    "RESIZE_BILINEAR": lambda c: asked_resize(
+        *(c, (1, 2)),
+        (c.op, bool(c.get("alignCorners")), bool(c.get("halfPixelCenters")), c.gives[0][1:3]),
+    ),
+    **s.rows_for("RESHAPE EXPAND_DIMS", lambda c: o.reshape()),
     "SQUEEZE": lambda c: o.squeeze(c.shape(), c.get("squeezeDims") or None),
     "TRANSPOSE": lambda c: o.transpose(c.integers(1)),
     "CONCATENATION": lambda c: o.concat(int(c["axis"])),
     "PACK": lambda c: o.stack(int(c.get("axis", 0))),
     "UNPACK": lambda c: o.unstack(int(c.get("axis", 0)), len(c.gives)),
-    "SPLIT": lambda c: reading(c, o.split(c.integers(0)[0], c.gives), 1),
-    "SPLIT_V": lambda c: reading(c, o.split(c.integers(2)[0], c.gives), 0),
+    "SPLIT": lambda c: s.reads_of(c, o.split(c.integers(0)[0], c.gives), 1),
+    "SPLIT_V": lambda c: s.reads_of(c, o.split(c.integers(2)[0], c.gives), 0),
     "PAD": lambda c: o.pad(c.value(1).reshape(-1, 2)),
-    "PADV2": lambda c: moved(c, 0, 2),
-    "EMBEDDING_LOOKUP": lambda c: reading(c, o.take(0, c.value(0)), 1),
+    "PADV2": lambda c: asked_move(c, 0, 2),
+    "EMBEDDING_LOOKUP": lambda c: s.reads_of(c, o.take(0, c.value(0)), 1),
     "ONE_HOT": lambda c: moving.one_hot(c, c.value(0), int(c.get("axis", -1)), on=2, off=3),
     # what their subgraphs were given, and gave
-    **rows("IF WHILE", lambda c: Passes(tuple(range(c["passed"])))),
-    "DYNAMIC_UPDATE_SLICE": _written,
-    "SCATTER_ND": lambda c: moving.written(
+    **s.rows_for("IF WHILE", lambda c: s.Passes(tuple(range(c["passed"])))),
+    "SCATTER_ND": lambda c: moving.put_at(
         c, moving.points(c.value(0), c.gives[0]), updates=1, adds=True
     ),
 }
-"""What each operator computes."""
 
 
-def meaning(c: Call) -> Meaning:
+def meaning(c: Call) -> s.Meaning:
     """Returns what an operator computes, with the activation that it applies behind; a recurrent
     cell's is in the cell."""
     number = int(c.get("fusedActivationFunction") or 0)
-    found, inside = by_table(TABLE, c), TABLE.get(c.op) is _recurrent
-    return chain(c, found, FUSED[number]) if number and not inside else found
+    found, inside = s.by_table(TABLE, c), TABLE.get(c.op) is _lite_cell
+    return s.then(c, found, FUSED[number]) if number and not inside else found
 
 
 def quantised(
-    made: Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
-) -> Meaning:
+    made: s.Meaning, reads: Sequence[Scale | None], gives: Sequence[Scale | None]
+) -> s.Meaning:
     """Returns what an operator of quantised tensors means; what only moves them is as it was."""
-    if isinstance(made, Exact) or not any((*reads, *gives)):
+    if isinstance(made, s.Exact) or not any((*reads, *gives)):
         return made
-    return Quantised(made, tuple(reads), tuple(gives))
+    return s.Quantised(made, tuple(reads), tuple(gives))

@@ -33,8 +33,11 @@ from probe.recording.contract import (
 from probe.recording.inputs import arrays_restored
 from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
 from probe.semantics import operations as o
-from probe.semantics.asked import moved
-from probe.semantics.contract import Call, NotSettled, Operand, named
+from probe.semantics.asked import asked_move
+from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
+
+TABLE = OperationTable()
+"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
 
 
 class ArrayRecorder:
@@ -48,13 +51,11 @@ class ArrayRecorder:
         self.weights = {name: np.asarray(one) for name, one in weights.items()}
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         with arrays_restored([*self.inputs, *self.weights.values()]):
             found = _several(self.function(*self.inputs, **self.weights))
             return [np.array(one) for one in found]
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         run = _ArrayRun(visit)
         inputs = [run.watched(one, INPUT, f"x{n}") for n, one in enumerate(self.inputs)]
         weights = {name: run.watched(one, WEIGHT, name) for name, one in self.weights.items()}
@@ -107,33 +108,33 @@ class _ArgumentHole(int):
     """The place of an array among arguments."""
 
 
-def _replaced(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
+def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
     """Returns arguments with what is of a kind replaced."""
     if isinstance(value, kind):
         return to(value)
     if isinstance(value, tuple | list):
-        return type(value)(_replaced(one, to, kind) for one in value)
+        return type(value)(_swap(one, to, kind) for one in value)
     if isinstance(value, Mapping):
-        return {name: _replaced(one, to, kind) for name, one in value.items()}
+        return {name: _swap(one, to, kind) for name, one in value.items()}
     return value
 
 
-def _filled(value: Any, arrays: Sequence[Any]) -> Any:
-    return _replaced(value, arrays.__getitem__, _ArgumentHole)
+def _fill_in(value: Any, arrays: Sequence[Any]) -> Any:
+    return _swap(value, arrays.__getitem__, _ArgumentHole)
 
 
-def _found(value: Any, kind: type) -> list[Any]:
+def _of_kind(value: Any, kind: type) -> list[Any]:
     """Returns what is of a kind among arguments."""
     found: list[Any] = []
-    _replaced(value, found.append, kind)
+    _swap(value, found.append, kind)
     return found
 
 
 def _run_of(value: Any) -> _ArrayRun | None:
-    return next((one.run for one in _found(value, WatchedArray)), None)
+    return next((one.run for one in _of_kind(value, WatchedArray)), None)
 
 
-def _lines(
+def _np_lines(
     name: str, held: Any, addresses: Sequence[int | None]
 ) -> Callable[[Sequence[str], str], list[str]] | None:
     if not hasattr(np, name):
@@ -142,7 +143,7 @@ def _lines(
     def written(value: Any, names: Sequence[str]) -> str:
         if isinstance(value, _ArgumentHole):
             return names[value]
-        if isinstance(value, tuple | list) and _found(value, _ArgumentHole):
+        if isinstance(value, tuple | list) and _of_kind(value, _ArgumentHole):
             return f"[{', '.join(written(one, names) for one in value)}]"
         return f"np.{value.__name__}" if isinstance(value, type) else repr(value)
 
@@ -197,31 +198,31 @@ class _ArrayRun:
     ) -> Any:
         """Runs an operation on plain arrays and reports it. ``means``: None, what the table says of
         it by its name."""
-        reads = _found((args, words), np.ndarray)
+        reads = _of_kind((args, words), np.ndarray)
         numbers = iter(range(len(reads)))
-        held = _replaced((args, words), lambda _: _ArgumentHole(next(numbers)))
+        held = _swap((args, words), lambda _: _ArgumentHole(next(numbers)))
         seen = [self.seen(one) for one in reads]
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            filled = _filled(held, arrays)
+            filled = _fill_in(held, arrays)
             return [np.asarray(one) for one in _several(function(*filled[0], **filled[1]))]
 
         addresses = [one.address for one in seen]
-        plain = _filled(held, [np.asarray(one) for one in reads])
+        plain = _fill_in(held, [np.asarray(one) for one in reads])
         found = function(*plain[0], **plain[1])
         gives = [self.watched(one) for one in _several(found)]
         again, results = Laid(run, addresses), [self.seen(one) for one in gives]
         if means is None:
-            operands = [_operand(at, one) for at, one in enumerate(seen)]
+            operands = [_np_operand(at, one) for at, one in enumerate(seen)]
             shapes, dtypes = [one.shape for one in results], [one.dtype for one in results]
             call = Call(name, {}, operands, shapes, dtypes, run=again)
-            means = meaning(call, *_filled(held, operands))
+            means = meaning(call, *_fill_in(held, operands))
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
-        told = {word: repr(one) for word, one in told.items() if not _found(one, _ArgumentHole)}
+        told = {word: repr(one) for word, one in told.items() if not _of_kind(one, _ArgumentHole)}
         self.visit(
             Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
-                *(_lines(name, held, addresses), ("import numpy as np",)),
+                *(_np_lines(name, held, addresses), ("import numpy as np",)),
             )
         )
         return gives if isinstance(found, tuple | list) else gives[0]
@@ -240,7 +241,7 @@ class _ArrayRun:
         return target
 
 
-def _operand(at: int, one: Seen) -> Operand:
+def _np_operand(at: int, one: Seen) -> Operand:
     settled = "float" not in one.dtype and "complex" not in one.dtype
     return Operand(at, one.shape, one.dtype, one.array if settled else None)
 
@@ -273,33 +274,33 @@ class WatchedArray(np.ndarray):
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         if method == "at":  # adds in place: the first array is read and written
-            run.into(args[0], name, _changing(function), args, words)
+            run.into(args[0], name, _copying(function), args, words)
             return None
         if out[0] is None:
             return run.done(name, function, args, words)
-        return run.into(out[0], name, _written(function, out[0]), args, words)
+        return run.into(out[0], name, _writing(function, out[0]), args, words)
 
     def __array_function__(self, func: Any, types: Any, args: Any, words: Any) -> Any:
         run, name = _run_of((args, words)), func.__name__
         assert run is not None
         if name in QUERIES or name in MADE:
-            found = func(*_replaced(args, np.asarray), **_replaced(words, np.asarray))
+            found = func(*_swap(args, np.asarray), **_swap(words, np.asarray))
             if name == "empty_like":  # whatever memory holds is no number of the function's
                 found.fill(0)
             return run.watched(found, CONSTANT) if name in MADE else found
-        args, out = _arrays(name, args), words.pop("out", None)
+        args, out = _as_operands(name, args), words.pop("out", None)
         if out is None:
             return run.done(name, func, args, words)
-        return run.into(out, name, _written(func, out), args, words)
+        return run.into(out, name, _writing(func, out), args, words)
 
     def __getitem__(self, key: Any) -> Any:
         if not hasattr(self, "run"):
             return np.asarray(self)[key]
-        index = _replaced(key, np.asarray)
+        index = _swap(key, np.asarray)
         return self.run.done("getitem", lambda array: np.array(array[index]), (self,), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        put = _changing(lambda array, given: array.__setitem__(key, given))
+        put = _copying(lambda array, given: array.__setitem__(key, given))
         given = value if isinstance(value, np.ndarray) else np.asarray(value, self.dtype)
         self.run.into(self, "setitem", put, (self, given), {})
 
@@ -309,7 +310,7 @@ class WatchedArray(np.ndarray):
         return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 
 
-def _changing(function: Any) -> Callable[..., np.ndarray]:
+def _copying(function: Any) -> Callable[..., np.ndarray]:
     """Returns what changes its first argument as a function that returns a changed copy."""
 
     def changed(array: np.ndarray, *rest: Any, **words: Any) -> np.ndarray:
@@ -320,7 +321,7 @@ def _changing(function: Any) -> Callable[..., np.ndarray]:
     return changed
 
 
-def _written(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
+def _writing(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
     """Returns what writes into ``out`` as a function that returns its result: in an array that
     lies like it, as a library may add differently where its result lies otherwise."""
     like = np.asarray(out)
@@ -334,7 +335,7 @@ def _written(function: Any, out: np.ndarray) -> Callable[..., np.ndarray]:
     return written
 
 
-def _arrays(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _as_operands(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns arguments in which numbers and lists that stand for arrays are arrays: then they are
     operands like others, with the type that NumPy would give them."""
 
@@ -364,7 +365,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 def _in_place(name: str) -> Callable[..., None]:
     def called(self: WatchedArray, *args: Any, **words: Any) -> None:
-        changed = _changing(getattr(np.ndarray, name))
+        changed = _copying(getattr(np.ndarray, name))
         self.run.into(self, name, changed, (self, *args), words)
 
     return called
@@ -383,6 +384,7 @@ for _name, _one in vars(np.ndarray).items():
         and _name not in vars(WatchedArray)
     ):
         setattr(WatchedArray, _name, _method(_name))
+# NumPy has no function of this name, and its own attribute T reports nothing
 WatchedArray.flatten = _method("ravel")  # type: ignore[method-assign]
 WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assignment, method-assign]
 
@@ -396,11 +398,12 @@ UFUNCS = {
 }
 """NumPy's functions of elements, whose names the table of all functions mostly knows."""
 
-REDUCTIONS = named("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
+REDUCTIONS = word_list("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
                    "ptp argmax argmin median count_nonzero")  # fmt: skip
 
 
-def _function(c: Call, *args: Any, **_: Any) -> Meaning:
+@TABLE.row([*UFUNCS])
+def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     """A function of elements, with the numbers that stand beside its arrays."""
     each = o.function(UFUNCS[c.op])
     numbers = [(n, one) for n, one in enumerate(args) if not isinstance(one, Operand)]
@@ -409,13 +412,14 @@ def _function(c: Call, *args: Any, **_: Any) -> Meaning:
     ((place, number), *more) = numbers
     if len(args) == 2 and c.dtype() in FORMATS and each.word in functions.FUNCTIONS:
         return o.beside(each.word, place, number, c.dtype())
-    either = functions.of(each.word).commutes  # a factor stands on either side
+    either = functions.row_of(each.word).commutes  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in [(place, number), *more])
     over = each.word == "divide" and place == 0  # 1 / 0 is no zero
     return replace(each, numbers=given, zero="" if over else each.zero)
 
 
-def _reduced(
+@TABLE.row([*REDUCTIONS])
+def _np_reduce(
     c: Call, a: Operand, axis: Any = None, keepdims: bool = False, **words: Any
 ) -> Meaning:
     rank, word = len(a.shape), REDUCTIONS[c.op]
@@ -430,6 +434,7 @@ def _reduced(
     return o.reduced(word, axes, keepdims, numbers, word in ("argmax", "argmin", "median"))
 
 
+@TABLE.row(["sort", "argsort"])
 def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
     if axis is None:
         return Unknown(f"{c.op} of all axes")
@@ -439,57 +444,65 @@ def _along(c: Call, a: Operand, axis: Any = -1, **words: Any) -> Meaning:
     return o.along(c.op, len(a.shape), (axis,), tuple(sorted(words.items())))
 
 
-def _cumulated(c: Call, a: Operand, axis: Any = None) -> Meaning:
+@TABLE.row(["cumsum", "cumprod"])
+def _np_scan(c: Call, a: Operand, axis: Any = None) -> Meaning:
     return Unknown(f"{c.op} of all axes") if axis is None else o.cumulated(c.op, axis)
 
 
+@TABLE.row("dot")
 def _dot(c: Call, a: Any, b: Any) -> Meaning:
     if 0 in (ranks := (c.rank(0), c.rank(1))):
         return o.function("multiply")
     return o.matmul(ranks) if ranks[1] <= 2 else Unknown("dot of more than two axes")
 
 
+@TABLE.row("einsum")
 def _einsum(c: Call, equation: str, *arrays: Any, **_: Any) -> Meaning:
     if "." in equation or "->" not in equation:
         return Unknown(f"einsum {equation}")
     return o.einsum(equation)
 
 
-def _clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
+@TABLE.row("clip")
+def _np_clip(c: Call, a: Any, a_min: Any = None, a_max: Any = None, **words: Any) -> Meaning:
     low, high = words.get("min", a_min), words.get("max", a_max)
     if any(isinstance(one, Operand) for one in (low, high)):
         return Unknown("clip with arrays as bounds")
     return o.clip(low, high)
 
 
-def _turned(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
+@TABLE.row(["transpose", "swapaxes", "moveaxis", "rollaxis"])
+def _np_turn(c: Call, a: Operand, *args: Any, **words: Any) -> Meaning:
     # of an array whose sizes count axes NumPy itself says the order
     counted = np.broadcast_to(np.int8(0), range(2, len(a.shape) + 2))
     return o.transpose([size - 2 for size in getattr(np, c.op)(counted, *args, **words).shape])
 
 
-def _pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
+@TABLE.row("pad")
+def _np_pad(c: Call, a: Operand, width: Any, mode: Any = "constant", **words: Any) -> Meaning:
     value = words.get("constant_values", 0)
     if mode != "constant" or not np.isscalar(value):
-        return moved(c)
+        return asked_move(c)
     widths = np.broadcast_to(np.asarray(width), (len(a.shape), 2)).tolist()
     return o.pad(widths, value, a.dtype)
 
 
-def _joined(made: Callable[[int], Meaning]) -> Row:
+def _np_join(made: Callable[[int], Meaning]) -> Row:
     def row(c: Call, arrays: Any, axis: Any = 0) -> Meaning:
-        return moved(c, *range(c.count)) if axis is None else made(axis)
+        return asked_move(c, *range(c.count)) if axis is None else made(axis)
 
     return row
 
 
-def _take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise") -> Meaning:
+@TABLE.row("take")
+def _np_take(c: Call, a: Operand, index: Any, axis: Any = None, mode: str = "raise") -> Meaning:
     if axis is None or mode != "raise" or isinstance(index, Operand):
-        return moved(c)
+        return asked_move(c)
     index = np.asarray(index)
     return o.take(axis, np.where(index < 0, index + a.shape[axis], index))
 
 
+@TABLE.row(["inv", "det", "cholesky"])
 def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
     word = "inverse" if c.op == "inv" else c.op  # elsewhere that is a reciprocal
     return o.matrices(word, len(a.shape), *(name for name, one in sorted(words.items()) if one))
@@ -497,33 +510,21 @@ def _matrix(c: Call, a: Operand, **words: Any) -> Meaning:
 
 Row = Callable[..., Meaning]
 
-TABLE: dict[str, Row] = {
-    **dict.fromkeys(UFUNCS, _function),
-    **dict.fromkeys(REDUCTIONS, _reduced),
-    **dict.fromkeys(("cumsum", "cumprod"), _cumulated),
-    **dict.fromkeys(("sort", "argsort"), _along),
+TABLE |= {
     "matmul": lambda c, x1, x2, **_: o.matmul((c.rank(0), c.rank(1))),
-    "dot": _dot,
-    "einsum": _einsum,
-    **dict.fromkeys(("inv", "det", "cholesky"), _matrix),
-    "clip": _clip,
     "where": lambda c, *given: o.where() if len(given) == 3 else Unknown("where it is true"),
     "copy": lambda c, *_, **__: Same(),
     **dict.fromkeys("reshape squeeze expand_dims ravel".split(), lambda c, *_, **__: o.reshape()),
-    **dict.fromkeys(("transpose", "swapaxes", "moveaxis", "rollaxis"), _turned),
-    "concatenate": _joined(o.concat),
-    "stack": _joined(o.stack),
+    "concatenate": _np_join(o.concat),
+    "stack": _np_join(o.stack),
     **dict.fromkeys(("hstack", "vstack", "dstack", "append"),
-                    lambda c, *_, **__: moved(c, *range(c.count))),
+                    lambda c, *_, **__: asked_move(c, *range(c.count))),
     "split": lambda c, a, sections, axis=0: o.split(axis, c.gives),
-    "take": _take,
     "broadcast_to": lambda c, a, shape, **_: o.expand(a.shape, c.gives[0]),
-    "pad": _pad,
     **dict.fromkeys("flip fliplr flipud rot90 roll repeat tile getitem tril triu diagonal diag "
-                    "delete take_along_axis".split(), lambda c, *_, **__: moved(c)),
-    "setitem": lambda c, *_: moved(c, 0, 1),
+                    "delete take_along_axis".split(), lambda c, *_, **__: asked_move(c)),
+    "setitem": lambda c, *_: asked_move(c, 0, 1),
 }  # fmt: skip
-"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
 
 
 def meaning(c: Call, args: Sequence[Any], words: dict[str, Any]) -> Meaning:

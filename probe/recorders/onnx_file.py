@@ -21,7 +21,7 @@ import onnx
 from onnx import helper, numpy_helper, parser, printer
 
 from probe.errors import InputError
-from probe.recorders.graphs import Fed, Node, ordered
+from probe.recorders.graphs import Fed, Node, in_graph_order
 from probe.recording.contract import Input
 from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
@@ -35,7 +35,7 @@ def dtype_of(kind: int) -> str:
 
 
 @functools.cache
-def kind_of(dtype: str) -> int:
+def onnx_type(dtype: str) -> int:
     """Returns ONNX's number of a type."""
     every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
     return next(n for n in every if dtype_of(n) == dtype)
@@ -64,6 +64,7 @@ class Constant:
             array = mapped[start : start + size].view(dtype).reshape(tuple(tensor.dims))
             return Constant(tensor.data_type, array)
         array = numpy_helper.to_array(tensor)
+        # NumPy has no bfloat16: containers hold its bits as integers
         array = array.view(np.uint16) if bfloat16 else array
         return Constant(tensor.data_type, array, None if array.dtype.kind in "biufc" else tensor)
 
@@ -144,7 +145,7 @@ class OnnxNode(Node):
         return made
 
 
-def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
+def node_of(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
     """Returns a node of a graph in which values of these names have other keys."""
     slots, outs = (
         [scope.get(name, name) or None for name in names] for names in (proto.input, proto.output)
@@ -152,7 +153,7 @@ def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
     if proto.op_type == "Loop":  # whose first two may be left out
         slots += [None] * (2 - len(slots))
     outer = [scope.get(name, name) for name in captured(proto)]
-    words, gives = attributes(proto), [key for key in outs if key]
+    words, gives = words_in(proto), [key for key in outs if key]
     domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
     return OnnxNode(
         *(proto, proto.op_type, slots, gives, outer, words, "", domain),
@@ -162,9 +163,9 @@ def node(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
     )
 
 
-def made(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
+def new_node(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
     """Returns a node that the file hasn't."""
-    return node(helper.make_node(op, reads, [gives], **words), {}, within)
+    return node_of(helper.make_node(op, reads, [gives], **words), {}, within)
 
 
 def graphs(proto: Any) -> Iterator[Any]:
@@ -233,10 +234,10 @@ def body(
             names[one.name] = key
         elif key:  # a constant, a value from outside, or one that is given twice
             again.append((one.name, key))
-    nodes = [node(proto, names, ahead[2]) for proto in protos]
-    nodes += [made("Identity", [names.get(name, name)], key, ahead[2]) for name, key in again]
+    nodes = [node_of(proto, names, ahead[2]) for proto in protos]
+    nodes += [new_node("Identity", [names.get(name, name)], key, ahead[2]) for name, key in again]
     gives = [key for key in to if key] or [names.get(one.name, one.name) for one in graph.output]
-    return ordered(nodes, gives), constants, gives
+    return in_graph_order(nodes, gives), constants, gives
 
 
 def branch(one: OnnxNode, taken: bool, mapped: np.ndarray | None = None) -> Body:
@@ -274,7 +275,7 @@ def ended(loop: OnnxNode) -> list[OnnxNode]:
     last handed on, and arrays of what each gave, which are the node as it is recorded."""
     state = loop.slots[: loop.carried] if loop.op == "Scan" else loop.slots[2:]
     found = [
-        made("Identity", [str(key)], out, loop.within)
+        new_node("Identity", [str(key)], out, loop.within)
         for key, out in zip(state, loop.outs, strict=False)
         if out
     ]
@@ -292,7 +293,7 @@ def ended(loop: OnnxNode) -> list[OnnxNode]:
 # models of some nodes
 
 
-def piece(
+def submodel(
     nodes: Sequence[OnnxNode],
     fed: Fed,
     weights: Mapping[Any, tuple[Constant, np.ndarray | None]],
@@ -305,7 +306,7 @@ def piece(
     ``like``: the model that has the nodes; ``called``: names of values, where their keys aren't.
     """
     inputs = [
-        helper.make_tensor_value_info(called.get(key, key), kind_of(dtype), None)
+        helper.make_tensor_value_info(called.get(key, key), onnx_type(dtype), None)
         for key, (_, dtype) in fed.items()
     ]
     outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
@@ -315,7 +316,7 @@ def piece(
     return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)
 
 
-def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
+def model_lines(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
     """Returns lines of Python that make a model. ``weights``: names of its constants, with
     arrays."""
     text = printer.to_text(model)
@@ -332,24 +333,24 @@ def written(model: Any, weights: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-def attributes(proto: Any) -> dict[str, Any]:
+def words_in(proto: Any) -> dict[str, Any]:
     """A node's attributes as numbers, texts and lists; tensors as arrays; graphs left out."""
     kinds = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
     own = [one for one in proto.attribute if one.type not in kinds]
-    return {one.name: _plain(helper.get_attribute_value(one)) for one in own}
+    return {one.name: _plain_word(helper.get_attribute_value(one)) for one in own}
 
 
-def _plain(value: Any) -> Any:
+def _plain_word(value: Any) -> Any:
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, int | float | str):
         return value
-    return [_plain(one) for one in value] if isinstance(value, Iterable) else str(value)
+    return [_plain_word(one) for one in value] if isinstance(value, Iterable) else str(value)
 
 
-def inputs_of(graph: Any) -> tuple[Input, ...]:
+def graph_inputs(graph: Any) -> tuple[Input, ...]:
     """Returns a graph's inputs that no constant of the file fills. InputError: one is no array."""
     held, found = {one.name for one in graph.initializer}, []
     for one in graph.input:

@@ -26,19 +26,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as binding
 from probe import layout
 from probe.backends.onnxruntime import session_entries
 from probe.errors import InputError
-from probe.recorders import onnx_file, onnx_table
-from probe.recorders.graphs import (
-    Fed,
-    Graph,
-    Held,
-    Known,
-    Nodes,
-    OpenedGraph,
-    Runner,
-    refused,
-    unreadable,
-)
-from probe.recorders.graphs import GraphRecorder as OfGraph
+from probe.recorders import graphs, onnx_file, onnx_table
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
 from probe.recording.recording import array_digest
 from probe.semantics import Meaning
@@ -62,7 +50,9 @@ MOST_THREADS = 512
 def options(switches: Mapping[str, str]) -> Any:
     """Returns a session's options: those of the target's switches, and ``optimisation``."""
     found = onnxruntime.SessionOptions()
+    # fatal errors alone: what it refuses is raised, and said in one line
     found.log_severity_level = 4
+    # threads that spin while they wait take the cores of whatever runs beside them
     found.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if "threads" in switches:
         found.intra_op_num_threads = int(switches["threads"])
@@ -93,7 +83,7 @@ def share_memory() -> None:
         return
 
 
-class Optimised(Graph):
+class Optimised(graphs.Graph):
     """The optimised model's nodes. ``mapped``: the bytes of large weights; ``opens``: whether
     iterations are recorded."""
 
@@ -135,14 +125,14 @@ class Optimised(Graph):
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
         """Runs a node of the blocked layout's domain on an array."""
-        node = onnx_file.made(op, ["x"], "y", "", domain=BLOCKED)
+        node = onnx_file.new_node(op, ["x"], "y", "", domain=BLOCKED)
         run = self.started([node], {"x": (array.shape, "float32")}, {})
         (found,) = run([_ort(array, "float32")])
         return found.numpy()  # type: ignore[no-any-return]
 
     # values
 
-    def described(self, value: Any) -> Known:
+    def described(self, value: Any) -> graphs.Known:
         if isinstance(value, Constant):
             return value.array.shape, onnx_file.dtype_of(value.kind)
         return tuple(value.shape()), onnx_file.dtype_of(value.element_type())
@@ -166,7 +156,9 @@ class Optimised(Graph):
 
     # nodes
 
-    def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
+    def started(
+        self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
+    ) -> graphs.Runner:
         if "stacked" in nodes[0].words:
             return functools.partial(self._stacked, nodes[0])
         keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
@@ -175,7 +167,7 @@ class Optimised(Graph):
         # of a node alone nothing has its own name, so that in other iterations it is the same model
         every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
         called = {key: f"v{n}" for n, key in enumerate(every)}
-        content = onnx_file.piece(nodes, fed, weights, self.model, called).SerializeToString()
+        content = onnx_file.submodel(nodes, fed, weights, self.model, called).SerializeToString()
         inside = bool(called) and nodes[0].within
         name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
@@ -230,12 +222,12 @@ class Optimised(Graph):
 
         def given(op: str, reads: Sequence[Any], name: str, **words: Any) -> str:
             key = f"{path}[{number}]/{name}"
-            ahead.append(onnx_file.made(op, reads, key, f"{path}[{number}]/", **words))
+            ahead.append(onnx_file.new_node(op, reads, key, f"{path}[{number}]/", **words))
             return key
 
         def held(name: str, value: Any) -> str:
             array = np.array(value)
-            self.constants[name] = Constant(onnx_file.kind_of(array.dtype.name), array)
+            self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
             return name
 
         state = list(node.slots[2:] if node.op == "Loop" else node.slots[: node.carried])
@@ -297,8 +289,8 @@ class Optimised(Graph):
         for key in own.keys() & self.blocks.keys():
             found += self.blocks[key].lines(own[key], self.described_at(key)[0])
         fed = {key: self.described_at(key) for key in own if key not in self.constants}
-        model = onnx_file.piece([node], fed, {}, self.model, {**own, **outs})
-        found += onnx_file.written(model, [(own[k], own[k]) for k in own if k not in fed])
+        model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
+        found += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
         found.append("options = onnxruntime.SessionOptions()")
         if "threads" in self.switches:
             found.append(f"options.intra_op_num_threads = {self.switches['threads']}")
@@ -327,7 +319,7 @@ def _ort(array: np.ndarray, dtype: str) -> Any:
     return made.ortvalue_from_numpy(array)
 
 
-class OnnxRecorder(OfGraph):
+class OnnxRecorder(graphs.GraphRecorder):
     """A model with its inputs.
 
     ``model``: the file, or its bytes. ``inputs``: container arrays by name. ``switches``:
@@ -350,16 +342,14 @@ class OnnxRecorder(OfGraph):
             raise InputError("optimisation", level, "no such level", why)
 
     def plain(self) -> list[np.ndarray]:
-        """Runs the model unwatched."""
         session = self._session(options(self.switches))
         given = self.given(one.name for one in session.get_inputs())
         try:
             return [np.asarray(one) for one in session.run(None, given)]
         except Exception as error:
-            raise refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
+            raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
-        """Has the model optimised, and returns its nodes."""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path, beside = Path(folder, "optimised.onnx"), Path(folder, "weights")
             made = options(self.switches)
@@ -378,12 +368,12 @@ class OnnxRecorder(OfGraph):
             return onnxruntime.InferenceSession(self.model, made, providers=PROVIDERS)
         except Exception as error:
             name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-            raise unreadable(name, error) from None
+            raise graphs.unreadable(name, error) from None
 
 
 def opened(
     path: Path, trust: bool = False, switches: Mapping[str, str] | None = None
-) -> OpenedGraph:
+) -> graphs.OpenedGraph:
     """Opens an ``.onnx`` file, which runs no code. InputError where it can't be read.
 
     ``switches``: of the target, such as ``threads``.
@@ -392,7 +382,7 @@ def opened(
     try:
         graph = onnx.load(path, load_external_data=False).graph
     except Exception as error:
-        raise unreadable(path.name, error) from None
-    return OpenedGraph(
-        onnx_file.inputs_of(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
+        raise graphs.unreadable(path.name, error) from None
+    return graphs.OpenedGraph(
+        onnx_file.graph_inputs(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
     )

@@ -18,24 +18,29 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import onnx
-from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+)
 from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
 from probe.recorders.graphs import Fed, Graph, Held, Node, NodeGroup, Nodes, Runner
-from probe.recorders.onnx_file import attributes, inputs_of, written
+from probe.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
 from probe.semantics import Meaning, Same, Step, Steps, Unknown
-from probe.semantics.contract import Call, meaning
+from probe.semantics.contract import Call, by_table
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
@@ -57,79 +62,61 @@ NOT_ITS_OWN = ("Backend", "Target")
 """Attributes of the dump that say where a layer runs."""
 
 
-# Protocol buffers' text format, in which Caffe writes its models
+# a Caffe model's text
 
 
-QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
-TOKEN = re.compile(rf"""#[^\n]*|{QUOTED}|[{{}}<>:;,\[\]]|[^\s{{}}<>:;,\[\]"']+""")
-
-Fields = dict[str, list[Any]]
-"""Fields are ``name: value`` or ``name { ... }``, and repeat."""
-
-
-def parsed(text: str) -> Fields:
-    """Returns the fields of a message in text format. InputError where it is none."""
-    found: Fields = {}
-    outer: list[tuple[Fields, str]] = []  # messages that this one is in, with the field's name
-    name, listed = "", False
-    for token in TOKEN.findall(text):
-        if token[0] in "#,;:":
-            continue
-        if name and token in ("{", "<"):
-            found.setdefault(name, []).append({})
-            outer.append((found, name if listed else ""))
-            found, name, listed = found[name][-1], "", False
-        elif outer and not name and token in ("}", ">"):
-            found, name = outer.pop()
-            listed = bool(name)
-        elif name and token in ("[", "]"):
-            listed = token == "["
-            name = name if listed else ""
-        elif name:
-            found.setdefault(name, []).append(_value(token))
-            name = name if listed else ""
-        elif re.fullmatch(r"\w+", token):
-            name = token
-        else:
-            why = "it is not the name of a field"
-            raise InputError("prototxt", token, why, "check the file's text")
-    if outer or name:
-        why, todo = "a field or message is not complete", "check the file's text"
-        raise InputError("prototxt", "end of file", why, todo)
-    return found
+CAFFE = {
+    "Shape": {"dim": (1, "")},
+    "Input": {"shape": (1, "Shape")},
+    "Layer": {"type": (2, "text"), "top": (4, "text"), "input_param": (143, "Input")},
+    "Net": {"layers": (2, "Layer"), "input": (3, "text"), "input_dim": (4, ""),
+            "input_shape": (8, "Shape"), "layer": (100, "Layer")},
+}  # fmt: skip
+"""The messages of ``caffe.proto`` that say a net's inputs: numbers and types of fields."""
 
 
-def _value(word: str) -> Any:
-    if word[:1] in ("'", '"'):
-        return word[1:-1]
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(word, word)
+@cache
+def _caffe_net() -> Any:
+    """Returns the class of Caffe's nets, in a pool of its own: a process may have Caffe's too."""
+    made = descriptor_pb2.FileDescriptorProto(name="probe_caffe.proto", package="probe_caffe")
+    kind = descriptor_pb2.FieldDescriptorProto
+    for message, fields in CAFFE.items():
+        own = made.message_type.add(name=message)
+        for name, (number, of) in fields.items():
+            plain = {"": kind.TYPE_INT64, "text": kind.TYPE_STRING}.get(of)
+            one = own.field.add(name=name, number=number, label=kind.LABEL_REPEATED)
+            one.type = plain or kind.TYPE_MESSAGE
+            if plain is None:
+                one.type_name = f".probe_caffe.{of}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(made.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("probe_caffe.Net"))
 
 
 def declared(text: str) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a prototxt's inputs, by name. InputError where it has no layers or is
     of Caffe's first format."""
-    fields = parsed(text)
-    if "layers" in fields:
+    try:
+        # a prototxt's other fields are skipped
+        net = text_format.Parse(text, _caffe_net()(), allow_unknown_field=True)
+    except text_format.ParseError as error:
+        todo = "check the file's text"
+        raise InputError("prototxt", "text", f"can't be read: {error}", todo) from None
+    if net.layers:
         why = "the first version of Caffe's format (layers { ... })"
         todo = "upgrade it with Caffe's upgrade_net_proto_text"
         raise InputError("prototxt", "layers", why, todo)
-    if not fields.get("layer"):
+    if not net.layer:
         raise InputError("prototxt", "layer", "the file has no layers", "give a Caffe model's text")
-    names = [str(name) for name in fields.get("input", [])]
-    shapes = [tuple(one["dim"]) for one in fields.get("input_shape", [])]
-    dims = fields.get("input_dim", [])
+    # Caffe has had three ways: four numbers an input, a shape an input, a layer
+    dims = net.input_dim
+    shapes = [tuple(one.dim) for one in net.input_shape]
     shapes += [tuple(dims[k : k + 4]) for k in range(0, len(dims), 4)]
-    found = dict(zip(names, shapes, strict=False))
-    for one in fields["layer"]:
-        if one["type"][0] == "Input":
-            tops, shapes = one.get("top", []), one["input_param"][0]["shape"]
-            both = zip(tops, shapes * len(tops), strict=False)
-            found |= {str(top): tuple(shape["dim"]) for top, shape in both}
+    found = dict(zip(net.input, shapes, strict=False))
+    for one in net.layer:
+        if "Input" in one.type:
+            shapes = [tuple(shape.dim) for part in one.input_param for shape in part.shape]
+            found |= dict(zip(one.top, shapes * len(one.top), strict=False))
     return found
 
 
@@ -183,7 +170,7 @@ class Net:
         return [one for one in self.layers if one.kind != CONSTANT]
 
 
-def places(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str, tuple[str, int]]:
+def results_by_name(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str, tuple[str, int]]:
     """Returns the layer that gives each value, and which of its results that is; ``own``: by their
     own names, not those of ``built``."""
     return {
@@ -193,7 +180,7 @@ def places(layers: Sequence[OpenCVLayer], own: bool = True) -> dict[str, tuple[s
     }
 
 
-def read(net: Any, floats: Sequence[float] = ()) -> Net:
+def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
     """Reads a net whose inputs are set. Raises cv2.error where OpenCV can't say its shapes.
 
     ``floats``: numbers that the model's file holds: the dump has six decimals. The dump leaves the
@@ -220,13 +207,13 @@ def read(net: Any, floats: Sequence[float] = ()) -> Net:
         one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
         for one in (*graph.input, *graph.value_info)
     }
-    layers = tuple(_layer(net, one, wanted, exact) for one in graph.node)
+    layers = tuple(_dumped(net, one, wanted, exact) for one in graph.node)
     return Net(tuple(one.name for one in graph.input), layers, outputs, shapes)
 
 
-def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> OpenCVLayer:
+def _dumped(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> OpenCVLayer:
     words = {}
-    for name, value in attributes(node).items():
+    for name, value in words_in(node).items():
         every = value if isinstance(value, list) else [value]
         every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
         if every and name not in NOT_ITS_OWN:
@@ -240,7 +227,7 @@ def _layer(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) ->
     )
 
 
-def plain(value: str) -> str:
+def bare_name(value: str) -> str:
     """Returns a value's or layer's name without what only OpenCV's importer adds."""
     name = value.removeprefix("onnx_node!").removeprefix("onnx_node_output_0!")
     return name.removesuffix("_output0")
@@ -324,7 +311,6 @@ def built(made: Any, switches: Mapping[str, str]) -> Any:
 
 
 def feed(net: Any, given: Mapping[str, np.ndarray]) -> None:
-    """Sets a net's inputs."""
     for name, array in given.items():
         net.setInput(np.ascontiguousarray(array), name)
 
@@ -401,7 +387,7 @@ class Layers(Graph):
         slots = [*reads, *(key for one in layers for key in one.weights)]
         words = layers[0].words if len(layers) == 1 else {}
         op, able = "+".join(one.kind for one in layers), self.alike.issuperset(gives)
-        path = plain(layers[-1].name)
+        path = bare_name(layers[-1].name)
         return Node(layers, op, slots, list(gives), words=words, path=path, able=able)
 
     def started(self, nodes: Nodes, fed: Fed, held: Held, once: bool = False) -> Runner:
@@ -414,7 +400,7 @@ class Layers(Graph):
             for one in node.own
             for n, blob in enumerate(one.blobs)
         ]
-        wanted = places(node.own, own=False)
+        wanted = results_by_name(node.own, own=False)
 
         def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             given = {**dict(zip(fed, arrays, strict=True)), **inner}
@@ -459,10 +445,10 @@ class Layers(Graph):
         if list(layer.gives) != list(node.gives):
             return Unknown("some of its results are not known")
         words = {**layer.words, "blobs": len(layer.blobs)}
-        return meaning(TABLE, replace(call, attributes=words))
+        return by_table(TABLE, replace(call, attributes=words))
 
     def name(self, key: Any) -> str:
-        return plain(key) if isinstance(key, str) else f"{plain(key[0])}.blobs[{key[1]}]"
+        return bare_name(key) if isinstance(key, str) else f"{bare_name(key[0])}.blobs[{key[1]}]"
 
     def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
@@ -471,10 +457,10 @@ class Layers(Graph):
         blobs = [((one.name, n), blob) for one in node.own for n, blob in enumerate(one.blobs)]
         weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
         made = model(node.own, fed, node.gives, called=names)
-        wanted = [places(node.own, own=False)[name] for name in node.gives]
+        wanted = [results_by_name(node.own, own=False)[name] for name in node.gives]
         return [
             f'os.environ["{AS_TYPED}"] = "0"  # layers by their type alone',
-            *written(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
+            *model_lines(made, [(f"w{n}", array) for n, array in enumerate(weights)]),
             "net = cv2.dnn.readNetFromONNX(np.frombuffer(model.SerializeToString(), np.uint8))",
             *["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0"),
             *(f"net.setInput({own[key]}, {names[key]!r})" for key in fed),
@@ -497,12 +483,12 @@ def opened(
     given, words = Path(path), dict(switches or {})
     ending = given.suffix.lower()
     if ending not in READERS:
-        return caffe(*_halves(given), words)
+        return caffe(*_two_files(given), words)
     content = graphs.content(given)
     reader = getattr(cv2.dnn, READERS[ending])
 
     def net() -> Any:
-        return _said(given.name, lambda: reader(np.frombuffer(content, np.uint8)))
+        return _asking_cv2(given.name, lambda: reader(np.frombuffer(content, np.uint8)))
 
     if ending == ".tflite":
         from probe.recorders import litert
@@ -512,7 +498,7 @@ def opened(
         graph = onnx.load_from_string(content).graph
     except Exception as error:
         raise graphs.unreadable(given.name, error) from None
-    return OpenedNet(net, inputs_of(graph), words, content)
+    return OpenedNet(net, graph_inputs(graph), words, content)
 
 
 def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
@@ -521,7 +507,7 @@ def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = 
         Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
     )
     halves = [np.frombuffer(one, np.uint8) for one in (text.encode(), weights) if one]
-    read = partial(_said, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
+    read = partial(_asking_cv2, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
     return OpenedNet(read, inputs, dict(switches or {}))
 
 
@@ -532,7 +518,7 @@ def of_net(net: Any) -> OpenedNet:
     return OpenedNet(lambda: net, (), {}, copied=True)
 
 
-def _halves(given: Path) -> tuple[str, bytes]:
+def _two_files(given: Path) -> tuple[str, bytes]:
     text, weights = given.with_suffix(".prototxt"), given.with_suffix(".caffemodel")
     for one in (text, *([weights] if given.suffix == ".caffemodel" else [])):
         if not one.is_file():
@@ -546,7 +532,7 @@ def _halves(given: Path) -> tuple[str, bytes]:
         raise InputError("model", given.name, why, todo) from None
 
 
-def _said(name: str, call: Callable[[], Any]) -> Any:
+def _asking_cv2(name: str, call: Callable[[], Any]) -> Any:
     """Calls OpenCV. What it refuses is one line, with the layer that it names."""
     try:
         with silent():
@@ -585,7 +571,6 @@ class OpenedNet:
     turned: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> OpenCVRecorder:
-        """Returns a recorder of the model with these inputs."""
         names = [one.name for one in self.inputs] or [*arrays]
         for name in {*names} ^ {*arrays}:
             raise InputError("inputs", name, f"the model's are {', '.join(names)}", "name these")
@@ -626,17 +611,15 @@ class OpenCVRecorder(graphs.GraphRecorder):
             self._copy()
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         net = self.opened.net() if self.opened.copied else self._fresh()
-        wanted = places(self.read.layers)
+        wanted = results_by_name(self.read.layers)
         return self._forward(net, self.inputs, [wanted[name] for name in self.read.outputs])
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs it, and calls ``visit`` behind each operation."""
         if self.graph is None:
             self.graph = self.cut()
             shown = {id(one.own[-1]) for one in self.graph.nodes}
-            hidden = [plain(one.name) for one in self.read.running if id(one) not in shown]
+            hidden = [bare_name(one.name) for one in self.read.running if id(one) not in shown]
             if hidden:
                 layers = ", ".join(hidden)
                 self.note = (
@@ -668,7 +651,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
     def _known(self) -> Net:
         net, known = self._fresh(), self.opened.content
         self._called(lambda: feed(net, self.inputs))
-        found: Net = self._called(lambda: read(net, floats_of(known) if known else FRACTIONS))
+        found: Net = self._called(lambda: read_net(net, floats_of(known) if known else FRACTIONS))
         if [*self.inputs] == [""] and len(found.inputs) == 1:
             self.inputs = {found.inputs[0]: self.inputs[""]}
         if {*found.inputs} != {*self.inputs}:
@@ -702,7 +685,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
             self.ready = tuple(values), self._fresh()
         given = self.inputs | (self.read.constants if self.copied else {})
         layers = self.read.running if self.copied else self.read.layers
-        wanted = places(layers, own=not self.copied)
+        wanted = results_by_name(layers, own=not self.copied)
         net = self.ready[1] if net is None else net
         return self._forward(net, given, [wanted[name] for name in values])
 

@@ -13,23 +13,15 @@ from math import prod
 
 import numpy as np
 
-from probe.semantics import (
-    Contracts,
-    Each,
-    Meaning,
-    Passes,
-    Same,
-    Scans,
-    Step,
-    Steps,
-    Unknown,
-    Whole,
-)
+from probe import semantics as s
 from probe.semantics import operations as o
-from probe.semantics.asked import moved, resized
-from probe.semantics.contract import Call, Row, named, reading, rows, worded
+from probe.semantics.asked import asked_move, asked_resize
+from probe.semantics.contract import Call
 
-FUNCTIONS = named(
+TABLE = s.OperationTable()
+"""What each type of layer computes. A parameter ``blobs`` counts a layer's own weights."""
+
+FUNCTIONS = s.word_list(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
     "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
     "GeluApproximation:gelu_tanh"
@@ -37,30 +29,31 @@ FUNCTIONS = named(
 """Functions of one input without numbers."""
 
 NARY = {
-    **named("add mul sub div pow fmod equal greater greater_equal less less_equal and or xor"),
-    **named("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
-    **named("bitshift:shift where lessorequal:less_equal greaterorequal:greater_equal"),
+    **s.word_list("add mul sub div pow fmod equal greater greater_equal less less_equal"),
+    **s.word_list("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
+    **s.word_list("where lessorequal:less_equal greaterorequal:greater_equal"),
 }
-"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do."""
+"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
+bitshift by name and computes none of them: OpenCV 4.14 asserts that in its ``typeDispatch``."""
 
 ELTWISE = {
-    **named("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
-    **named("0:multiply 1:add"),
+    **s.word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
+    **s.word_list("0:multiply 1:add"),
 }
 
 POOLS = {"MAX": "max", "AVE": "average", "0": "max", "1": "average"}
 
 
-def _all(c: Call, name: str) -> list[int]:
+def _ints(c: Call, name: str) -> list[int]:
     given = c.get(name, [])
     return [int(n) for n in (given if isinstance(given, list) else [given])]
 
 
-def _axis(c: Call, otherwise: int = 1) -> int:
+def _dnn_axis(c: Call, otherwise: int = 1) -> int:
     return int(c.get("axis", otherwise)) % max(c.rank(), 1)
 
 
-def _axes(c: Call) -> str:
+def _dnn_axes(c: Call) -> str:
     return "dhw"[5 - c.rank() :]
 
 
@@ -68,21 +61,21 @@ Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Kernel, stride and dilation, a number a spatial axis."""
 
 
-def _window(c: Call, kernel: Sequence[int] | None = None) -> Window:
+def _dnn_window(c: Call, kernel: Sequence[int] | None = None) -> Window:
     """Returns kernel, stride and dilation, a number a spatial axis: one list, or a name an axis."""
-    axes = _axes(c)
+    axes = _dnn_axes(c)
 
     def wide(name: str, full: str) -> tuple[int, ...]:
-        found = _all(c, full) or [int(c.get(f"{name}_{axis}", 1)) for axis in axes]
+        found = _ints(c, full) or [int(c.get(f"{name}_{axis}", 1)) for axis in axes]
         return tuple(found * len(axes) if len(found) == 1 else found)
 
     sizes = tuple(kernel) if kernel else wide("kernel", "kernel_size")
     return sizes, wide("stride", "stride"), wide("dilation", "dilation")
 
 
-def _padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
+def _dnn_padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
     """Returns the padding as it is written, or as ``pad_mode`` settles it."""
-    rank, mode, pads = len(window[0]), str(c.get("pad_mode", "")), _all(c, "pad")
+    rank, mode, pads = len(window[0]), str(c.get("pad_mode", "")), _ints(c, "pad")
     if mode == "VALID":
         return ((0, 0),) * rank
     if mode == "SAME":
@@ -93,95 +86,96 @@ def _padding(c: Call, window: Window, transposed: bool = False) -> o.Padding:
         return tuple(zip(pads[:rank], pads[rank:], strict=True))
     if pads:
         return tuple((n, n) for n in (pads * rank if len(pads) == 1 else pads))
-    sides = ("tb", "lr") if rank == 2 and c.get("pad_t") else [axis * 2 for axis in _axes(c)]
+    sides = ("tb", "lr") if rank == 2 and c.get("pad_t") else [axis * 2 for axis in _dnn_axes(c)]
     both = [[int(c.get(f"pad_{side}", 0)) for side in pair] for pair in sides]
     return tuple((before, behind) for before, behind in both)
 
 
-def _convolution(c: Call) -> Meaning:
+@TABLE.row("Convolution Deconvolution")
+def _dnn_conv(c: Call) -> s.Meaning:
     transposed, axes = c.op == "Deconvolution", tuple(range(2, c.rank()))
-    window = _window(c, c.shape(1)[2:])
+    window = _dnn_window(c, c.shape(1)[2:])
     if len(window[0]) != c.rank() - 2 or c.get("fusedActivation"):
-        return Unknown("a convolution whose weights have other axes than its input")
-    return o.convolution(
-        *(*window, _padding(c, window, transposed)),
-        weights=(*axes, 0, 1) if transposed else (*axes, 1, 0),
-        groups=int(c.get("group", 1)),
-        transposed=transposed,
-        reads=range(min(c.count, 3)),
-    )
+        return s.Unknown("a convolution whose weights have other axes than its input")
+    frame = o.Frame(*window, _dnn_padding(c, window, transposed), transposed)
+    weights = (*axes, 0, 1) if transposed else (*axes, 1, 0)
+    return o.convolution(frame, weights, int(c.get("group", 1)), reads=range(min(c.count, 3)))
 
 
-def _pool(c: Call) -> Meaning:
+@TABLE.row("Pooling")
+def _dnn_pool(c: Call) -> s.Meaning:
     given = str(c.get("pool", "MAX")).upper()
     kind, axes = POOLS.get(given), range(2, c.rank())
     if kind is None or not axes or len(c.gives) > 1:
-        return Unknown(f"pooling {given}, or with indices")
+        return s.Unknown(f"pooling {given}, or with indices")
     if c.get("global_pooling"):
         return o.reduced("mean" if kind == "average" else "max", axes, keep=True)
-    window = _window(c)
+    window = _dnn_window(c)
     counts = kind == "average" and c.get("ave_pool_padded_area", True)
-    padding, ceil = _padding(c, window), bool(c.get("ceil_mode", True))
-    return o.pool(kind, window[0], window[1], padding, counts_padding=counts, ceil=ceil)
+    # OpenCV's pools have no dilation
+    frame = o.Frame(*window[:2], (1,) * len(window[0]), _dnn_padding(c, window))
+    return o.pool(kind, frame, counts_padding=counts, ceil=bool(c.get("ceil_mode", True)))
 
 
-def _inner(c: Call) -> Meaning:
+@TABLE.row("InnerProduct")
+def _inner_product(c: Call) -> s.Meaning:
     """Everything from an axis on, times weights (filters, inputs)."""
-    axis = _axis(c)
+    axis = _dnn_axis(c)
     if c["blobs"] == 0 or c.get("transA"):
-        return _matmul(c)
+        return _dnn_matmul(c)
     if c.get("transpose"):
-        return Unknown("InnerProduct with transpose")
+        return s.Unknown("InnerProduct with transpose")
     if axis != c.rank() - 1:
-        return Whole(tuple((k, k) for k in range(axis)), "product of all")
+        return o.own_rows("product of all", range(axis))
     ahead = "abcdef"[:axis]
-    return Contracts(f"{ahead}k,nk->{ahead}n", bias=2 if c.count > 2 else None)
+    return s.Contracts(f"{ahead}k,nk->{ahead}n", bias=2 if c.count > 2 else None)
 
 
-def _matmul(c: Call) -> Meaning:
+@TABLE.row("MatMul Gemm")
+def _dnn_matmul(c: Call) -> s.Meaning:
     """MatMul and Gemm: two values, or a value and weights; perhaps a bias behind."""
     if c.op == "Gemm" and c.get("flatten_a") and c.rank() != 2:
-        return Unknown("its first input is flattened")
+        return s.Unknown("its first input is flattened")
     turned = [bool(c.get(f"trans{x}") or c.get(f"trans_{x.lower()}")) for x in "AB"]
     return o.gemm(c, turned, float(c.get("alpha", 1.0)), float(c.get("beta", 1.0)))
 
 
-def _nary(c: Call) -> Meaning:
+@TABLE.row("NaryEltwise")
+def _nary(c: Call) -> s.Meaning:
     word = NARY[str(c["operation"]).lower()]
     return o.where() if word == "where" else o.several(word, c.count)
 
 
-def _eltwise(c: Call) -> Meaning:
+@TABLE.row("Eltwise")
+def _eltwise(c: Call) -> s.Meaning:
     kind, values = str(c.get("operation", "SUM")).upper(), c.count - c["blobs"]
     coefficients = tuple(np.ravel(c.get("coeff", [])).tolist())
     if len({c.shape(n) for n in range(values)}) > 1:
-        return Unknown("Eltwise of several sizes")
+        return s.Unknown("Eltwise of several sizes")
     if coefficients and set(coefficients) != {1}:
-        return Each("weighted sum", numbers=coefficients)
+        return s.Each("weighted sum", numbers=coefficients)
     if kind not in ELTWISE:
-        return Unknown(f"Eltwise {kind}")
+        return s.Unknown(f"Eltwise {kind}")
     return o.several(ELTWISE[kind], max(values, 2))
 
 
-def _affine(c: Call, axis: int, words: Sequence[str]) -> Meaning:
+def _affine(c: Call, axis: int, words: Sequence[str]) -> s.Meaning:
     """Weights that lie along as many axes from ``axis`` on as they have elements for."""
-    count, shape = c.count, c.shape()
+    count, shape, build = c.count, c.shape(), s.StepBuilder(c.count)
     if c["blobs"] == 0:
-        return Unknown(f"{c.op} by the result of a layer")
-    steps: list[Step] = []
+        return s.Unknown(f"{c.op} by the result of a layer")
     for n in range(1, count):
         ends = range(axis + 1, c.rank() + 1)
         (end, *_) = (end for end in ends if prod(shape[axis:end]) == prod(c.shape(n)))
-        wide = (*shape[axis:end], *(1,) * (c.rank() - end))
-        steps.append(Step(o.reshape(), (n,), wide))
+        build.add(o.reshape(), (n,), (*shape[axis:end], *(1,) * (c.rank() - end)))
     last = 0
     for n, word in enumerate(words[: count - 1]):
-        steps.append(Step(o.function(word), (last, count + n), c.gives[0]))
-        last = count + len(steps) - 1
-    return Steps(tuple(steps))
+        last = build.add(o.function(word), (last, count + n), c.gives[0])
+    return build.done()
 
 
-def _batch_norm(c: Call) -> Meaning:
+@TABLE.row("BatchNorm")
+def _dnn_bn(c: Call) -> s.Meaning:
     """OpenCV keeps means and variances first, then a scale and a shift, where it has them.
 
     Caffe's layer has neither, and a number by which both are divided.
@@ -190,63 +184,55 @@ def _batch_norm(c: Call) -> Meaning:
     eps = float(c.get("eps", 1e-5))
     if c.count == 3 + scale + shift:
         return o.batch_norm(eps, scale, shift, 1, (0, *range(3, c.count), 1, 2))
-    return Each("batch_norm", "", (eps, "divided"), along=1)
+    return s.Each("batch_norm", "", (eps, "divided"), along=1)
 
 
-def _lrn(c: Call) -> Meaning:
+@TABLE.row("LRN")
+def _lrn(c: Call) -> s.Meaning:
     if "WITHIN" in str(c.get("norm_region", "")):
-        return Whole(((0, 0), (1, 1)), "lrn")
+        return o.own_rows("lrn", (0, 1))
     size, alpha = int(c.get("local_size", 5)), float(c.get("alpha", 1.0))
     alpha = alpha / size if c.get("norm_by_size", True) else alpha
     return o.lrn(1, size, alpha, float(c.get("beta", 0.75)), float(c.get("bias", 1.0)))
 
 
-def _norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> Meaning:
+def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
     norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, along=1, groups=groups)
-    lines = range(1, c.count)
+    lines, build = range(1, c.count), s.StepBuilder(c.count)
     if all(c.rank(n) == 1 for n in lines):
         return norm
     # OpenCV keeps scales and shifts as columns, (channels, 1)
-    steps = [Step(o.reshape(), (n,), (c.shape(n)[0],)) for n in lines]
-    places = (0, *range(c.count, c.count + len(steps)))
-    return Steps((*steps, Step(norm, places, c.gives[0])))
+    columns = [build.add(o.reshape(), (n,), (c.shape(n)[0],)) for n in lines]
+    build.add(norm, (0, *columns), c.gives[0])
+    return build.done()
 
 
-def _reduced(c: Call) -> Meaning:
-    axes = _all(c, "axes") or range(c.rank())
-    return o.reduced(str(c.get("reduce", "")).lower(), axes, bool(c.get("keepdims", True)))
-
-
-def _largest(c: Call) -> Meaning:
+@TABLE.row("Arg TopK")
+def _dnn_arg(c: Call) -> s.Meaning:
     """Arg and TopK: all along one axis."""
-    axis, keep = _axis(c, -1 if c.op == "TopK" else 0), bool(c.get("keepdims", True))
+    axis, keep = _dnn_axis(c, -1 if c.op == "TopK" else 0), bool(c.get("keepdims", True))
     if c.op == "Arg" and not c.get("select_last_index"):
         word = f"arg{str(c.get('op', 'max')).lower()}"
         return o.reduced(word, (axis,), keep, places=True)
-    return o.along(c.op.lower(), c.rank(), (axis,), _words(c), keep or c.op == "TopK")
+    return o.along(c.op.lower(), c.rank(), (axis,), _all_words(c), keep or c.op == "TopK")
 
 
-def _words(c: Call) -> tuple[str, ...]:
+def _all_words(c: Call) -> tuple[str, ...]:
     return tuple(sorted(str(one) for one in c.attributes.items() if one[0] != "blobs"))
 
 
-def _cumsum(c: Call) -> Meaning:
-    scan = o.cumulated("cumsum", _axis(c, 0), bool(c.get("reverse")), bool(c.get("exclusive")))
-    return reading(c, scan, 0)
-
-
-def _numbered(made: Callable[..., Meaning], *names: str) -> Row:
+def _dnn_numbers(made: Callable[..., s.Meaning], *names: str) -> s.Row:
     """Returns a function of one element whose numbers are given to its constructor, where a layer
     has them."""
 
-    def row(c: Call) -> Meaning:
+    def row(c: Call) -> s.Meaning:
         given = {name: c.get(name) for name in names}
         return made(**{name: float(value) for name, value in given.items() if value is not None})
 
     return row
 
 
-def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> s.Meaning:
     """(scale x + shift) to a power, as Caffe has it; ONNX's Neg is one of these."""
     if (power, scale, shift) == (1.0, -1.0, 0.0):
         return o.function("negative")
@@ -255,125 +241,119 @@ def _power(power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> Meanin
     return o.function("power", exponent=power, scale=scale, shift=shift)
 
 
-def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> Meaning:
+def _raised(word: str, base: float = -1.0, scale: float = 1.0, shift: float = 0.0) -> s.Meaning:
     """A power of a base, or a logarithm, of scale x + shift; a base of -1 stands for e."""
     if (base, scale, shift) == (-1.0, 1.0, 0.0):
         return o.function(word)
     return o.function(word, base=base, scale=scale, shift=shift)
 
 
-def _sliced(c: Call) -> Meaning:
+@TABLE.row("Slice")
+def _dnn_slice(c: Call) -> s.Meaning:
     """Parts of an axis; or one part of several axes, which is asked for."""
-    if _all(c, "begin"):
-        return moved(c)
-    axis, count = _axis(c), len(c.gives)
-    size, inside = c.shape()[axis], _all(c, "slice_point")
+    if _ints(c, "begin"):
+        return asked_move(c)
+    axis, count = _dnn_axis(c), len(c.gives)
+    size, inside = c.shape()[axis], _ints(c, "slice_point")
     points = [0, *(inside or (size * k // count for k in range(1, count))), size]
     sizes = [b - a for a, b in itertools.pairwise(points)]
     return o.split(axis, [(*c.shape()[:axis], n, *c.shape()[axis + 1 :]) for n in sizes])
 
 
-def _padded(c: Call) -> Meaning:
-    numbers = _all(c, "paddings")
+@TABLE.row("Padding")
+def _dnn_pad(c: Call) -> s.Meaning:
+    numbers = _ints(c, "paddings")
     around = list(zip(numbers[::2], numbers[1::2], strict=True))
     around = [(0, 0)] * (c.rank() - len(around)) + around
     kind = str(c.get("type", "")) or "constant"
     if len(around) > c.rank() or any(n < 0 for both in around for n in both):
-        return Unknown("it is padded by less than nothing")
-    return o.pad(around, float(c.get("value", 0.0))) if kind == "constant" else moved(c)
+        return s.Unknown("it is padded by less than nothing")
+    return o.pad(around, float(c.get("value", 0.0))) if kind == "constant" else asked_move(c)
 
 
-def _plane(c: Call) -> Meaning:
+@TABLE.row("Resize Interp")
+def _dnn_resize(c: Call) -> s.Meaning:
     """Resize: every output reads its own channel's plane."""
     if c.rank() != 4 or c.shape()[:2] != c.gives[0][:2]:
-        return Unknown("it changes the batch or the channels")
-    return resized(c, (2, 3), (*_words(c), c.shape()[2:], c.gives[0][2:]))
+        return s.Unknown("it changes the batch or the channels")
+    return asked_resize(c, (2, 3), (*_all_words(c), c.shape()[2:], c.gives[0][2:]))
 
 
-def _recurrent(c: Call) -> Meaning:
+@TABLE.row("LSTM GRU")
+def _dnn_rnn(c: Call) -> s.Meaning:
     """LSTM and GRU of ONNX, (length, batch, features): output t reads inputs up to t of its own
     batch row, and its first states; what the other direction gives stands behind."""
     length, batch, _ = c.shape()
     if c.count - c["blobs"] > 1 or any(shape[:2] != (length, batch) for shape in c.gives):
-        return Unknown(f"{c.op} whose batch is not its second axis")
+        return s.Unknown(f"{c.op} whose batch is not its second axis")
     # behind three arrays of weights come the first states, a row for each of the batch
     states = [n for n in range(4, c.count) if c.value(n).any()]
     if any(c.shape(n)[0] != batch for n in states):
-        return Unknown(f"{c.op} with first states of several directions")
+        return s.Unknown(f"{c.op} with first states of several directions")
     ways = [False, True] if c.get("bidirectional") else [bool(c.get("reverse"))]
     one, *more = [(*shape[:2], shape[2] // len(ways)) for shape in c.gives]
-    words, own = _words(c), tuple(range(4, 4 + len(states)))
-    steps = [
-        Step(
-            Scans(0, c.op.lower(), back, (2,), words, own, batch=1),
-            *((0, 1, 2, 3, *states), one, tuple(more)),
-        )
-        for back in ways
-    ]
-    last, size = c.count + len(ways) * len(c.gives), len(c.gives)
+    words, own, build = _all_words(c), tuple(range(4, 4 + len(states))), s.StepBuilder(c.count)
+    for back in ways:
+        scan = s.Scans(0, c.op.lower(), back, (2,), words, own, batch=1)
+        build.add(scan, (0, 1, 2, 3, *states), one, *more)
+    last, size = build.count, len(c.gives)
     for n, shape in enumerate(c.gives):
-        parts = tuple(range(c.count + n, last, size))
-        steps.append(Step(o.concat(2), parts, shape))
-    return Steps(tuple(steps), tuple(range(last, last + size)))
+        build.add(o.concat(2), range(c.count + n, last, size), shape)
+    return build.done(*range(last, last + size))
 
 
-TABLE: dict[str, Row] = {
-    **worded(FUNCTIONS, lambda c, word: o.function(word)),
-    **rows("Convolution Deconvolution", _convolution),
-    **rows("MatMul Gemm", _matmul),
-    "InnerProduct": _inner,
-    "Pooling": _pool,
-    "Eltwise": _eltwise,
-    "NaryEltwise": _nary,
+TABLE |= {
+    **s.worded(FUNCTIONS, lambda c, word: o.function(word)),
     "ReLU": lambda c: o.leaky_relu(float(c.get("negative_slope", 0))),
     "ReLU6": lambda c: o.clip(float(c.get("min_value", 0.0)), float(c.get("max_value", 6.0))),
-    **rows("PReLU ChannelsPReLU", lambda c: Each("prelu", along=1)),
-    "Power": _numbered(_power, "power", "scale", "shift"),
-    "ELU": _numbered(o.elu, "alpha"),
-    "Celu": _numbered(o.celu, "alpha"),
-    "Selu": _numbered(o.selu, "alpha", "gamma"),
-    "Exp": _numbered(partial(_raised, "exp"), "base", "scale", "shift"),
-    "Log": _numbered(partial(_raised, "log"), "base", "scale", "shift"),
-    "HardSigmoid": _numbered(o.hard_sigmoid, "alpha", "beta"),
-    "ThresholdedRelu": _numbered(partial(o.function, "thresholded_relu"), "alpha"),
-    "Scale": lambda c: _affine(c, _axis(c), ("multiply", "add")),
+    **s.rows_for("PReLU ChannelsPReLU", lambda c: s.Each("prelu", along=1)),
+    "Power": _dnn_numbers(_power, "power", "scale", "shift"),
+    "ELU": _dnn_numbers(o.elu, "alpha"),
+    "Celu": _dnn_numbers(o.celu, "alpha"),
+    "Selu": _dnn_numbers(o.selu, "alpha", "gamma"),
+    "Exp": _dnn_numbers(partial(_raised, "exp"), "base", "scale", "shift"),
+    "Log": _dnn_numbers(partial(_raised, "log"), "base", "scale", "shift"),
+    "HardSigmoid": _dnn_numbers(o.hard_sigmoid, "alpha", "beta"),
+    "ThresholdedRelu": _dnn_numbers(partial(o.function, "thresholded_relu"), "alpha"),
+    "Scale": lambda c: _affine(c, _dnn_axis(c), ("multiply", "add")),
     # whatever its parameters say, its numbers lie along the first axes: OpenCV's Shift sets axis 0
     "Shift": lambda c: _affine(c, 0, ("add",)),
-    "BatchNorm": _batch_norm,
     "LayerNormalization": lambda c: o.norm(
-        range(_axis(c, -1), c.rank()), float(c.get("epsilon", 1e-5)), shift=c.count > 2
+        range(_dnn_axis(c, -1), c.rank()), float(c.get("epsilon", 1e-5)), shift=c.count > 2
     ),
-    "InstanceNormalization": lambda c: _norm(c, range(2, c.rank()), None, "instance_norm"),
-    "GroupNormalization": lambda c: _norm(
+    "InstanceNormalization": lambda c: _dnn_norm(c, range(2, c.rank()), None, "instance_norm"),
+    "GroupNormalization": lambda c: _dnn_norm(
         c, range(1, c.rank()), (1, int(c.get("num_groups", 1))), "group_norm"
     ),
-    "LRN": _lrn,
-    "MVN": lambda c: Whole(
-        ((0, 0),) if c.get("across_channels") else ((0, 0), (1, 1)), "mvn", _words(c)
+    "MVN": lambda c: o.own_rows("mvn", (0,) if c.get("across_channels") else (0, 1), _all_words(c)),
+    "Normalize": lambda c: o.own_rows("normalize", (0,)),
+    "Reduce": lambda c: o.reduced(
+        *(str(c.get("reduce", "")).lower(), _ints(c, "axes") or range(c.rank())),
+        bool(c.get("keepdims", True)),
     ),
-    "Normalize": lambda c: Whole(((0, 0),), "normalize"),
-    **rows(
+    **s.rows_for(
         "Softmax SoftMax",
-        lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_axis(c),)),
+        lambda c: (o.log_softmax if c.get("log_softmax") else o.softmax)((_dnn_axis(c),)),
     ),
-    "Reduce": _reduced,
-    **rows("Arg TopK", _largest),
-    "CumSum": _cumsum,
+    "CumSum": lambda c: s.reads_of(
+        *(
+            c,
+            o.cumulated(
+                "cumsum", _dnn_axis(c, 0), bool(c.get("reverse")), bool(c.get("exclusive"))
+            ),
+        ),
+        0,
+    ),
     "Einsum": lambda c: o.einsum(str(c["equation"]).lower()),
-    "Attention": lambda c: Whole(((0, 0),), "attention", _words(c)),
-    **rows("LSTM GRU", _recurrent),
-    **rows("Resize Interp", _plane),
-    **rows("Reshape Flatten", lambda c: reading(c, o.reshape(), 0)),
-    **rows(
+    "Attention": lambda c: o.own_rows("attention", (0,), _all_words(c)),
+    **s.rows_for("Reshape Flatten", lambda c: s.reads_of(c, o.reshape(), 0)),
+    **s.rows_for(
         "Identity Dropout Split",
-        lambda c: Same() if len(c.gives) == 1 else Passes((0,) * len(c.gives)),
+        lambda c: s.Same() if len(c.gives) == 1 else s.Passes((0,) * len(c.gives)),
     ),
-    "Permute": lambda c: o.transpose(_all(c, "order")),
+    "Permute": lambda c: o.transpose(_ints(c, "order")),
     "Concat": lambda c: (
-        Unknown("Concat that pads what it joins") if c.get("padding") else o.concat(_axis(c))
+        s.Unknown("Concat that pads what it joins") if c.get("padding") else o.concat(_dnn_axis(c))
     ),
-    "Slice": _sliced,
-    "Padding": _padded,
-    **rows("Gather GatherElements Tile Expand ShuffleChannel", moved),
+    **s.rows_for("Gather GatherElements Tile Expand ShuffleChannel", asked_move),
 }
-"""What each type of layer computes. A parameter ``blobs`` counts a layer's own weights."""

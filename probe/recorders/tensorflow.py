@@ -96,11 +96,11 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
             model = keras.models.load_model(path, compile=False, **more)
     except Exception as error:
-        raise _unreadable(path, error, trust.IN_PYTHON if named else AGAIN) from None
+        raise _broken_model(path, error, trust.IN_PYTHON if named else AGAIN) from None
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
-    inputs = tuple(_declared(one.name, one.shape, one.dtype) for one in model.inputs)
+    inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
     call = lambda given: model(_packed(model, given), training=False)  # noqa: E731
     return OpenedTensorFlow(inputs, call, model)
 
@@ -115,7 +115,7 @@ def _packed(model: Any, given: Sequence[Any]) -> Any:
     return given[0] if len(given) == 1 else list(given)
 
 
-def _declared(name: str, shape: Any, dtype: Any) -> Input:
+def _input_of(name: str, shape: Any, dtype: Any) -> Input:
     return Input(
         str(name), tuple(None if n is None else int(n) for n in shape), tf.as_dtype(dtype).name
     )
@@ -126,19 +126,19 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         why = "the folder has no saved_model.pb, so it is not a SavedModel"
         raise InputError("network", path.name, why, "check the name")
     if not trusted:
-        _check(path)
+        _check_graph(path)
     try:
         with without_stderr():
             model = tf.saved_model.load(str(path))
     except Exception as error:
-        raise _unreadable(path, error, AGAIN) from None
+        raise _broken_model(path, error, AGAIN) from None
     signatures = dict(model.signatures)
     if not signatures:
         why = "it has no signature, so its inputs are unknown"
         raise InputError("network", path.name, why, "save it with signatures=...")
     function = signatures.get("serving_default") or signatures[min(signatures)]
     specs = function.structured_input_signature[1]
-    inputs = tuple(_declared(n, one.shape.as_list(), one.dtype) for n, one in specs.items())
+    inputs = tuple(_input_of(n, one.shape.as_list(), one.dtype) for n, one in specs.items())
     names = [one.name for one in inputs]
 
     def call(given: Sequence[Any]) -> Any:
@@ -152,25 +152,25 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
     return OpenedTensorFlow(inputs, call)
 
 
-def _check(path: Path) -> None:
+def _check_graph(path: Path) -> None:
     """InputError where a SavedModel holds an operation that reaches beyond its graph."""
     made = saved_model_pb2.SavedModel()
     try:
         made.ParseFromString((path / "saved_model.pb").read_bytes())
     except Exception as error:
-        raise _unreadable(path, error, AGAIN) from None
+        raise _broken_model(path, error, AGAIN) from None
     todo = "if you trust where it comes from, give --trust"
     for graph in made.meta_graphs:
         if not graph.HasField("object_graph_def"):
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
-        for op in _operations(graph.graph_def.library.function):
+        for op in _beyond_graph(graph.graph_def.library.function):
             name = "".join(one if one.isprintable() else "?" for one in op)[:100]
             why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
 
 
-def _operations(functions: Any) -> Iterator[str]:
+def _beyond_graph(functions: Any) -> Iterator[str]:
     """The operations of functions that reach beyond the graph; those that save are not called."""
     saving = {one.signature.name for one in functions if one.signature.name.startswith(SAVING)}
     own = {one.signature.name for one in functions}
@@ -188,7 +188,7 @@ def _operations(functions: Any) -> Iterator[str]:
                 yield node.op
 
 
-def _unreadable(path: Path, error: Exception, todo: str) -> InputError:
+def _broken_model(path: Path, error: Exception, todo: str) -> InputError:
     said = " ".join(str(error).split())[:120] or type(error).__name__
     return InputError("network", path.name, f"can't be read: {said}", todo)
 
@@ -205,7 +205,6 @@ class TensorFlowRecorder:
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         return [array(one) for one in tensors(self.function())]
 
     def ran(self, outputs: Sequence[Any]) -> None:

@@ -25,6 +25,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
+from probe.recorders.graphs import behind_needs
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
@@ -32,22 +33,14 @@ from probe.recorders.tensorflow_values import (
     array,
     arrays,
     attribute,
-    kind,
-    run,
+    run_op,
     schema,
-    sizes,
+    sizes_of,
     structure,
     tensor_of,
+    type_of,
 )
-from probe.recording.contract import (
-    CONSTANT,
-    INPUT,
-    WEIGHT,
-    Operation,
-    Said,
-    Seen,
-    Visit,
-)
+from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
 from probe.semantics import Meaning, Unknown
 from probe.semantics import operations as o
@@ -236,7 +229,7 @@ class Watching:
         the tensor has the variable's own memory.
         """
         if tensor._id not in self.aliases and tensor._id not in self.given:
-            handle = self._held(tensor) if kind(tensor).floating else None
+            handle = self._held(tensor) if type_of(tensor).floating else None
             key = tensor._id if handle is None else self._variable(handle, "")
             self.aliases[tensor._id] = key
         return self.aliases.get(tensor._id, tensor._id)
@@ -245,11 +238,11 @@ class Watching:
         """Returns the handle of the variable whose memory a tensor has, or None."""
         if self.sizes is None:
             self.sizes = self.names.shapes()
-        if sizes(tensor) not in self.sizes:
+        if sizes_of(tensor) not in self.sizes:
             return None
         if self.memory is None:
-            self.memory = {_memory(one): handle for handle, one in self.names.held()}
-        return self.memory.get(_memory(tensor))
+            self.memory = {_memory_of(one): handle for handle, one in self.names.held()}
+        return self.memory.get(_memory_of(tensor))
 
     def _variable(self, handle: Any, path: str) -> Hashable:
         """Returns the key of what a variable holds now."""
@@ -260,14 +253,14 @@ class Watching:
     def seen(self, tensor: Any, path: str = "") -> Seen:
         """Returns what the contract says of a value.
         A variable's handle stands for what it holds."""
-        if kind(tensor).name == "resource":
+        if type_of(tensor).name == "resource":
             key = self._variable(tensor, path)
             held = tensor._handle_data.shape_and_type[0].dtype
-            tensor = run("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(held)), 1)[0]
+            tensor = run_op("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(held)), 1)[0]
         else:
             key = self.key(tensor)
         role, name = self.roles.get(key, (INPUT, ""))
-        return Seen(key, sizes(tensor), kind(tensor).name, lambda: array(tensor), role, name)
+        return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
         self.given.update((one.key, len(self.given)) for one in gives)
@@ -286,7 +279,7 @@ class Watching:
             return
         if op in HANDED_ON:
             for old, new in zip(inputs, outputs, strict=True):
-                if kind(old).name != "variant":
+                if type_of(old).name != "variant":
                     self.aliases[new._id] = self.key(old)
                 elif old._id in self.lists:
                     self.lists[new._id] = self.lists[old._id]
@@ -296,11 +289,11 @@ class Watching:
             return
         if op not in READS:
             self._written(op, inputs)
-        read, given = self._read(op, inputs), _given(op, attributes, outputs)
-        fixed = op in SHAPES and (op != "Range" or all(kind(one).whole for one in inputs))
+        read, given = self._read(op, inputs), _array_ends(op, attributes, outputs)
+        fixed = op in SHAPES and (op != "Range" or all(type_of(one).whole for one in inputs))
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
             for one in outputs:
-                if op in SHAPES or kind(one).whole:
+                if op in SHAPES or type_of(one).whole:
                     self.shapes.add(one._id)
                     self.roles[one._id] = CONSTANT, op
         elif given:
@@ -334,7 +327,8 @@ class Watching:
         found = [
             n
             for n, one in enumerate(inputs)
-            if n not in arguments and (not kind(one).unread or (op == "ResourceGather" and n == 0))
+            if n not in arguments
+            and (not type_of(one).unread or (op == "ResourceGather" and n == 0))
         ]
         if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
             found.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
@@ -343,10 +337,10 @@ class Watching:
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
         return all(
-            kind(one).whole
-            and (one._id in self.shapes or (not sizes(one) and self.key(one) not in self.given))
+            type_of(one).whole
+            and (one._id in self.shapes or (not sizes_of(one) and self.key(one) not in self.given))
             for one in inputs
-        ) and all(kind(one).whole and prod(sizes(one)) <= SMALL_SHAPE for one in outputs)
+        ) and all(type_of(one).whole and prod(sizes_of(one)) <= SMALL_SHAPE for one in outputs)
 
     def _written(self, op: str, inputs: list[Any]) -> None:
         """A variable that is written has another key from now on."""
@@ -365,7 +359,7 @@ class Watching:
             self.lists[outputs[0]._id] = [None] * int(array(inputs[1]))
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
-            parts = [_part(whole, n) for n in range(whole.shape[0])]
+            parts = [_element(whole, n) for n in range(whole.shape[0])]
             self.lists[outputs[0]._id] = list(parts)
             apart = o.unstack(0, len(parts))
             self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
@@ -401,12 +395,12 @@ class Watching:
 
     def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
-        nodes = [node for one in _reached(name) for node in one.node_def]
+        nodes = [node for one in _called_functions(name) for node in one.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
             return WatchedFunction(None, Unknown(STATE), STATE)
-        if _compiled(name):
+        if _by_xla(name):
             return WatchedFunction(None, self._composed(name, inputs), COMPILED)
-        for make in (_optimised, lambda *_: traced(name, self.known.traced)):
+        for make in (_optimised, lambda *_: traced_graph(name, self.known.traced)):
             graph = make(name, inputs)
             if graph is not None and self._same(graph, inputs, outputs):
                 return WatchedFunction(graph, Unknown())
@@ -426,7 +420,7 @@ class Watching:
     def walk(self, graph: FunctionGraph, inputs: Sequence[Any]) -> list[Any]:
         """Runs the nodes, and sees each. Returns the outputs' tensors."""
         for one in inputs:
-            if not kind(one).unread:
+            if not type_of(one).unread:
                 self.key(one)
         made = {graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed}
         for place, node in enumerate(graph.nodes):
@@ -445,12 +439,12 @@ class Watching:
         path = self.names.path(node.name.rpartition("/")[0], True)
 
         def inside(name: str, given: list[Any]) -> list[Any]:
-            return self.walk(traced(name, self.known.traced), given)
+            return self.walk(traced_graph(name, self.known.traced), given)
 
         if node.op in CALLS:
-            if not _compiled(words["f"]):
+            if not _by_xla(words["f"]):
                 return inside(words["f"], read)
-            found = run(words["f"], read, _options(), node.count)
+            found = run_op(words["f"], read, _options(), node.count)
             self._called(words["f"], read, found, path)
             return found
         if node.op in LOOPS:
@@ -463,7 +457,7 @@ class Watching:
                 return inside(words["then_branch" if which else "else_branch"], read[1:])
             names = words["branches"]  # any other number is the last one's
             return inside(names[which if 0 <= which < len(names) else -1], read[1:])
-        found = run(node.op, read, node.attributes, node.count)
+        found = run_op(node.op, read, node.attributes, node.count)
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id
         self._met(node.op, read, node.attributes, found, path)
@@ -476,7 +470,7 @@ class Watching:
         path, places = path or self._path(), self.places(inputs)
         reads = [self.seen(inputs[n], path) for n in places]
         given = [
-            n for n, one in enumerate(outputs) if kind(one).name not in ("resource", "variant")
+            n for n, one in enumerate(outputs) if type_of(one).name not in ("resource", "variant")
         ]
         gives = [self.seen(outputs[n], path) for n in given]
         if gives and reads:
@@ -488,7 +482,7 @@ class Watching:
                 for n, bits in zip(places, arrays, strict=True):
                     if inputs[n].dtype != tf.resource:
                         fed[n] = tensor_of(bits, inputs[n].dtype)
-                found = run(name, fed, options, len(outputs))
+                found = run_op(name, fed, options, len(outputs))
                 return [np.array(array(found[n])) for n in given]
 
             self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
@@ -502,7 +496,7 @@ class Watching:
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = steps_of_source(_NodeSource(self, traced(name, self.known.traced), inputs))
+            made = steps_of_source(_NodeSource(self, traced_graph(name, self.known.traced), inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return made or Unknown("one of its nodes has values that labels can't describe")
@@ -515,7 +509,6 @@ class _NodeSource(UncompiledSource):
         self.outer, self.graph, self.inputs = watch, graph, inputs
 
     def record(self, visit: Visit) -> list[Seen]:
-        """Runs the nodes one by one."""
         watch = Watching(visit, self.outer.known)
         self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
         return [watch.seen(one) for one in watch.walk(self.graph, self.inputs)]
@@ -524,7 +517,7 @@ class _NodeSource(UncompiledSource):
 # graphs
 
 
-def traced(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
+def traced_graph(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
     """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
     that have been read."""
     if name not in known:
@@ -534,7 +527,7 @@ def traced(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
         names = set(fed.values())
         nodes = [_node(one) for one in graph.node if one.name not in names]
         outputs = definition.signature.output_arg
-        given = [_place(flat[definition.ret[one.name]]) for one in outputs]
+        given = [_end_of(flat[definition.ret[one.name]]) for one in outputs]
         known[name] = FunctionGraph(_sorted(nodes, [node.name for node in nodes]), fed, given)
     return known[name]
 
@@ -544,10 +537,12 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     ctx = context.context()
     definition = ctx.get_function_def(name)
     count = len(definition.signature.output_arg)
+    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
+    # that its graph is collected
     ctx.clear_kernel_cache()
     ctx.enable_graph_collection()
     try:
-        run(name, inputs, _options(), count)
+        run_op(name, inputs, _options(), count)
         graphs = [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
     finally:
         ctx.disable_graph_collection()
@@ -560,7 +555,7 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
         if one.op in ("_Arg", "_DeviceArg"):
             fed[int(one.attr["index"].i)] = one.name
         elif one.op in outputs:
-            given[int(one.attr["index"].i)] = _place(one.input[0])
+            given[int(one.attr["index"].i)] = _end_of(one.input[0])
         else:
             nodes.append(_node(one))
     order = list(_written_order(definition, ""))
@@ -577,12 +572,12 @@ def _node(one: Any) -> FunctionNode:
     for name, types in own.outputs:
         counted = one.attr[name] if name else None
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
-    inputs = tuple(_place(text) for text in one.input if not text.startswith("^"))
+    inputs = tuple(_end_of(text) for text in one.input if not text.startswith("^"))
     after = tuple(text[1:] for text in one.input if text.startswith("^"))
     return FunctionNode(one.name, one.op, inputs, attributes, count, constant, after)
 
 
-def _place(text: str) -> tuple[str, int]:
+def _end_of(text: str) -> tuple[str, int]:
     name, _, number = text.partition(":")
     return name, int(number or 0)
 
@@ -601,21 +596,16 @@ def _sorted(nodes: list[FunctionNode], order: Sequence[str]) -> list[FunctionNod
     """Nodes in the order of the program, each behind what it reads; those that aren't of the
     program (Grappler's) right before their first user."""
     by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
-    pending = sorted(by_name, key=lambda name: -place.get(name, len(order)))
-    done: dict[str, FunctionNode] = {}
-    while pending:
-        node = by_name[pending[-1]]
-        needs = [name for name in (*(n for n, _ in node.inputs), *node.after) if name in by_name]
-        missing = [name for name in needs if name not in done]
-        if missing and node.name not in done:
-            pending += missing[::-1]
-        else:
-            done.setdefault(node.name, node)
-            pending.pop()
-    return list(done.values())
+    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
+
+    def needs(name: str) -> list[str]:
+        node = by_name[name]
+        return [one for one in (*(n for n, _ in node.inputs), *node.after) if one in by_name]
+
+    return [by_name[name] for name in behind_needs(first, needs)]
 
 
-def _reached(name: str) -> Iterator[Any]:
+def _called_functions(name: str) -> Iterator[Any]:
     """Yields the definition of a function, and of all that it calls."""
     ctx, pending, met = context.context(), [name], set()
     while pending:
@@ -630,7 +620,7 @@ def _reached(name: str) -> Iterator[Any]:
                 pending += [one.name for one in (value.func, *value.list.func) if one.name]
 
 
-def _compiled(name: str) -> bool:
+def _by_xla(name: str) -> bool:
     words = context.context().get_function_def(name).attr
     return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
 
@@ -642,7 +632,7 @@ def _options() -> tuple[Any, ...]:
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((kind(one).name, sizes(one)) for one in inputs)
+    return name, tuple((type_of(one).name, sizes_of(one)) for one in inputs)
 
 
 # tensors
@@ -653,10 +643,10 @@ def _readable(one: Any) -> bool:
     if one.dtype == tf.resource:
         data = one._handle_data
         return data is not None and bool(data.is_set) and len(data.shape_and_type) == 1
-    return not kind(one).unread
+    return not type_of(one).unread
 
 
-def _memory(tensor: Any) -> tuple[Any, ...]:
+def _memory_of(tensor: Any) -> tuple[Any, ...]:
     """Returns where an array is in memory, and its kind."""
     plain = array(tensor)
     memory = plain
@@ -667,16 +657,16 @@ def _memory(tensor: Any) -> tuple[Any, ...]:
     return memory.ctypes.data, plain.shape, plain.dtype.str
 
 
-def _part(whole: Seen, number: int) -> Seen:
+def _element(whole: Seen, number: int) -> Seen:
     """Returns one element along the first axis."""
     key = ("part", whole.key, number)
     return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
 
 
-def _given(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[int]:
+def _array_ends(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[int]:
     """The numbers of the outputs that are arrays; of a norm that isn't trained the first alone."""
     if "FusedBatchNorm" in op:
         words = dict(zip(attributes[::2], attributes[1::2], strict=True))
         if not words.get("is_training", True):
             return [0]
-    return [n for n, one in enumerate(outputs) if not kind(one).unread]
+    return [n for n, one in enumerate(outputs) if not type_of(one).unread]

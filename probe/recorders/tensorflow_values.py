@@ -39,18 +39,17 @@ class TensorType(NamedTuple):
 
 
 @cache
-def _kind(number: int) -> TensorType:
+def _type_numbered(number: int) -> TensorType:
     one = tf.as_dtype(number)
     return TensorType(one.name, one.is_floating, one.is_integer or one.is_bool, one.name in UNREAD)
 
 
-def kind(tensor: Any) -> TensorType:
+def type_of(tensor: Any) -> TensorType:
     """An eager tensor's type, in a fifth of the time that TensorFlow's own description takes."""
-    return _kind(tensor._datatype_enum())
+    return _type_numbered(tensor._datatype_enum())
 
 
-def sizes(tensor: Any) -> tuple[int, ...]:
-    """Returns an eager tensor's shape."""
+def sizes_of(tensor: Any) -> tuple[int, ...]:
     shape: tuple[int, ...] = tensor._shape_tuple()
     return shape
 
@@ -82,7 +81,7 @@ def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
     return tf.constant(plain, dtype)
 
 
-def run(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int) -> list[Any]:
+def run_op(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int) -> list[Any]:
     """Runs one operation eagerly; returns its tensors. No callback is called."""
     ctx = context.context()
     return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
@@ -142,7 +141,7 @@ def schema(op: str) -> Schema:
         (one.number_attr or one.type_list_attr, not one.number_attr) for one in made.output_arg
     ]
     defaults = {
-        one.name: plain(attribute(one.default_value), one.type)
+        one.name: plain_word(attribute(one.default_value), one.type)
         for one in made.attr
         if one.HasField("default_value")
     }
@@ -188,7 +187,7 @@ def attribute(value: Any) -> Any:
     return getattr(value, kind) if kind else []
 
 
-def plain(value: Any, kind: str = "") -> Any:
+def plain_word(value: Any, kind: str = "") -> Any:
     """Returns an attribute as JSON has it."""
     if kind == "type" or isinstance(value, tf.DType):
         return tf.as_dtype(value).name
@@ -197,7 +196,7 @@ def plain(value: Any, kind: str = "") -> Any:
     if isinstance(value, tf.TensorShape):
         return value.as_list() if value.rank is not None else None
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain_word(one) for one in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -222,7 +221,7 @@ class RanOperation:
     def signature(self) -> Hashable:
         """Returns what tells a call from others, but for the contents of arrays that it works on.
         TypeError: there is no telling."""
-        if any(kind(one).unread for one in self.inputs):
+        if any(type_of(one).unread for one in self.inputs):
             raise TypeError(self.op)
         every = [(one._datatype_enum(), one._shape_tuple()) for one in self.inputs]
         gives = [one._shape_tuple() for one in self.outputs]
@@ -237,7 +236,7 @@ class RanOperation:
     def words(self) -> dict[str, Any]:
         """Returns its attributes, plain enough for JSON."""
         both = zip(self.attributes[::2], self.attributes[1::2], strict=True)
-        return {name: plain(value, self.own.kinds.get(name, "")) for name, value in both}
+        return {name: plain_word(value, self.own.kinds.get(name, "")) for name, value in both}
 
     def shown(self) -> dict[str, Any]:
         """Attributes as an event has them: none that the arrays' types say, and small arguments."""
@@ -251,7 +250,11 @@ class RanOperation:
         so that not all calls that are alike mean the same."""
 
         def operand(n: int, tensor: Any) -> Operand:
-            at, shape, dtype = self.read.index(n) if n in self.read else -1, (), kind(tensor).name
+            at, shape, dtype = (
+                self.read.index(n) if n in self.read else -1,
+                (),
+                type_of(tensor).name,
+            )
             if dtype == "resource":
                 data = tensor._handle_data
                 if data is not None and data.is_set:
@@ -264,12 +267,12 @@ class RanOperation:
                 looked.extend([at] if at >= 0 else [])
                 return np.array(array(tensor))
 
-            known = kind(tensor).whole or at < 0
-            return Operand(at, sizes(tensor), dtype, content if known else None)
+            known = type_of(tensor).whole or at < 0
+            return Operand(at, sizes_of(tensor), dtype, content if known else None)
 
         reads = [operand(n, one) for n, one in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
-        shapes, dtypes = [sizes(one) for one in gives], [kind(one).name for one in gives]
+        shapes, dtypes = [sizes_of(one) for one in gives], [type_of(one).name for one in gives]
         words = {**self.own.defaults, **self.words()}
         return Call(self.op, words, reads, shapes, dtypes, run=self.again())
 
@@ -278,14 +281,14 @@ class RanOperation:
         op, attributes, count = self.op, self.attributes, len(self.outputs)
         read, given, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
         rest = [None if n in read else one for n, one in enumerate(self.inputs)]
-        if tf.resource in kinds or any(one is not None and kind(one).unread for one in rest):
+        if tf.resource in kinds or any(one is not None and type_of(one).unread for one in rest):
             return None
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             fed = list(rest)  # keeps no operand alive
             for n, bits, dtype in zip(read, arrays, kinds, strict=True):
                 fed[n] = tensor_of(bits, dtype)
-            found = run(op, fed, attributes, count)
+            found = run_op(op, fed, attributes, count)
             return [np.array(array(found[n])) for n in given]
 
         return again
@@ -383,7 +386,7 @@ class Names:
             handle = getattr(one, "_handle", None)
             if isinstance(handle, EAGER):
                 try:
-                    yield handle, run("ReadVariableOp", [handle], ("dtype", one.dtype), 1)[0]
+                    yield handle, run_op("ReadVariableOp", [handle], ("dtype", one.dtype), 1)[0]
                 except tf.errors.OpError:  # not initialised
                     continue
 

@@ -23,17 +23,8 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders.torch_calls import called, changed, facts, signed
-from probe.recorders.torch_private import (
-    CALL,
-    SKIPS,
-    TorchDispatchMode,
-    called_for,
-    compiled_as_one,
-    modules,
-    skip,
-    weights,
-)
+from probe.recorders import torch_private as private
+from probe.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts, signed
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
 from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
@@ -65,7 +56,6 @@ class TorchRecorder:
         self.several = False  # whether its operations ran on several numbers of threads
 
     def plain(self) -> list[np.ndarray]:
-        """Runs it unwatched."""
         with torch.set_grad_enabled(self.gradients):
             return [np.array(array(one)) for one in tensors(self.function())]
 
@@ -90,7 +80,7 @@ class TorchRecorder:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
         mode = _Mode(self, visit)
-        with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
+        with self._mode(), private.compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
         if self._other_bits(tensors(found)):
             self.gradients = True
@@ -136,16 +126,18 @@ class ModuleTree:
 
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
-        every = modules(root)
-        self.paths = {id(m): (weakref.ref(m), _joined(front, name)) for m, name in every.items()}
+        every = private.modules(root)
+        self.paths = {
+            id(m): (weakref.ref(m), _module_path(front, name)) for m, name in every.items()
+        }
         self.weights = [
-            NamedWeight(weakref.ref(tensor), address(tensor), _joined(front, f"{name}.{key}"))
+            NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
             for module, name in every.items()
-            for key, tensor in weights(module)
+            for key, tensor in private.weights_of(module)
         ]
 
 
-def _joined(front: str, name: str) -> str:
+def _module_path(front: str, name: str) -> str:
     """Returns a path; what torch.compile puts around a module is left out."""
     return ".".join(part for part in (front, *name.split(".")) if part not in ("", "_orig_mod"))
 
@@ -172,7 +164,7 @@ class Paths:
         fresh, kept, depth = list[FrameType](), 0, self.depth
         while frame is not None:
             code = frame.f_code
-            if code is CALL:
+            if code is private.CALL:
                 if frame in depth:
                     kept = depth[frame] + 1
                     break
@@ -221,10 +213,10 @@ class Paths:
         self.values.weigh(found.weights)
 
 
-class _Mode(TorchDispatchMode):
+class _Mode(private.TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
-        skip(type(self).__torch_dispatch__)
+        private.skip(type(self).__torch_dispatch__)
         self.recorder, self.told = recorder, recorder.told
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
@@ -241,14 +233,13 @@ class _Mode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
         some operations."""
-        return not SKIPS
+        return not private.SKIPS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs an operation and reports it."""
         kwargs = kwargs or {}
         if self.compiling():
             return func(*args, **kwargs)
-        known, values = facts(func), self.values
+        known, values = op_facts(func), self.values
         place = values.place
         reads: list[torch.Tensor] = []
         places: list[Place] = []
@@ -261,17 +252,18 @@ class _Mode(TorchDispatchMode):
                 ordinary = False
                 if one.lay.meta:  # shapes without numbers
                     return func(*args, **kwargs)
+        # inference mode alone shows such an operation in the place of those that it calls
         if known.of_others and all(one.lay.plain for one in places):
-            return called_for(func, args, kwargs, self)
+            return private.called_for(func, args, kwargs, self)
         if not ordinary:
-            into, read = changed(known, args, kwargs)
+            into, read = changed_by(known, args, kwargs)
             reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]
             places = [one for one, is_read in zip(places, read, strict=True) if is_read]
             if known.view and any(values.unwritten(one) for one in places):
                 return func(*args, **kwargs)
         path, both = self.paths.now(), zip(reads, places, strict=True)
         if into:
-            seen = [values.read(one, at, path, _among(one, into)) for one, at in both]
+            seen = [values.read(one, at, path, _is_among(one, into)) for one, at in both]
         else:
             seen = [values.read(one, at, path) for one, at in both]
         states = _states(kwargs.get("generator")) if known.random else ()
@@ -279,7 +271,7 @@ class _Mode(TorchDispatchMode):
         every = [given] if type(given) is torch.Tensor else tensors(given)
         returned = len(every)
         if into:
-            every = [*every, *(one for one in into if not _among(one, every))]
+            every = [*every, *(one for one in into if not _is_among(one, every))]
         if known.empty:
             values.uninitialised(every)
             return given
@@ -301,7 +293,7 @@ class _Mode(TorchDispatchMode):
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
                 told, same = None, None
             if told is None:
-                told = self._told(same, func, args, kwargs, read, every, returned, at)
+                told = self._told(same, RanCall(func, args, kwargs, read, every, returned, at))
             gives = [values.given(every[n], after[n]) for n in at]
             op, said = told
             if states and said.again is None:  # the same numbers come from the same states alone
@@ -313,28 +305,18 @@ class _Mode(TorchDispatchMode):
             values.written(one)
         return given
 
-    def _told(
-        self,
-        same: Hashable,
-        func: Any,
-        args: Any,
-        kwargs: Any,
-        read: Sequence[bool] | None,
-        every: Sequence[torch.Tensor],
-        returned: int,
-        at: Sequence[int],
-    ) -> tuple[str, Said]:
+    def _told(self, same: Hashable, ran: RanCall) -> tuple[str, Said]:
         """Its name, and what is said of a call. ``same``: what tells it from calls of which
-        something else is said, None: nothing does; others as of ``called``."""
-        call, plain, again = called(func, args, kwargs, read, every, returned, at)
+        something else is said, None: nothing does."""
+        call, plain, again = aten_call(ran)
         recorder, first = self.recorder, f"torch.set_num_threads({torch.get_num_threads()})"
 
         def lines(names: Sequence[str], result: str) -> list[str]:
             # a target's text has room for one number of threads
             return [first] * recorder.several + (plain(names, result) if plain else [])
 
-        view = object() if same is not None and facts(func).view else None
-        op = str(func).removesuffix(".default")
+        view = object() if same is not None and op_facts(ran.func).view else None
+        op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
         told = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
         if same is not None and not call.looked:
@@ -347,7 +329,7 @@ class _Mode(TorchDispatchMode):
         path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
         arrays = [one for one in reads if isinstance(one, torch.Tensor)]
-        seen = [values.read(one, place(one), path, _among(one, into)) for one in arrays]
+        seen = [values.read(one, place(one), path, _is_among(one, into)) for one in arrays]
         given = run()
         for one in into:
             values.change(place(one))
@@ -369,7 +351,7 @@ def _states(given: torch.Generator | None) -> list[torch.Tensor]:
     return [one.get_state() for one in every]
 
 
-def _among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+def _is_among(one: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     return any(one is other for other in others)
 
 
@@ -446,7 +428,7 @@ class OpenedTorch:
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
-    kind = _kind(path)
+    kind = _file_kind(path)
     if kind == "pickle":
         check_pickle(path, trust)
     elif not trust:
@@ -456,7 +438,7 @@ def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
         }[kind]
         raise InputError("network", path, why, TRUST)
     try:
-        found = {"exported": _exported, "script": _script, "pickle": _pickled}[kind](path)
+        found = {"exported": _exported, "script": _torchscript, "pickle": _pickled}[kind](path)
     except InputError:
         raise
     except Exception as error:
@@ -465,7 +447,7 @@ def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     return found
 
 
-def _kind(path: Path) -> str:
+def _file_kind(path: Path) -> str:
     if not path.is_file():
         raise InputError("network", path, "there is no such file", "give the path of a model")
     if not zipfile.is_zipfile(path):
@@ -513,7 +495,7 @@ class _Positional:
 SCALARS = {"int": int, "float": float, "bool": bool}
 
 
-def _script(path: Path) -> OpenedTorch:
+def _torchscript(path: Path) -> OpenedTorch:
     model = torch.jit.load(str(path), map_location="cpu").eval()
     arguments = model.forward.schema.arguments[1:]
     found = OpenedTorch(path, model, tuple(Input(one.name, (), "") for one in arguments))

@@ -15,14 +15,14 @@ import torch
 from torch import Tag
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import of_others, overload, packed, schema
+from probe.recorders.torch_private import of_others, overload, packed_in, schema
 from probe.recorders.torch_values import (
     Place,
     Slot,
     array,
     dtype,
     extent,
-    placed,
+    lay_like,
     shape,
     slot_of,
     tensors,
@@ -65,7 +65,7 @@ FACTS: dict[int, Facts] = {}
 """By the operation's id: its own hash is computed in Python."""
 
 
-def facts(func: Any) -> Facts:
+def op_facts(func: Any) -> Facts:
     """Returns what an operation's schema says."""
     return FACTS.get(id(func)) or FACTS.setdefault(id(func), _facts(func))
 
@@ -97,29 +97,28 @@ def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
     return to(value)
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves_of(value: Any) -> list[Any]:
     """Returns what lists, tuples and dictionaries of arguments hold."""
     found: list[Any] = []
     replaced(value, found.append)
     return found
 
 
-def bound(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns arguments by name."""
+def arguments_of(known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {**known.defaults, **dict(zip(known.defaults, args, strict=False)), **kwargs}
 
 
-def changed(
+def changed_by(
     known: Facts, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[torch.Tensor], list[bool]]:
     """Returns the tensors that a call changes in place, and of each of its tensors, in order,
     whether it is read."""
     writes = known.writes
-    if known.base == SOMETIMES and bound(known, args, kwargs)["training"]:
+    if known.base == SOMETIMES and arguments_of(known, args, kwargs)["training"]:
         writes = frozenset(("running_mean", "running_var"))
     found, read = [], []
     for name, value in (*zip(known.defaults, args, strict=False), *kwargs.items()):
-        for one in leaves(value):
+        for one in leaves_of(value):
             if isinstance(one, torch.Tensor):
                 read.append(name not in known.writes_only)
                 found += [one] if name in writes else []
@@ -201,35 +200,40 @@ class AtenCall(Base):
     def told(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON."""
         return {
-            name: _plain(value)
+            name: _plain_argument(value)
             for name, value in self.attributes.items()
-            if value is not None and not any(isinstance(one, Slot) for one in leaves(value))
+            if value is not None and not any(isinstance(one, Slot) for one in leaves_of(value))
         }
 
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        usual = {name: _plain(one) for name, one in facts(self.func).defaults.items()}
+        usual = {name: _plain_argument(one) for name, one in op_facts(self.func).defaults.items()}
         every = self.told().items()
         return tuple((k, one) for k, one in every if k not in leave_out and one != usual.get(k))
 
 
-def called(
-    func: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    read: Sequence[bool] | None,
-    every: Sequence[torch.Tensor],
-    returned: int,
-    at: Sequence[int],
-) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
-    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
-    not plain memory, or objects of C++.
+class RanCall(NamedTuple):
+    """An operation that has run, as PyTorch had it.
 
     ``read``: of each of its tensors, in order, whether it is read, None: all are; ``every``: what
     it gave and changed, of which the first so many are ``returned``; ``at``: which of these are new
-    values. Neither lines nor what runs it keep a tensor.
+    values.
     """
-    known, reads = facts(func), list[torch.Tensor]()
+
+    func: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    read: Sequence[bool] | None
+    every: Sequence[torch.Tensor]
+    returned: int
+    at: Sequence[int]
+
+
+def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None]:
+    """Returns a call that has run, its lines, and what runs it alone; None where its operands are
+    not plain memory, or objects of C++. Neither lines nor what runs it keep a tensor."""
+    func, args, kwargs, read, every, returned, at = ran
+    known, reads = op_facts(func), list[torch.Tensor]()
     left = repeat(True) if read is None else iter(read)
 
     def slot(one: Any) -> Any:
@@ -242,7 +246,7 @@ def called(
 
     tree = replaced((tuple(args), dict(kwargs)), slot)
     slots, looked = [slot_of(one) for one in reads], list[bool]()
-    attributes = bound(known, *tree)
+    attributes = arguments_of(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(one), n) for n, one in enumerate(reads)]
     alone = RepeatedCall(
@@ -255,7 +259,7 @@ def called(
     call = AtenCall(
         base if base.startswith("__") else base.removesuffix("_"),
         attributes,
-        [_operand(n, one, looked) for n, one in enumerate(reads)],
+        [_aten_operand(n, one, looked) for n, one in enumerate(reads)],
         [shape(every[n]) for n in at],
         [dtype(every[n].dtype) for n in at],
         run=again,
@@ -269,11 +273,11 @@ def called(
     if any(one.strides is None for one in slots):
         return call, None, None
     # a change in place of how a tensor lies can't be written with what it gives
-    odd = known.turns or any(isinstance(one, torch.ScriptObject) for one in leaves(tree))
+    odd = known.turns or any(isinstance(one, torch.ScriptObject) for one in leaves_of(tree))
     return call, None if odd else lines, again
 
 
-def _operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
+def _aten_operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
     def content() -> np.ndarray:
         looked.append(True)
         if (size := tensor.numel()) > SMALL:
@@ -285,18 +289,18 @@ def _operand(number: int, tensor: torch.Tensor, looked: list[bool]) -> Operand:
     return Operand(number, shape(tensor), dtype(kind), settled)
 
 
-def _plain(value: Any) -> Any:
+def _plain_argument(value: Any) -> Any:
     """Numbers, texts and lists of them."""
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain_argument(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if not isinstance(value, torch.ScriptObject):
         return str(value)
-    name, held = packed(value)
+    name, held = packed_in(value)
     if held is None:
         return name
-    bits = [array(one).tobytes() for one in leaves(held) if isinstance(one, torch.Tensor)]
+    bits = [array(one).tobytes() for one in leaves_of(held) if isinstance(one, torch.Tensor)]
     return f"{name} {blake2b(b''.join(bits), digest_size=8).hexdigest()}"
 
 
@@ -340,12 +344,14 @@ class RepeatedCall:
         for n, (bits, slot) in enumerate(zip(arrays, self.slots, strict=True)):
             first = self.alike[n]
             same = first < n and slot == self.slots[first] and np.array_equal(arrays[first], bits)
-            operands.append(operands[first] if same else placed(bits, slot))
+            operands.append(operands[first] if same else lay_like(bits, slot))
 
         def filled(one: Any) -> Any:
             if not isinstance(one, Slot):
                 return one
-            return placed(np.zeros(one.shape), one) if one.number is None else operands[one.number]
+            return (
+                lay_like(np.zeros(one.shape), one) if one.number is None else operands[one.number]
+            )
 
         args, kwargs = replaced(self.tree, filled)
         before = torch.get_num_threads()
@@ -355,7 +361,7 @@ class RepeatedCall:
                 every = tensors(self.func(*args, **kwargs))
         finally:
             torch.set_num_threads(before)
-        into, _ = changed(facts(self.func), args, kwargs)
+        into, _ = changed_by(op_facts(self.func), args, kwargs)
         every += [one for one in into if not any(one is other for other in every)]
         return [np.array(array(every[n])) for n in self.at]
 
@@ -375,7 +381,7 @@ def _writer(
 ) -> Lines:
     """``count``: of the tensors that it gives; ``at``: which of them are results of its own;
     ``beside``: numbers of operands that it changes besides, the last of these."""
-    base = facts(func).base
+    base = op_facts(func).base
     # a function of this name in ``torch`` that isn't Python's takes the arguments of the schema
     own = isinstance(getattr(torch, base, None), BuiltinFunctionType) and base[0] != "_"
     returns = schema(func).returns
@@ -384,8 +390,8 @@ def _writer(
 
     def lines(names: Sequence[str], result: str) -> list[str]:
         found = [one for both in zip(names, reads, strict=True) for one in _laid(*both)]
-        args = [_literal(one, names) for one in tree[0]]
-        args += [f"{name}={_literal(one, names)}" for name, one in tree[1].items()]
+        args = [_argument_text(one, names) for one in tree[0]]
+        args += [f"{name}={_argument_text(one, names)}" for name, one in tree[1].items()]
         found.append(f"{result} = {called}({', '.join(args)})")
         if 1 < len(returns) != count - len(beside):  # among them are numbers, or nothing
             found.append(f"{result} = [y for y in {result} if isinstance(y, torch.Tensor)]")
@@ -436,13 +442,13 @@ def _laid(name: str, slot: Slot) -> list[str]:
     ]
 
 
-def _literal(one: Any, names: Sequence[str]) -> str:
+def _argument_text(one: Any, names: Sequence[str]) -> str:
     if isinstance(one, Slot):
         if one.number is not None:
             return names[one.number]
         return f"torch.empty({tuple(one.shape)}, dtype={one.dtype})"
     if isinstance(one, list | tuple):
-        return "[" + ", ".join(_literal(each, names) for each in one) + "]"
+        return "[" + ", ".join(_argument_text(each, names) for each in one) + "]"
     if isinstance(one, torch.device):
         return f'torch.device("{one}")'
     if isinstance(one, float) and not np.isfinite(one):

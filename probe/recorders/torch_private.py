@@ -128,7 +128,7 @@ def modules(root: torch.nn.Module) -> dict[torch.nn.Module, str]:
     return found
 
 
-def weights(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields its own parameters and buffers with their names."""
     for every in (module._parameters, module._buffers):
         yield from ((name, one) for name, one in every.items() if one is not None)
@@ -162,7 +162,7 @@ class Held:
         free(self._held)  # not by a global name, which is gone when Python ends
 
 
-def packed(value: torch.ScriptObject) -> tuple[str, Any]:
+def packed_in(value: torch.ScriptObject) -> tuple[str, Any]:
     """Returns the type of an object of C++, such as packed weights, and what it holds; None where
     it can't be written to a file."""
     name = str(value._type().qualified_name().rpartition(".")[2])

@@ -40,7 +40,7 @@ BYTES = {
 """Types of numbers that NumPy has not: their bits are compared, as bytes."""
 
 
-def plain(tensor: torch.Tensor) -> bool:
+def is_strided(tensor: torch.Tensor) -> bool:
     """Returns whether a tensor is memory with strides."""
     return tensor.layout is torch.strided and not tensor.is_nested
 
@@ -48,7 +48,7 @@ def plain(tensor: torch.Tensor) -> bool:
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Returns a tensor's bits as a container array, a view of them where there can be one."""
     as_it_lies = type(tensor) in PLAIN and tensor.is_cpu and tensor.dtype in DIRECT
-    if as_it_lies and plain(tensor) and not tensor.is_neg():
+    if as_it_lies and is_strided(tensor) and not tensor.is_neg():
         return direct(tensor)
     found = tensor.detach()
     if found.is_nested:
@@ -131,7 +131,7 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
-def begins(tensor: torch.Tensor) -> int:
+def offset_of(tensor: torch.Tensor) -> int:
     """Returns how many bytes behind a multiple of 64 a tensor's memory begins.
 
     PyTorch allocates at multiples of 64 on a CPU. Views begin anywhere in an allocation, and what
@@ -146,13 +146,13 @@ def begins(tensor: torch.Tensor) -> int:
 
 def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
     """Returns how a tensor lies in memory."""
-    strides = tuple(tensor.stride()) if plain(tensor) else None
+    strides = tuple(tensor.stride()) if is_strided(tensor) else None
     shape = tuple(tensor.shape) if not tensor.is_nested else ()
-    address = 0 if strides is None else begins(tensor)
+    address = 0 if strides is None else offset_of(tensor)
     return Slot(shape, strides, address, tensor.dtype, tensor.device, number)
 
 
-def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
+def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     """Returns a new tensor of these container bits that lies in memory as ``slot`` did, and begins
     as many bytes behind a multiple of 64."""
     values = torch.from_numpy(np.array(bits, order="C"))
@@ -163,13 +163,13 @@ def placed(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     if strides is None or len(strides) != values.dim() or not values.numel():
         return values.to(slot.device)
     if tuple(values.shape) != slot.shape:
-        strides = _dense(tuple(values.shape), strides)
+        strides = _no_gaps(tuple(values.shape), strides)
     wide = [1 if step == 0 else n for n, step in zip(values.shape, strides, strict=True)]
     once = values[tuple(slice(n) for n in wide)]
     if wide != list(values.shape) and not torch.equal(once.expand_as(values), values):
         # what was broadcast stays so if it still is the same
-        strides, wide, once = _dense(tuple(values.shape), strides), list(values.shape), values
-    view = _memory(slot, extent(wide, strides)).as_strided(wide, strides)
+        strides, wide, once = _no_gaps(tuple(values.shape), strides), list(values.shape), values
+    view = _zeros_at(slot, extent(wide, strides)).as_strided(wide, strides)
     if slot.device.type == "cpu" and slot.dtype in INTEGERS:
         # By NumPy: calls are made by the thousand, and PyTorch's threads would wait for each other
         # on a processor that has other work.
@@ -188,13 +188,13 @@ INTEGERS = {
 """Formats of numbers, and integers of the same size, as which NumPy copies them."""
 
 
-def laid(tensor: torch.Tensor, address: int) -> torch.Tensor:
+def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
     """Returns a copy that lies in memory alike, and begins that many bytes behind a multiple of
     64."""
-    return placed(array(tensor), slot_of(tensor)._replace(address=address))
+    return lay_like(array(tensor), slot_of(tensor)._replace(address=address))
 
 
-def _memory(slot: Slot, count: int) -> torch.Tensor:
+def _zeros_at(slot: Slot, count: int) -> torch.Tensor:
     """Returns zeros for so many numbers, at the slot's address."""
     if slot.device.type != "cpu":
         start = slot.address // slot.dtype.itemsize
@@ -205,7 +205,7 @@ def _memory(slot: Slot, count: int) -> torch.Tensor:
     return torch.from_numpy(raw[start : start + size]).view(slot.dtype)
 
 
-def _dense(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
+def _no_gaps(shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides without gaps, with the axes in the same order in memory."""
     found, step = [0] * len(shape), 1
     for axis in sorted(range(len(shape)), key=lambda a: (strides[a], -a)):
@@ -248,8 +248,8 @@ class Lay:
     ) -> None:
         self.geometry, self.number, self.like = geometry, number, like
         self.meta = bool(tensor.is_meta)
-        self.plain = plain(tensor) and not self.meta
-        self.address = begins(tensor) if self.plain else None
+        self.plain = is_strided(tensor) and not self.meta
+        self.address = offset_of(tensor) if self.plain else None
         self.direct = self.plain and bool(tensor.is_cpu) and tensor.dtype in DIRECT
         self.halves = tensor.dtype.is_complex
 
@@ -265,7 +265,7 @@ class Lays:
 
     def of(self, tensor: torch.Tensor) -> Lay:
         """Returns how a tensor lies."""
-        if not plain(tensor):
+        if not is_strided(tensor):
             return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
@@ -273,7 +273,7 @@ class Lays:
         """Returns how a tensor with strides lies."""
         shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
         device = tensor.is_cpu or tensor.device
-        every = (shape, strides, offset, begins(tensor), tensor.dtype, device)
+        every = (shape, strides, offset, offset_of(tensor), tensor.dtype, device)
         known = self.known.get(every)
         if known is None:
             if 1 in shape:  # their steps say nothing
@@ -288,7 +288,7 @@ class Lays:
         every = *sources, to
         known: Moves | Unknown | None = self.parts.get(every)
         if known is None:
-            known = _together(every)
+            known = _from_parts(every)
             if sum(prod(one.shape) for one in every) <= SMALL:
                 self.parts[every] = known
         return known
@@ -378,7 +378,7 @@ class NamedWeight(NamedTuple):
 
 def address(tensor: torch.Tensor) -> int:
     """Returns what tells a tensor's memory from others while it lives."""
-    return storage_address(tensor.untyped_storage()) if plain(tensor) else -id(tensor)
+    return storage_address(tensor.untyped_storage()) if is_strided(tensor) else -id(tensor)
 
 
 class Values:
@@ -480,7 +480,7 @@ class Values:
         """Notes memory that has been allocated and not written yet."""
         for tensor in every:
             memory = self.place(tensor).memory
-            memory.given, memory.hollow = True, plain(tensor)
+            memory.given, memory.hollow = True, is_strided(tensor)
 
     def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
@@ -524,7 +524,7 @@ def _gone() -> np.ndarray:
     raise LookupError("the value has been overwritten")
 
 
-def _together(every: Sequence[MemoryLayout]) -> Moves | Unknown:
+def _from_parts(every: Sequence[MemoryLayout]) -> Moves | Unknown:
     """As ``Lays.together``; the last of them is the value itself."""
     to = every[-1]
     if any(one.dtype != to.dtype for one in every):
@@ -541,11 +541,11 @@ def _together(every: Sequence[MemoryLayout]) -> Moves | Unknown:
     if index.size and index.max() < 0:
         return Unknown("its memory was never written")
     if index.size and index.min() < 0:
-        return Written(lambda *arrays: _flat(arrays)[index], index=index)
-    return Moves(lambda *arrays: _flat(arrays)[index])
+        return Written(lambda *arrays: _all_flat(arrays)[index], index=index)
+    return Moves(lambda *arrays: _all_flat(arrays)[index])
 
 
-def _flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _all_flat(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """All elements, and a zero behind them: the element -1, where none was written."""
     every = [np.asarray(one).reshape(-1) for one in arrays]
     return np.concatenate([*every, np.zeros(1, every[0].dtype)])

@@ -44,7 +44,7 @@ from probe.semantics import (
     Unknown,
     Windows,
 )
-from probe.semantics.labels import Labels, joined, tag, told_apart
+from probe.semantics.labels import Labels, joint, tag, told_apart
 from probe.summation.certificate import BUDGET
 
 # Sets of operands on which operations are compared that have no order.
@@ -455,7 +455,7 @@ def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
 def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
     out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
     mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
-    mark = joined(one.array, tag("computed differently", number))
+    mark = joint(one.array, tag("computed differently", number))
     return one._replace(array=np.where(mask, mark, one.array))
 
 

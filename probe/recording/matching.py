@@ -511,7 +511,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
     scalars = _differing_scalars(ours, theirs)
-    commutes = len(ours) == 2 and functions.of(getattr(meaning, "word", "")).commutes
+    commutes = len(ours) == 2 and functions.row_of(getattr(meaning, "word", "")).commutes
     if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
         scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
     alike = [v.shape for v in ours] == [v.shape for v in theirs]

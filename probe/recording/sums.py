@@ -265,9 +265,9 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         last = one.shape[-1:] == steps[0].shape[-1:]
         return number > 0 and read >= count and last and isinstance(one.meaning, Reshapes | Same)
 
-    steps = _left_out(getattr(meaning, "steps", ()), count, shapes_an_operand)
+    steps = _leave_out_steps(getattr(meaning, "steps", ()), count, shapes_an_operand)
     if steps and isinstance(steps[0].meaning, Contracts):
-        steps = _left_out(steps, count, shapes_the_sums)
+        steps = _leave_out_steps(steps, count, shapes_the_sums)
     first = steps[0].meaning if steps else meaning
     if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
         raise InputError("operation", type(first).__name__, "several operations in one", "")
@@ -286,7 +286,7 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     return first, tuple(functions)
 
 
-def _left_out(
+def _leave_out_steps(
     steps: Sequence[Step], count: int, only: Callable[[int, Step, int], bool]
 ) -> Sequence[Step]:
     """Leaves out steps that ``only`` give another shape to the one value that they read: asked with

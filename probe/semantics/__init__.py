@@ -9,23 +9,36 @@ reads does; whether its other outputs must agree is reported as unknown.
 ``labels(reads, shapes, what)`` gives the labels of the outputs from those of the inputs: ``shapes``
 of the outputs, ``what`` a label of the operation's name and numbers.
 
-A file for each kind: what is computed ``elementwise``, what is only ``moving``, ``sums``
-and scans, normalised ``groups``, ``recurrent`` layers, sliding ``windows``; ``contract``: what all
-of them say.
+``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
+tables. A file for each kind of meaning: ``elementwise`` with the table of ``functions``,
+``moving`` and movement that is ``asked`` of the operation itself, ``sums`` and scans, ``groups``
+(norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
+``mixing`` is how they come together.
 """
 
 from probe.semantics import functions, operations
 from probe.semantics.asked import Asked, Map, Mapped
 from probe.semantics.contract import (
+    Call,
     Compiled,
     Exact,
     Meaning,
+    NotSettled,
     Numbers,
+    OperationTable,
     Quantised,
+    Row,
     Shapes,
     Step,
+    StepBuilder,
     Steps,
     Unknown,
+    by_table,
+    reads_of,
+    rows_for,
+    then,
+    word_list,
+    worded,
 )
 from probe.semantics.elementwise import (
     TRUE,
@@ -51,15 +64,7 @@ from probe.semantics.moving import (
     Turns,
     Written,
 )
-from probe.semantics.sums import (
-    Accumulates,
-    Blends,
-    Contracts,
-    Maximum,
-    Reduces,
-    Scans,
-    Whole,
-)
+from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Convolution, Windows
 
 MOVED = (Moves, Asked, Mapped)
@@ -69,52 +74,12 @@ MOVING = (*MOVED, Turns, Reshapes, Same)
 """What an operation means that moves elements and computes none."""
 
 __all__ = [
-    "MOVED",
-    "MOVING",
-    "TRUE",
-    "Accumulates",
-    "Asked",
-    "Attends",
-    "Blends",
-    "Broadcasts",
-    "Chooses",
-    "Compiled",
-    "Contracts",
-    "Convolution",
-    "Each",
-    "Encodes",
-    "Exact",
-    "Holds",
-    "Joins",
-    "Made",
-    "Map",
-    "Mapped",
-    "Maximum",
-    "Meaning",
-    "Moves",
-    "Normalises",
-    "Numbers",
-    "Pads",
-    "Passes",
-    "Picks",
-    "Quantised",
-    "Recurs",
-    "Reduces",
-    "Reshapes",
-    "Same",
-    "Scans",
-    "Shapes",
-    "Splits",
-    "Step",
-    "Steps",
-    "Turns",
-    "Unknown",
-    "Vanishes",
-    "Whole",
-    "Windows",
-    "Written",
-    "functions",
-    "of_complex",
-    "of_number",
-    "operations",
-]
+    "MOVED", "MOVING", "TRUE", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",
+    "Call", "Chooses", "Compiled", "Contracts", "Convolution", "Each", "Encodes", "Exact",
+    "Holds", "Joins", "Made", "Map", "Mapped", "Maximum", "Meaning", "Moves", "Normalises",
+    "NotSettled", "Numbers", "OperationTable", "Pads", "Passes", "Picks", "Quantised", "Recurs",
+    "Reduces", "Reshapes", "Row", "Same", "Scans", "Shapes", "Splits", "Step", "StepBuilder",
+    "Steps", "Turns", "Unknown", "Vanishes", "Whole", "Windows", "Written", "by_table",
+    "functions", "of_complex", "of_number", "operations", "reads_of", "rows_for", "then",
+    "word_list", "worded",
+]  # fmt: skip

@@ -18,7 +18,16 @@ import numpy as np
 
 from probe import floats
 from probe.semantics import mixing
-from probe.semantics.contract import Call, Exact, Meaning, NotSettled, Run, Shapes, Unknown, reading
+from probe.semantics.contract import (
+    Call,
+    Exact,
+    Meaning,
+    NotSettled,
+    Run,
+    Shapes,
+    Unknown,
+    reads_of,
+)
 from probe.semantics.labels import Labels, Name, of_content
 from probe.semantics.sums import Blends, Whole
 
@@ -39,7 +48,7 @@ class Map(NamedTuple):
     constants: np.ndarray
 
 
-def asked(
+def maps_of(
     run: Run, given: Sequence[np.ndarray | None], shapes: Shapes, dtypes: Sequence[str]
 ) -> list[Map] | None:
     """Returns for each result where its elements are from; None: the operation computes.
@@ -55,6 +64,7 @@ def asked(
     count = sum(sizes)
     bits = min(BITS[dtypes[n]] for n in data)
     signed = not any(dtypes[n].startswith(("u", "bool")) for n in data)
+    # a narrow format holds a position digit by digit, a run each: bfloat16 has 7 bits of them
     digits = max(1, -(-(2 * count + 1).bit_length() // bits))
     runs: list[list[np.ndarray]] = []
     constants: list[np.ndarray] = []
@@ -68,11 +78,11 @@ def asked(
                     place = place + count if signed else 2 * count + 1 - place
                 number = (place >> digit * bits) & ((1 << bits) - 1)
                 number = -number if second and signed else number
-                reads[n] = _held(number.reshape(shapes[n]), dtypes[n])
+                reads[n] = _in_format(number.reshape(shapes[n]), dtypes[n])
                 start += size
             made = [np.asarray(one) for one in run(reads)]  # type: ignore[arg-type]
             constants = constants or made
-            every = [_read(one, dtypes[data[0]]) << digit * bits for one in made]
+            every = [_integers_in(one, dtypes[data[0]]) << digit * bits for one in made]
             totals = [a + b for a, b in zip(totals, every, strict=True)] if totals else every
         runs.append(totals)
     found = []
@@ -86,13 +96,13 @@ def asked(
     return found
 
 
-def _held(numbers: np.ndarray, dtype: str) -> np.ndarray:
+def _in_format(numbers: np.ndarray, dtype: str) -> np.ndarray:
     if dtype in floats.FORMATS:
         return floats.round_to(numbers.astype(np.float64), dtype)
     return numbers.astype(dtype)
 
 
-def _read(array: np.ndarray, dtype: str) -> np.ndarray:
+def _integers_in(array: np.ndarray, dtype: str) -> np.ndarray:
     """Returns whole numbers; what is none, as an infinity that pads, is -1 in every run."""
     if dtype == "bfloat16":
         array = floats.widen(array, dtype)
@@ -212,7 +222,7 @@ class Mapped(Exact):
             begin, small_begin = begin + prod(each.shape), small_begin + full.size
         every = np.concatenate([*flat, np.zeros(1, np.uint64)])
         array = np.where(small < 0, of_content(constants).array, every[small])
-        return Labels(to, array, mixing.known(data), tuple(names))
+        return Labels(to, array, mixing.all_known(data), tuple(names))
 
 
 @dataclass(frozen=True)
@@ -232,7 +242,7 @@ class Asked(Exact):
     def answer(self) -> Meaning:
         """Returns the movement; ``Unknown`` where the operation computes, or doesn't run so."""
         try:
-            maps = asked(self.run, self.given, self.shapes, self.dtypes)
+            maps = maps_of(self.run, self.given, self.shapes, self.dtypes)
         except Exception as error:  # of whatever kind a library has
             return Unknown(f"it can't be asked where it moves what ({type(error).__name__})")
         if maps is None:
@@ -247,11 +257,11 @@ class Asked(Exact):
         return self.answer
 
 
-def moved(call: Call, *slots: int) -> Meaning:
+def asked_move(call: Call, *slots: int) -> Meaning:
     """Returns that an operation moves the elements of the operands in these slots (the first, if
     none is named) and computes nothing. NotSettled where another operand isn't known."""
     chosen = set(call.places(*(slots or (0,))))
-    run, held = _alone(call, chosen)
+    run, held = _runnable(call, chosen)
     operands = {one.at: one for one in call.reads if one is not None and one.at >= 0}
     size = max(prod(shape) for shape in (*call.gives, *(operands[n].shape for n in chosen)))
     if size > MOST:
@@ -265,7 +275,7 @@ def moved(call: Call, *slots: int) -> Meaning:
     )
 
 
-def _alone(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
+def _runnable(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
     """Returns what runs an operation, and its operands but these. NotSettled: they aren't known."""
     if call.run is None:
         raise NotSettled(f"{call.op} can't be run alone")
@@ -286,16 +296,16 @@ FINE = 18
 """Bits behind the point of a weight that is asked: libraries round it in formats of their own."""
 
 
-def resized(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> Meaning:
+def asked_resize(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> Meaning:
     """Returns a resize of the first operand along these axes by weights that the operation tells;
     where it can't be asked, that each output reads its plane. ``numbers``: what decides then."""
     try:
         if call.dtype() not in floats.FORMATS:
             raise NotSettled("it rounds to integers")
-        return reading(call, blended(call, axes), 0)
+        return reads_of(call, blended(call, axes), 0)
     except NotSettled:
         kept = tuple((axis, axis) for axis in range(call.rank()) if axis not in axes)
-        return reading(call, Whole(kept, "resize", numbers), 0)
+        return reads_of(call, Whole(kept, "resize", numbers), 0)
 
 
 def blended(call: Call, axes: Sequence[int]) -> Blends:
@@ -310,7 +320,7 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
     runs = sum(-(-shape[axis] // max(planes, 1)) for axis in axes)
     if not planes or runs * max(prod(shape), prod(to)) > MOST:
         raise NotSettled(f"it blends too many elements to be asked how: {prod(shape):,}")
-    run, held = _alone(call, {at})
+    run, held = _runnable(call, {at})
     # every plane has a one at another place of the axis, and zeros: it becomes a column of weights
     number = np.arange(planes).reshape([shape[a] if a in others else 1 for a in range(rank)])
     taps = []
@@ -319,7 +329,7 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
         columns = []
         for start in range(0, shape[axis], planes):
             ones = np.broadcast_to((number + start == place).astype(np.float64), shape)
-            held[at] = _held(ones, call.dtype())
+            held[at] = _in_format(ones, call.dtype())
             found = np.asarray(run([held[n] for n in sorted(held)])[0])
             found = floats.widen(found, "bfloat16") if call.dtype() == "bfloat16" else found
             first = tuple(0 if a in axes and a != axis else slice(None) for a in range(rank))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from probe.semantics import mixing
-from probe.semantics.labels import Labels, joined, tag
+from probe.semantics.labels import Labels, joint, tag
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
@@ -108,8 +108,8 @@ class Unknown(Exact):
         return None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        every = mixing.whole(reads, what)
-        return [mixing.of_one(joined(every, tag(n)), to, False) for n, to in enumerate(shapes)]
+        every = mixing.one_label(reads, what)
+        return [mixing.of_one(joint(every, tag(n)), to, False) for n, to in enumerate(shapes)]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Steps(Meaning):
         values = list(reads)
         for number, one in enumerate(self.steps):
             given = [values[n] for n in one.reads]
-            values += one.labels(given, np.uint64(joined(what, tag(number))[()]))
+            values += one.labels(given, np.uint64(joint(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]
 
 
@@ -181,7 +181,7 @@ class Quantised(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         def meant(one: Labels, scale: Any) -> Labels:
-            mark = joined(one.array, tag("quantised", scale))
+            mark = joint(one.array, tag("quantised", scale))
             return one if scale is None else one._replace(array=mark)
 
         word = tag(self.inner.word) if self.inner.word else what
@@ -231,7 +231,6 @@ class Call:
         return self.attributes[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns an attribute, ``default`` where it isn't given."""
         return self.attributes.get(name, default)
 
     @property
@@ -240,7 +239,6 @@ class Call:
         return sum(one is not None and one.at >= 0 for one in self.reads)
 
     def has(self, slot: int) -> bool:
-        """Returns whether it has an operand in this slot."""
         return slot < len(self.reads) and self.reads[slot] is not None
 
     def operand(self, slot: int) -> Operand:
@@ -259,15 +257,12 @@ class Call:
         return tuple(self.at(slot) for slot in slots if self.has(slot))
 
     def shape(self, slot: int = 0) -> tuple[int, ...]:
-        """Returns the shape of an operand."""
         return self.operand(slot).shape
 
     def rank(self, slot: int = 0) -> int:
-        """Returns how many axes an operand has."""
         return len(self.operand(slot).shape)
 
     def dtype(self, slot: int = 0) -> str:
-        """Returns the dtype of an operand."""
         return self.operand(slot).dtype
 
     def value(self, slot: int) -> np.ndarray:
@@ -299,17 +294,31 @@ def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
     return found
 
 
-Row = Callable[[Call], Meaning]
+Row = Callable[..., Meaning]
 """A row of a library's table: what a call of this operation computes."""
 
-
 C = TypeVar("C", bound=Call)
+R = TypeVar("R", bound=Row)
 
 
-def meaning(rows: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
+class OperationTable(dict[str, Row]):
+    """A library's table: a row for each operation, by its name."""
+
+    def row(self, names: str | Iterable[str]) -> Callable[[R], R]:
+        """Returns a decorator: a function of a call is the row of these operations. Of names with
+        words it is called with the word too."""
+
+        def put(one: R) -> R:
+            self.update(worded(names, one) if isinstance(names, Mapping) else rows_for(names, one))
+            return one
+
+        return put
+
+
+def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
     """Returns what a call computes by a library's table; ``Unknown`` with the reason where nothing
     is described, or what is described isn't this."""
-    row = rows.get(call.op)
+    row = table.get(call.op)
     if row is None:
         return Unknown(f"{call.op} is not described in probe")
     try:
@@ -322,28 +331,43 @@ def meaning(rows: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
         return Unknown(f"{call.op} has attributes that are not described in probe")
 
 
-def named(words: str) -> dict[str, str]:
+def word_list(words: str) -> dict[str, str]:
     """Returns names of operations with what they compute, from ``"ABS POW:power"``: without a colon
     it is the name itself in small letters."""
     every = (one.partition(":") for one in words.split())
     return {name: word or name.lower() for name, _, word in every}
 
 
-def rows(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
+def rows_for(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
     """Returns the same row for several operations."""
     return dict.fromkeys(names.split() if isinstance(names, str) else names, one)
 
 
-def worded(words: Mapping[str, str], one: Callable[[Call, str], Meaning]) -> dict[str, Row]:
-    """Returns a row for each of ``named``, of the call and its word."""
-
-    def of(word: str) -> Row:
-        return lambda call: one(call, word)
-
-    return {name: of(word) for name, word in words.items()}
+def worded(words: Mapping[str, str], one: Callable[[Any, str], Meaning]) -> dict[str, Row]:
+    """Returns a row for each of ``word_list``, of the call and its word."""
+    return {name: lambda call, word=word: one(call, word) for name, word in words.items()}
 
 
-def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
+class StepBuilder:
+    """Puts together what computes step by step: values have numbers, first what an operation reads,
+    then what each step gives."""
+
+    def __init__(self, count: int) -> None:
+        self.steps: list[Step] = []
+        self.count = count
+
+    def add(self, one: Meaning, reads: Iterable[int], *gives: tuple[int, ...]) -> int:
+        """Adds a step that gives these shapes. Returns the number of its first result."""
+        self.steps.append(Step(one, tuple(reads), gives[0], gives[1:]))
+        self.count += len(gives)
+        return self.count - len(gives)
+
+    def done(self, *gives: int) -> Steps:
+        """Returns all steps. ``gives``: numbers of the results; none: the last step's alone."""
+        return Steps(tuple(self.steps), gives)
+
+
+def reads_of(call: Call, one: Meaning, *slots: int) -> Meaning:
     """Returns an operation that reads only these operands as arrays, in this order: what its others
     hold (sizes, axes, indices) is in the meaning. Those that are left out are skipped."""
     # what reads all in order is itself: a step around it would be another meaning, with equal
@@ -351,24 +375,23 @@ def reading(call: Call, one: Meaning, *slots: int) -> Meaning:
     places = call.places(*slots)
     if places == tuple(range(call.count)):
         return one
-    shape, *more = call.gives
-    count = call.count
-    step = Step(one, places, shape, tuple(more))
-    return Steps((step,), tuple(range(count, count + len(call.gives))) if more else ())
+    build = StepBuilder(call.count)
+    build.add(one, places, *call.gives)
+    return build.done(*range(call.count, build.count) if len(call.gives) > 1 else ())
 
 
-def chain(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
+def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> Meaning:
     """Returns an operation and what it does behind, one step after the other, as in an epilogue: a
     function of what is there, or one with an operand in the slot that is named beside it."""
     if not behind or isinstance(first, Unknown):
         return first
-    count, shape = call.count, call.gives[0]
-    steps = first.steps if isinstance(first, Steps) else ()
-    steps = steps or (Step(first, tuple(range(count)), shape),)
+    build = StepBuilder(call.count)
+    if isinstance(first, Steps) and first.steps:
+        build.steps += first.steps
+        build.count += sum(1 + len(step.more) for step in first.steps)
+    else:
+        build.add(first, range(call.count), call.gives[0])
     for one in behind:
-        last = count + sum(1 + len(step.more) for step in steps) - 1
-        if isinstance(one, tuple):
-            steps = (*steps, Step(one[0], (last, call.at(one[1])), shape))
-        else:
-            steps = (*steps, Step(one, (last,), shape))
-    return Steps(steps)
+        made, *slots = one if isinstance(one, tuple) else (one,)
+        build.add(made, (build.count - 1, *map(call.at, slots)), call.gives[0])
+    return build.done()

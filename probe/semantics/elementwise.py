@@ -11,7 +11,7 @@ import numpy as np
 
 from probe.semantics import functions, mixing
 from probe.semantics.contract import Exact, LeavesZeros, Meaning, Shapes
-from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 
 COMPLEX_SETTLED = {"add", "subtract", "cast"}
 """Functions that round each half of a complex number once. A product adds two products, in an order
@@ -82,7 +82,7 @@ class Each(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        known = functions.of(self.word)
+        known = functions.row_of(self.word)
         names = {one[0] for one in self.numbers if isinstance(one, tuple)}
         further = names & MORE and not known.sloped
         return None if self.approximate or further else known.rounds
@@ -91,13 +91,13 @@ class Each(Meaning):
     def exact_but_subnormal(self) -> bool:
         """Whether its bits follow from what it reads unless that is subnormal: a choice, which
         rounds nothing, of a library that reads subnormal numbers as zeros in some places."""
-        return self.approximate and functions.of(self.word).rounds == 0
+        return self.approximate and functions.row_of(self.word).rounds == 0
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
         if self.along is not None:
             rank = len(used[0].shape)
-            used[1:] = [mixing.along(one, self.along % rank, rank) for one in used[1:]]
+            used[1:] = [mixing.lay_along(one, self.along % rank, rank) for one in used[1:]]
         for place, value, dtype in self.beside:  # labelled by content, as an array of one number is
             used.insert(place, Labels((), np.asarray(of_number(value, dtype))))
         if (self.word, self.numbers) in COMPOSITES:
@@ -113,16 +113,16 @@ class Each(Meaning):
             square = applied("square", applied("subtract", *used))
             return [fitted(square, to, n) for n, to in enumerate(shapes)]
         # what is the same both ways round gets one label: libraries write a + b and b + a
-        what = extended(what, self.numbers)
-        if functions.of(self.word).commutes and len(used) == 2 and not self.numbers:
+        what = with_words(what, self.numbers)
+        if functions.row_of(self.word).commutes and len(used) == 2 and not self.numbers:
             adds = self.zero == "adds"
             if adds or self.word == "multiply":
                 found = mixing.associated(used[0], used[1], adds)
             else:
-                found = mixing.paired(used[0], used[1], what)
+                found = mixing.pair(used[0], used[1], what)
         else:
-            shape, arrays, names = mixing.aligned(used)
-            found = Labels(shape, joined(what, *arrays), mixing.known(used), names)
+            shape, arrays, names = mixing.broadcast_labels(used)
+            found = Labels(shape, joint(what, *arrays), mixing.all_known(used), names)
         found = self._cleared(found, used)
         return [fitted(found, to, n) for n, to in enumerate(shapes)]
 
@@ -137,7 +137,7 @@ class Each(Meaning):
     def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
         if self.zero not in ("clears", "stays"):
             return found
-        _, arrays, _ = mixing.aligned(used)
+        _, arrays, _ = mixing.broadcast_labels(used)
         # of a quotient the numerator alone: what is divided by zero is no zero
         both = self.zero == "clears" and self.word == "multiply"
         zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
@@ -148,7 +148,7 @@ class Each(Meaning):
 
 def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
     """Returns the labels of a function of elements, as an operation of this word has them."""
-    known = functions.of(word)
+    known = functions.row_of(word)
     kind = Vanishes if word == "exp" else Each  # as ``operations.function`` has it
     each = kind(word, known.zero or "stays" * known.keeps_zero, numbers)
     shape = np.broadcast_shapes(*(one.shape for one in reads))
@@ -165,7 +165,7 @@ def divided(one: Labels, two: Labels) -> Labels:
     a library divides by a root or a sum is a matter of rounding."""
     if _single_one(two):
         return one
-    inverse = joined(extended(tag("reciprocal"), ()), two.array)
+    inverse = joint(with_words(tag("reciprocal"), ()), two.array)
     two = two._replace(array=inverse)
     return two if _single_one(one) else mixing.associated(one, two, False)
 
@@ -175,7 +175,7 @@ def of_complex(meaning: Meaning) -> Meaning:
     absolute value has a word of its own then, as it is not rounded once."""
     if not isinstance(meaning, Each) or not meaning.exact:
         return meaning
-    moves = functions.of(meaning.word).rounds == 0 and meaning.word not in COMPLEX_OPEN
+    moves = functions.row_of(meaning.word).rounds == 0 and meaning.word not in COMPLEX_OPEN
     if moves or meaning.word in COMPLEX_SETTLED:
         return meaning
     return replace(meaning, word=f"complex {meaning.word}", zero="")
@@ -184,14 +184,14 @@ def of_complex(meaning: Meaning) -> Meaning:
 def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
     """Returns the labels of output ``number``, broadcast to its shape."""
     if number:
-        one = one._replace(array=np.where(one.array == ZERO, ZERO, joined(one.array, tag(number))))
+        one = one._replace(array=np.where(one.array == ZERO, ZERO, joint(one.array, tag(number))))
     if 0 in to:
         return Labels(to, np.zeros(to, np.uint64), one.known)
     size = int(np.prod(to, dtype=int))
     if to == one.shape:
         return one
     if size == int(np.prod(one.shape, dtype=int)):
-        return mixing.reshaped(one, to)
+        return mixing.reshape_labels(one, to)
     if len(to) >= len(one.shape) and _broadcasts(mixing.lifted(one, len(to)).shape, to):
         wide = mixing.lifted(one, len(to))
         array = np.broadcast_to(
@@ -199,7 +199,7 @@ def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
             [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
         )
         return Labels(to, array, one.known, wide.names)
-    return mixing.of_one(mixing.whole([one], tag(number)), to, one.known)
+    return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -243,7 +243,7 @@ class Made(Exact):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         if self.places:
-            return [mixing.of_one(joined(what, tag(self.value, to)), to) for to in shapes]
+            return [mixing.of_one(joint(what, tag(self.value, to)), to) for to in shapes]
         label = of_number(self.value, self.dtype)
         return [Labels(to, np.broadcast_to(label, to)) for to in shapes]
 
@@ -265,11 +265,11 @@ class Chooses(Exact):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         constant = Labels((), np.asarray(of_number(self.value, self.dtype)))
         every = [reads[n] if n >= 0 else constant for n in self.reads]
-        shape, arrays, names = mixing.aligned(every)
+        shape, arrays, names = mixing.broadcast_labels(every)
         mask, yes, no = arrays
-        either = joined(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
+        either = joint(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
         found = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
-        return [fitted(Labels(shape, found, mixing.known(every), names), shapes[0], 0)]
+        return [fitted(Labels(shape, found, mixing.all_known(every), names), shapes[0], 0)]
 
 
 @dataclass(frozen=True)
@@ -292,14 +292,10 @@ class Vanishes(Each, LeavesZeros):
 
 
 @dataclass(frozen=True)
-class Holds(Meaning):
+class Holds(Exact):
     """A value that is known by its content, whatever it was computed from: a mask, positions."""
 
     content: np.ndarray
-
-    @property
-    def rounds(self) -> int | None:
-        return 0
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         return [of_content(self.content)]

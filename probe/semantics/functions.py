@@ -174,7 +174,7 @@ cumlogsumexp: : logcumsumexp cumulativelogsumexp
 """
 
 
-def _read() -> tuple[dict[str, Function], dict[str, str]]:
+def _parse() -> tuple[dict[str, Function], dict[str, str]]:
     functions: dict[str, Function] = {}
     names: dict[str, str] = {}
     for line in filter(None, _TABLE.splitlines()):
@@ -188,7 +188,7 @@ def _read() -> tuple[dict[str, Function], dict[str, str]]:
     return functions, names
 
 
-FUNCTIONS, _NAMES = _read()
+FUNCTIONS, _NAMES = _parse()
 UNKNOWN = Function()
 """A function without a row: nothing is known of it."""
 
@@ -198,11 +198,11 @@ def canonical(word: str) -> str:
     return _NAMES.get(word, word)
 
 
-def spelled(name: str) -> list[str]:
+def all_words(name: str) -> list[str]:
     """Returns all words for a function, its one name first."""
     return [word for word, of_word in _NAMES.items() if of_word == name]
 
 
-def of(word: str) -> Function:
+def row_of(word: str) -> Function:
     """Returns what is known of a function by its one name."""
     return FUNCTIONS.get(word, UNKNOWN)

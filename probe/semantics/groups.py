@@ -18,26 +18,13 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.contract import LeavesZeros, Meaning, Shapes
-from probe.semantics.elementwise import (
-    TRUE,
-    Vanishes,
-    applied,
-    fitted,
-    is_one,
-    is_zero,
-    of_float,
-)
-from probe.semantics.labels import ZERO, Labels, extended, joined, of_content, tag
+from probe.semantics.elementwise import TRUE, Vanishes, applied, fitted, is_one, is_zero, of_float
+from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 from probe.semantics.moving import Joins, Picks, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, numbered
 
 NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
 """What subtracts a mean (but an RMSNorm), divides by a root mean square, scales and shifts."""
-
-
-def _present(numbers: tuple[Any, ...]) -> list[str]:
-    """Returns what a norm does with the arrays that it has."""
-    return [word for word, has in zip(("multiply", "add"), numbers[1:], strict=True) if has]
 
 
 def exponentials(
@@ -75,7 +62,6 @@ class Normalises(LeavesZeros):
 
     @property
     def notices(self) -> bool:  # type: ignore[override]
-        """Returns whether exact zeros are looked for."""
         return self.vanishes
 
     def labels(
@@ -95,22 +81,25 @@ class Normalises(LeavesZeros):
             found, mean, root = self._steps(one, axes)
             beside = [root] if self.word == "rms_norm" else [mean, root]
         else:
-            what = extended(what, numbers)
+            what = with_words(what, numbers)
             sizes = tag(*(one.shape[a] for a in axes))
             one = one._replace(array=mixing.visible(one.array))
-            group = joined(mixing.reduced(one, axes, True), sizes)
-            found = one._replace(array=joined(one.array, group, what))
+            group = joint(mixing.reduce(one, axes, True), sizes)
+            found = one._replace(array=joint(one.array, group, what))
             means = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-            beside = [Labels(means, joined(group, what), one.known, one.names)]
-        labels = mixing.reshaped(found, reads[0].shape)
+            beside = [Labels(means, joint(group, what), one.known, one.names)]
+        labels = mixing.reshape_labels(found, reads[0].shape)
         axis = (rank - 1 if self.along is None else self.along) % max(rank, 1)
-        scales = [mixing.along(other, axis, rank) for other in reads[1:]]
+        scales = [mixing.lay_along(other, axis, rank) for other in reads[1:]]
         if self.word in NORMS:
-            for word, other in zip(_present(numbers), scales, strict=False):
+            # a scale and a shift, as far as it has them
+            both = zip(("multiply", "add"), numbers[1:], strict=True)
+            words = [word for word, has in both if has]
+            for word, other in zip(words, scales, strict=False):
                 labels = applied(word, labels, other)
         elif scales:
-            shape, arrays, names = mixing.aligned([labels, *scales])
-            labels = Labels(shape, joined(what, *arrays), mixing.known(reads), names)
+            shape, arrays, names = mixing.broadcast_labels([labels, *scales])
+            labels = Labels(shape, joint(what, *arrays), mixing.all_known(reads), names)
         every = enumerate(shapes[1:], 1)
         return [labels] + [self._means(beside[min(n, len(beside)) - 1], to, n) for n, to in every]
 
@@ -161,14 +150,14 @@ class Normalises(LeavesZeros):
         axis, count = self.groups
         size = one.shape[axis] // count
         to = (*one.shape[:axis], count, size, *one.shape[axis + 1 :])
-        return mixing.reshaped(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
+        return mixing.reshape_labels(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
 
     @staticmethod
     def _means(means: Labels, to: tuple[int, ...], number: int) -> Labels:
         """Means and deviations that a norm gives beside its result."""
         if int(np.prod(to, dtype=int)) == int(np.prod(means.shape, dtype=int)):
             return fitted(means, to, number)
-        return mixing.of_one(mixing.whole([means], tag(number)), to, means.known)
+        return mixing.of_one(mixing.one_label([means], tag(number)), to, means.known)
 
 
 @dataclass(frozen=True)
@@ -201,10 +190,10 @@ class Attends(Meaning):
         chances = applied("divide", powers, total)
         product = Contracts(f"{letters}ls,{letters}sf->{letters}lf")
         result = product.labels([chances, values], shapes[:1], tag("product"))[0]
-        known = mixing.known(reads)
-        sums = mixing.reshaped(total, total.shape[:-1])._replace(known=known)
+        known = mixing.all_known(reads)
+        sums = mixing.reshape_labels(total, total.shape[:-1])._replace(known=known)
         return [result._replace(known=known)] + [
-            _beside(sums, to, n) for n, to in enumerate(shapes[1:], 1)
+            _sums_beside(sums, to, n) for n, to in enumerate(shapes[1:], 1)
         ]
 
     def _masked(self, scores: Labels, masks: Sequence[Labels]) -> tuple[Labels, np.ndarray]:
@@ -236,11 +225,11 @@ def _shared(labels: Labels, queries: tuple[int, ...]) -> Labels:
     return labels._replace(shape=shape, array=np.repeat(labels.full((axis,)), times, axis))
 
 
-def _beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
+def _sums_beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
     """Sums of a softmax, where attention gives them; the seeds of dropout."""
     if to == sums.shape:
         return fitted(sums, to, number)
-    return mixing.of_one(mixing.whole([sums], tag(number)), to, sums.known)
+    return mixing.of_one(mixing.one_label([sums], tag(number)), to, sums.known)
 
 
 def lowest(dtype: str) -> np.ndarray:
@@ -267,7 +256,7 @@ class Encodes(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         rest = [one for n, one in enumerate(reads[1:], 1) if n != self.mask]
-        own = mixing.reduced(reads[0]._replace(array=numbered(reads[0], (2,))), (2,), True)
+        own = mixing.reduce(reads[0]._replace(array=numbered(reads[0], (2,))), (2,), True)
         own = reads[0]._replace(array=own, shape=(*reads[0].shape[:2], 1)).full([0, 1])
         seen = np.swapaxes(own, 1, 2)
         if self.mask is not None:
@@ -277,11 +266,11 @@ class Encodes(Meaning):
             mask = mask[:, None, :] if self.rows else mask[None]
             hides = hides[:, None, :] if self.rows else hides[None]
             shows = shows[:, None, :] if self.rows else shows[None]
-            seen = np.where(hides, ZERO, np.where(shows, seen, joined(seen, mask)))
+            seen = np.where(hides, ZERO, np.where(shows, seen, joint(seen, mask)))
         group = mixing.summed(mixing.scattered(seen), (2,), True)
-        found = joined(own, group, mixing.whole(rest, what), tag(self.numbers))
+        found = joint(own, group, mixing.one_label(rest, what), tag(self.numbers))
         names = (0, 1, ("mixed", 2))
-        known = mixing.known(reads)
+        known = mixing.all_known(reads)
         return [
             fitted(Labels(reads[0].shape, found, known, names), to, n)
             for n, to in enumerate(shapes)
@@ -323,7 +312,7 @@ class Recurs(Meaning):
         one, inner, outer, *rest = [reads[n] if n >= 0 else None for n in self.reads]
         assert one is not None and inner is not None and outer is not None
         if self.axis:
-            one = _only(Turns((1, 0, 2)), [one], (one.shape[1], one.shape[0], one.shape[2]))
+            one = _one_result(Turns((1, 0, 2)), [one], (one.shape[1], one.shape[0], one.shape[2]))
         length, batch, _ = one.shape
         rows = outer.shape[0]
         if length > MOST_STEPS or prod(outer.shape) > MOST_WEIGHTS:
@@ -333,24 +322,24 @@ class Recurs(Meaning):
         # a GRU and a plain layer have no cells: what is read ends before them
         own, other, state, cell, *_ = (*rest, None, None)
         state, cell = state or zero, cell or zero
-        given = _only(Contracts("abk,nk->abn"), [one, inner], (length, batch, rows))
+        given = _one_result(Contracts("abk,nk->abn"), [one, inner], (length, batch, rows))
         given = given if own is None else applied("add", given, own)
         found: list[Labels] = [zero] * length
         for step in range(length)[:: -1 if self.reverse else 1]:
-            now = _only(Picks(axis=0, index=np.asarray(step)), [given], (batch, rows))
+            now = _one_result(Picks(axis=0, index=np.asarray(step)), [given], (batch, rows))
             state, cell = self._stepped(now, outer, other, state, cell)
             found[step] = state
         made = (*one.shape[:2], outer.shape[1])
-        every = _only(Joins(0, stacked=True), found, made)
+        every = _one_result(Joins(0, stacked=True), found, made)
         if self.axis:
-            every = _only(Turns((1, 0, 2)), [every], (batch, length, made[2]))
-        known = mixing.known([reads[n] for n in self.reads if n >= 0])
+            every = _one_result(Turns((1, 0, 2)), [every], (batch, length, made[2]))
+        known = mixing.all_known([reads[n] for n in self.reads if n >= 0])
         ends = [every, state, cell]
         given_shapes = enumerate(shapes)
         return [
-            mixing.reshaped(ends[n], to)._replace(known=known)
+            mixing.reshape_labels(ends[n], to)._replace(known=known)
             if n < len(ends)
-            else mixing.of_one(mixing.whole(ends, tag(n)), to, known)
+            else mixing.of_one(mixing.one_label(ends, tag(n)), to, known)
             for n, to in given_shapes
         ]
 
@@ -368,7 +357,7 @@ class Recurs(Meaning):
         """Returns the next states and cells. ``now``: what is made of a step's input."""
         if self.word == "gru":
             return self._gated(now, outer, other, state), cell
-        gates = applied("add", now, _product(state, outer, other))
+        gates = applied("add", now, _times_state(state, outer, other))
         if self.word == "rnn":
             return applied(self.activation, gates), cell
         i, f, g, o = (self._gate(gates, letter) for letter in "ifgo")
@@ -379,7 +368,7 @@ class Recurs(Meaning):
 
     def _gated(self, now: Labels, outer: Labels, other: Labels | None, state: Labels) -> Labels:
         """A GRU's next states, ``(state - new) * update + new``, as PyTorch computes them."""
-        before = _product(state, outer, other)
+        before = _times_state(state, outer, other)
         both = {x: (self._gate(now, x), self._gate(before, x)) for x in "rzn"}
         reset, update = (applied("sigmoid", applied("add", *both[x])) for x in "rz")
         if self.resets_after:
@@ -387,7 +376,7 @@ class Recurs(Meaning):
         else:
             rows = self._gate(outer, "n", 0)
             bias = None if other is None else self._gate(other, "n")
-            remembered = _product(applied("multiply", reset, state), rows, bias)
+            remembered = _times_state(applied("multiply", reset, state), rows, bias)
         new = applied("tanh", applied("add", both["n"][0], remembered))
         return applied("add", applied("multiply", applied("subtract", state, new), update), new)
 
@@ -396,14 +385,14 @@ class Recurs(Meaning):
         size = one.shape[axis] // len(self.gates)
         start = self.gates.index(letter) * size
         shape = tuple(size if a == axis else n for a, n in enumerate(one.shape))
-        return _only(Picks(axis=axis, index=np.arange(start, start + size)), [one], shape)
+        return _one_result(Picks(axis=axis, index=np.arange(start, start + size)), [one], shape)
 
 
-def _only(meaning: Meaning, reads: Sequence[Labels], shape: tuple[int, ...]) -> Labels:
+def _one_result(meaning: Meaning, reads: Sequence[Labels], shape: tuple[int, ...]) -> Labels:
     return meaning.labels(reads, [shape], tag(meaning.word))[0]
 
 
-def _product(state: Labels, outer: Labels, other: Labels | None) -> Labels:
+def _times_state(state: Labels, outer: Labels, other: Labels | None) -> Labels:
     shape = (state.shape[0], outer.shape[0])
-    found = _only(Contracts("bk,nk->bn"), [state, outer], shape)
+    found = _one_result(Contracts("bk,nk->bn"), [state, outer], shape)
     return found if other is None else applied("add", found, other)

@@ -61,7 +61,7 @@ _HALF = np.uint64(33)
 
 # Both steps of MurmurHash3's fmix64 can be undone: the factors are odd, so that they have inverses
 # modulo 2^64, and a shift by more than half of the bits is its own.
-def _turned(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
+def _scrambled(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
     found = np.array(array, np.uint64, order="C")
     with np.errstate(over="ignore"):
         for factor in factors:
@@ -70,26 +70,27 @@ def _turned(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
     return found ^ (found >> _HALF)
 
 
-def spread(array: np.ndarray) -> np.ndarray:
+def unmix(array: np.ndarray) -> np.ndarray:
     """Returns 64-bit numbers scattered one to one, 0 to 0 (MurmurHash3's last step, Appleby 2011).
 
     It is another function than ``mixed``, with which ``joined`` ends: ``gathered`` would undo that
     and leave a sum, in which operands of two labels could change places.
     """
-    return _turned(array, (_ONE, _TWO))
+    return _scrambled(array, (_ONE, _TWO))
 
 
-def gathered(array: np.ndarray) -> np.ndarray:
+def premix(array: np.ndarray) -> np.ndarray:
     """Returns the numbers that ``spread`` gives these of.
 
     Labels of sums are made by it: the label of a + b is ``spread(gathered(a) + gathered(b))``, so
     that of (a + b) + c is that of a + (b + c), and a zero adds nothing.
     """
-    return _turned(array, _BACK)
+    return _scrambled(array, _BACK)
 
 
 def tag(*words: object) -> np.uint64:
     """Returns a label for words: names of operations, numbers, digests."""
+    # reprs: 1, 1.0 and True are three words; zeros between them: "a", "bc" is not "ab", "c"
     text = "\0".join(map(repr, words)).encode()
     return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
 
@@ -103,11 +104,12 @@ def _mixed_one(value: int) -> int:
     return value ^ value >> 31
 
 
-def joined(*arrays: np.ndarray | np.uint64) -> np.ndarray:
+def joint(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     """Returns one label for several in this order; the arrays broadcast."""
     found: int | np.ndarray = 0
     with np.errstate(over="ignore"):
         for array in arrays:
+            # three times what is there: without a factor the order of two labels would not count
             if isinstance(array, np.uint64) and isinstance(found, int):
                 found = _mixed_one(3 * found + _mixed_one(int(array)) & _ALL)
                 continue
@@ -126,14 +128,13 @@ Name = int | tuple[object, ...]
 """Which axis of which value an index counts along, where labels along it are left out."""
 
 
-def counted(name: Name, size: int) -> np.ndarray:
+def of_index(name: Name, size: int) -> np.ndarray:
     """Returns what each index along an axis adds to a label: uint64, of ``size``."""
-    return joined(tag("index", name), np.arange(1, size + 1, dtype=np.uint64))
+    return joint(tag("index", name), np.arange(1, size + 1, dtype=np.uint64))
 
 
-def extended(what: np.uint64, *words: object) -> np.uint64:
-    """Returns a label for an operation's name and further words."""
-    return np.uint64(joined(what, tag(*words))[()])
+def with_words(what: np.uint64, *words: object) -> np.uint64:
+    return np.uint64(joint(what, tag(*words))[()])
 
 
 class Labels(NamedTuple):
@@ -154,7 +155,6 @@ class Labels(NamedTuple):
     fixed: bool = False
 
     def name(self, axis: int) -> Name:
-        """Returns the name of an axis."""
         return self.names[axis] if self.names else axis
 
     def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
@@ -164,7 +164,7 @@ class Labels(NamedTuple):
             size = self.shape[axis]
             if found.shape[axis] == size:
                 continue
-            index = counted(self.name(axis), size)
+            index = of_index(self.name(axis), size)
             index = index.reshape(size, *(1,) * (len(self.shape) - axis - 1))
             with np.errstate(over="ignore"):  # a sum: axes may be filled in in any order
                 found = np.where(found == ZERO, ZERO, found + index)
@@ -182,16 +182,21 @@ def of_content(bits: np.ndarray) -> Labels:
     if plain.dtype == np.dtype(bool):
         plain = plain.astype(np.uint8)
     if plain.dtype.kind == "c":
-        array = joined(*(of_content(half).array for half in (plain.real, plain.imag)))
+        array = joint(*(of_content(half).array for half in (plain.real, plain.imag)))
         return Labels(bits.shape, np.where(zero, ZERO, array))
     if plain.dtype.kind not in "iufV":
         return Labels(bits.shape, np.full(bits.shape, tag(plain.tobytes())))
+    # the dtype is part of it, as bits are compared: 1 in float32 is not 1 in float64
     words = plain.view(f"u{plain.dtype.itemsize}")
-    return Labels(bits.shape, np.where(zero, ZERO, joined(words, tag(plain.dtype.str))))
+    return Labels(bits.shape, np.where(zero, ZERO, joint(words, tag(plain.dtype.str))))
 
 
 def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
-    """Labels of something that is the same on both sides: a digest, and the index left out."""
+    """Labels of something that is the same on both sides: a digest, and the index left out.
+
+    So a weight's labels don't come from its numbers: ``matching.known`` says which weights are
+    labelled so, and what either pure way would cost.
+    """
     array = np.full((1,) * len(shape), tag(digest))
     return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
 
@@ -314,8 +319,8 @@ def agreeing(left: Labels, right: Labels) -> Selection:
         partner[at] = to
     # of the rest a label is looked for anywhere; sorting is left to what may be there at all
     rest = np.flatnonzero(partner < 0)
-    rest = rest[_among(ours[rest], theirs)] if len(rest) else rest
-    others = np.flatnonzero(_among(theirs, ours[rest])) if len(rest) else rest
+    rest = rest[_maybe_among(ours[rest], theirs)] if len(rest) else rest
+    others = np.flatnonzero(_maybe_among(theirs, ours[rest])) if len(rest) else rest
     if len(others):
         order = others[np.argsort(theirs[others], kind="stable")]
         where = np.searchsorted(theirs[order], ours[rest]).clip(max=len(order) - 1)
@@ -333,7 +338,7 @@ def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarr
     """Returns places of labels, other than ``taken``, that stand in ``known``, which is sorted."""
     if not len(known):
         return taken[:0]
-    free = _among(labels, known)
+    free = _maybe_among(labels, known)
     free[taken] = False
     found = np.flatnonzero(free)
     place = np.searchsorted(known, labels[found]).clip(max=len(known) - 1)
@@ -344,7 +349,7 @@ MOST_BITS = 26
 """Bits of labels by which most of those are left out that the other side has not."""
 
 
-def _among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _maybe_among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Returns which labels may be among others: bool, False only where they aren't. No sorting."""
     bits = min(int(others.size).bit_length() + 3, MOST_BITS)
     low = np.uint64((1 << bits) - 1)

@@ -11,34 +11,35 @@ from math import prod
 
 import numpy as np
 
-from probe.semantics.labels import ZERO, Labels, Name, gathered, joined, mixed, spread, tag
+from probe.semantics.labels import ZERO, Labels, Name, joint, mixed, premix, tag, unmix
 
 MOST_LABELS = 1 << 22  # speed alone
 """Pairs of labels that a product mixes at once."""
 
 
-def known(reads: Sequence[Labels]) -> bool:
-    """Returns whether everything that is read was understood."""
+def all_known(reads: Sequence[Labels]) -> bool:
     return all(one.known for one in reads)
 
 
-def whole(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
+def one_label(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
     """Returns one label for all elements of everything that is read."""
-    words = [tag(one.shape, *(_name(one, axis) for axis in range(len(one.shape)))) for one in reads]
-    sums = [summed(_places(one.array), tuple(range(one.array.ndim))) for one in reads]
+    words = [
+        tag(one.shape, *(_left_name(one, axis) for axis in range(len(one.shape)))) for one in reads
+    ]
+    sums = [summed(_placed(one.array), tuple(range(one.array.ndim))) for one in reads]
     pairs: list[np.ndarray | np.uint64] = []
     for word, total in zip(words, sums, strict=True):
         pairs += [word, total]
-    return joined(what, *pairs)
+    return joint(what, *pairs)
 
 
-def _name(one: Labels, axis: int) -> Name | None:
+def _left_name(one: Labels, axis: int) -> Name | None:
     return one.name(axis) if one.implicit(axis) else None
 
 
-def _places(array: np.ndarray) -> np.ndarray:
+def _placed(array: np.ndarray) -> np.ndarray:
     index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
-    return joined(array, index)
+    return joint(array, index)
 
 
 def of_one(label: np.ndarray, shape: tuple[int, ...], known: bool = True) -> Labels:
@@ -61,14 +62,14 @@ def visible(array: np.ndarray) -> np.ndarray:
     return np.where(array == ZERO, tag("zero"), array)
 
 
-def in_rows(one: Labels) -> np.ndarray:
+def by_row(one: Labels) -> np.ndarray:
     """Returns a label for each row along the first axis."""
     lines = visible(one.full()).reshape(one.shape[0], prod(one.shape[1:]))
     index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
-    return joined(summed(joined(lines, index), (1,)), tag(one.shape[1:]))
+    return joint(summed(joint(lines, index), (1,)), tag(one.shape[1:]))
 
 
-def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
+def met_names(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
     """Returns the names of axes from those that each operand's axis has there, None where none.
 
     One name where all agree. Where a name stands at two axes, as in an outer product of a value
@@ -94,7 +95,7 @@ def named(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
 
 def _meet(one: Name, two: Name) -> bool:
     """Returns whether two axes have, or may get where they are split or merged, the same name."""
-    return any(_same(a, b) for a in _components(one) for b in _components(two))
+    return any(_same_axis(a, b) for a in _components(one) for b in _components(two))
 
 
 def _components(name: Name) -> Sequence[Name]:
@@ -104,7 +105,7 @@ def _components(name: Name) -> Sequence[Name]:
     return [name]
 
 
-def _same(one: Name, two: Name) -> bool:
+def _same_axis(one: Name, two: Name) -> bool:
     wholes, numbers = [], []
     for name in (one, two):
         parted = isinstance(name, tuple) and name[0] == "part"
@@ -122,7 +123,7 @@ def hashed(name: object) -> int:
     return int(tag(name))
 
 
-def aligned(
+def broadcast_labels(
     reads: Sequence[Labels],
 ) -> tuple[tuple[int, ...], list[np.ndarray], tuple[Name, ...]]:
     """Returns the shape to which NumPy broadcasts inputs, arrays that broadcast alike, and names.
@@ -131,11 +132,11 @@ def aligned(
     """
     shape = np.broadcast_shapes(*(one.shape for one in reads))
     padded = [lifted(one, len(shape)) for one in reads]
-    out = [axis for axis in range(len(shape)) if _left_out([(one, axis) for one in padded])]
+    out = [axis for axis in range(len(shape)) if _is_left_out([(one, axis) for one in padded])]
     rest = [axis for axis in range(len(shape)) if axis not in out]
     met = [tuple(one.name(axis) if one.implicit(axis) else None for one in padded) for axis in out]
     names: list[Name] = list(range(len(shape)))
-    for axis, name in zip(out, named(met), strict=True):
+    for axis, name in zip(out, met_names(met), strict=True):
         names[axis] = name
     return shape, owned([one.full(rest) for one in padded], met), tuple(names)
 
@@ -152,7 +153,7 @@ def owned(arrays: Sequence[np.ndarray], met: Sequence[tuple[Name | None, ...]]) 
     found = []
     for number, array in enumerate(arrays):
         own = tag("owned", *sorted(map(hashed, (names[number] for names in apart))))
-        found.append(np.where(array == ZERO, ZERO, joined(array, own)))
+        found.append(np.where(array == ZERO, ZERO, joint(array, own)))
     return found
 
 
@@ -168,13 +169,13 @@ def lifted(one: Labels, rank: int) -> Labels:
     )
 
 
-def _left_out(having: Sequence[tuple[Labels, int]]) -> bool:
+def _is_left_out(having: Sequence[tuple[Labels, int]]) -> bool:
     """Returns whether all that have this axis leave their labels out along it."""
     long = [(one, axis) for one, axis in having if one.shape[axis] != 1]
     return bool(long) and all(one.implicit(axis) for one, axis in long)
 
 
-def along(one: Labels, axis: int, rank: int) -> Labels:
+def lay_along(one: Labels, axis: int, rank: int) -> Labels:
     """Returns the labels of a value with one axis, as they lie along ``axis`` of ``rank`` axes."""
     if len(one.shape) != 1:
         return one
@@ -188,12 +189,12 @@ def along(one: Labels, axis: int, rank: int) -> Labels:
     return Labels(put(one.shape[0]), array, one.known, tuple(names))
 
 
-def paired(one: Labels, two: Labels, what: np.uint64) -> Labels:
+def pair(one: Labels, two: Labels, what: np.uint64) -> Labels:
     """Returns the labels of a function of two operands that may change places."""
-    shape, arrays, names = aligned([one, two])
+    shape, arrays, names = broadcast_labels([one, two])
     arrays = [*np.broadcast_arrays(*arrays)]
-    found = joined(what, np.minimum(*arrays), np.maximum(*arrays))
-    return Labels(shape, found, known([one, two]), names)
+    found = joint(what, np.minimum(*arrays), np.maximum(*arrays))
+    return Labels(shape, found, all_known([one, two]), names)
 
 
 PRODUCT = tag("a product of two")
@@ -205,28 +206,31 @@ def associated(one: Labels, two: Labels, adds: bool) -> Labels:
     (a + b) + c are those of a + (b + c). A zero adds nothing, and makes a product zero."""
     for kept, other in ((one, two), (two, one)) if adds else ():
         if not other.array.any() and np.broadcast_shapes(one.shape, two.shape) == kept.shape:
-            return kept._replace(known=known([one, two]))  # a bias of zeros, as converters add it
-    shape, arrays, names = aligned([one, two])
+            return kept._replace(
+                known=all_known([one, two])
+            )  # a bias of zeros, as converters add it
+    shape, arrays, names = broadcast_labels([one, two])
+    # products are added up in labels too, behind an exclusive or: else a + b and a b would be one
     key = ZERO if adds else PRODUCT
     with np.errstate(over="ignore"):
-        found = spread(np.add(*(gathered(array ^ key) for array in arrays))) ^ key
+        found = unmix(np.add(*(premix(array ^ key) for array in arrays))) ^ key
     if not adds:
         found = np.where((arrays[0] == ZERO) | (arrays[1] == ZERO), ZERO, found)
-    return Labels(shape, found, known([one, two]), names)
+    return Labels(shape, found, all_known([one, two]), names)
 
 
-def reduced(one: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
+def reduce(one: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
     """Returns one label for all elements along axes, in any order; the axes stay with size 1."""
     out = [axis for axis in axes if one.implicit(axis)]
     array = scattered(one.array if zero else visible(one.array))
     found = summed(array, tuple(axis for axis in axes if axis not in out), True)
     if out:
         word = tag(*sorted((hashed(one.name(axis)), one.shape[axis]) for axis in out))
-        found = np.where(found == ZERO, ZERO, joined(found, word))
+        found = np.where(found == ZERO, ZERO, joint(found, word))
     return found
 
 
-def product(
+def contract(
     one: Labels, two: Labels, letters: tuple[str, str], out: str, what: np.uint64
 ) -> Labels:
     """Returns the labels of an einsum: sums of mixed pairs over the shared letters, zero where
@@ -234,28 +238,30 @@ def product(
     every = [*out, *(x for x in dict.fromkeys(letters[0] + letters[1]) if x not in out)]
     ends = ((one, letters[0]), (two, letters[1]))
     having = {x: [(labels, text.index(x)) for labels, text in ends if x in text] for x in every}
-    left_out = [x for x in every if _left_out(having[x])]
-    met = [tuple(_met(labels, text, x) for labels, text in ends) for x in left_out]
-    names = dict(zip(left_out, named(met), strict=True))
+    left_out = [x for x in every if _is_left_out(having[x])]
+    met = [tuple(_met_name(labels, text, x) for labels, text in ends) for x in left_out]
+    names = dict(zip(left_out, met_names(met), strict=True))
     sizes = {x: max(labels.shape[axis] for labels, axis in having[x]) for x in every}
     inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
     what = tag(int(what), *sorted(inner))
-    arrays = owned([_spread(labels, text, every, left_out) for labels, text in ends], met)
+    arrays = owned([_lettered(labels, text, every, left_out) for labels, text in ends], met)
     # ab is ba, as where a library transposes a product, unless an index alone says whose axis it is
     turns = not any(x in out and (x in letters[0]) != (x in letters[1]) for x in left_out)
     found = _chunked(arrays, len(out), what, turns)
     shape = tuple(sizes[x] for x in out)
     return Labels(
-        shape, found, known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
+        shape, found, all_known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
     )
 
 
-def _met(labels: Labels, text: str, letter: str) -> Name | None:
+def _met_name(labels: Labels, text: str, letter: str) -> Name | None:
     axis = text.find(letter)
     return labels.name(axis) if axis >= 0 and labels.implicit(axis) else None
 
 
-def _spread(labels: Labels, text: str, every: Sequence[str], left_out: Sequence[str]) -> np.ndarray:
+def _lettered(
+    labels: Labels, text: str, every: Sequence[str], left_out: Sequence[str]
+) -> np.ndarray:
     """Returns an operand with an axis for every letter."""
     if len(set(text)) != len(text):
         raise ValueError(f"{text}: a letter stands twice in one operand")
@@ -286,17 +292,20 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: boo
 def _mixed_pair(
     one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64, turns: bool
 ) -> np.ndarray:
+    # a sum of both has no order
     if turns:
         with np.errstate(over="ignore"):
             both = mixed(mixed(one) + mixed(two))
     else:
-        both = joined(one, two)
+        both = joint(one, two)
     pair = np.where((one == ZERO) | (two == ZERO), ZERO, both)
     found = summed(scattered(pair), inner)
-    return np.where(found == ZERO, ZERO, joined(found, what))
+    return np.where(found == ZERO, ZERO, joint(found, what))
 
 
-def groups(ours: tuple[int, ...], theirs: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
+def axis_groups(
+    ours: tuple[int, ...], theirs: tuple[int, ...]
+) -> list[tuple[list[int], list[int]]]:
     """Splits two shapes of one size into the smallest groups of axes with equal products."""
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
@@ -317,7 +326,7 @@ def groups(ours: tuple[int, ...], theirs: tuple[int, ...]) -> list[tuple[list[in
     return found
 
 
-def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
+def reshape_labels(one: Labels, to: tuple[int, ...]) -> Labels:
     """Returns the labels of the same elements in another shape.
 
     An axis along which labels are left out stays so where it is split, or where all that is merged
@@ -328,14 +337,16 @@ def reshaped(one: Labels, to: tuple[int, ...]) -> Labels:
             shape=to, array=one.array if one.shape == to else np.zeros(to, np.uint64)
         )
     lengths, names, fulls = [], list[Name](range(len(to))), []
-    split = groups(one.shape, to)
+    split = axis_groups(one.shape, to)
     if not one.fixed:
         one = one._replace(array=one.full(_merged_with_one(one.shape, split)))
     for mine, other in split:
         long = [axis for axis in mine if one.shape[axis] != 1]
         if long and all(one.implicit(axis) for axis in long):
             parts = [axis for axis in other if to[axis] != 1]
-            for axis, name in zip(parts, _renamed(one, long, [to[a] for a in parts]), strict=True):
+            for axis, name in zip(
+                parts, _axis_names(one, long, [to[a] for a in parts]), strict=True
+            ):
                 names[axis] = name
             lengths += [1] * len(other)
         else:
@@ -365,7 +376,7 @@ def _merged_with_one(
     return found
 
 
-def _renamed(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
+def _axis_names(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
     """Returns the names of axes that are split or merged."""
     old = tuple(one.shape[axis] for axis in axes)
     names = tuple(one.name(axis) for axis in axes)

@@ -14,9 +14,9 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.asked import Map, Mapped
-from probe.semantics.contract import Call, Exact, Meaning, Shapes, Step, Steps, Unknown, reading
+from probe.semantics.contract import Call, Exact, Meaning, Shapes, StepBuilder, Unknown, reads_of
 from probe.semantics.elementwise import Made, fitted, of_number
-from probe.semantics.labels import Labels, Name, joined, tag
+from probe.semantics.labels import Labels, Name, joint, tag
 from probe.semantics.sums import Accumulates
 
 
@@ -74,7 +74,7 @@ class Written(Moves):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         (found,) = super().labels(reads, shapes, what)
-        mark = joined(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
+        mark = joint(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
         array = np.where(self.index < 0, mark.reshape(self.index.shape), found.full())
         return [found._replace(array=array)]
 
@@ -93,7 +93,8 @@ class Picks(Moves):
         one, index = reads[0], np.asarray(self.index)
         axis = self.axis % len(one.shape)
         names = [*map(one.name, range(len(one.shape)))]
-        if one.implicit(axis) and _consecutive(index):
+        line = index.ndim == 1 and index.size and bool((np.diff(index) == 1).all())
+        if one.implicit(axis) and line:
             size = index.size
             array = one.array
             if size == 1:
@@ -108,12 +109,6 @@ class Picks(Moves):
         return [Labels(shapes[0], found, one.known, tuple(names))]
 
 
-def _consecutive(index: np.ndarray) -> bool:
-    if index.ndim != 1 or not index.size:
-        return False
-    return bool((np.diff(index) == 1).all())
-
-
 @dataclass(frozen=True)
 class Joins(Exact):
     """All inputs one behind the other along ``axis``, or along a new one if ``stacked``."""
@@ -124,7 +119,7 @@ class Joins(Exact):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         axis, rank = self.axis % len(shapes[0]), len(shapes[0])
         if self.stacked:
-            reads = [mixing.reshaped(one, _at(shapes[0], axis)) for one in reads]
+            reads = [mixing.reshape_labels(one, _at(shapes[0], axis)) for one in reads]
         reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
         if not reads:
             return [Labels(shapes[0], np.zeros(shapes[0], np.uint64))]
@@ -140,7 +135,7 @@ class Joins(Exact):
         fulls = [one.full([a for a in range(rank) if a not in out]) for one in reads]
         names = [reads[0].name(a) if a in out else a for a in range(rank)]
         array = np.concatenate(fulls, axis)
-        return [Labels(shapes[0], array, mixing.known(reads), tuple(names))]
+        return [Labels(shapes[0], array, mixing.all_known(reads), tuple(names))]
 
     @staticmethod
     def _behind(reads: Sequence[Labels], to: tuple[int, ...], axis: int) -> Labels:
@@ -148,11 +143,11 @@ class Joins(Exact):
         sizes = tuple(one.shape[axis] for one in reads)
         names = tuple(mixing.hashed(one.name(axis)) for one in reads)
         lines = [Labels(_at(one.shape, axis), one.array, one.known, one.names) for one in reads]
-        _, arrays, found = mixing.aligned(lines)
+        _, arrays, found = mixing.broadcast_labels(lines)
         named = list(found)
         named[axis] = ("joined", sizes, names)
-        array = joined(tag("joined"), *map(mixing.visible, arrays))
-        return Labels(to, array, mixing.known(reads), tuple(named))
+        array = joint(tag("joined"), *map(mixing.visible, arrays))
+        return Labels(to, array, mixing.all_known(reads), tuple(named))
 
 
 def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -220,7 +215,7 @@ class Reshapes(Exact):
     squeeze."""
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        return [mixing.reshaped(reads[0], shapes[0])]
+        return [mixing.reshape_labels(reads[0], shapes[0])]
 
 
 @dataclass(frozen=True)
@@ -259,7 +254,7 @@ SEVERAL = "several updates go to one place"
 Shape = tuple[int, ...]
 
 
-def flat(shape: Shape) -> np.ndarray:
+def flat_places(shape: Shape) -> np.ndarray:
     """Returns the places of an array, row by row: 0, 1, 2, ... of its shape."""
     return np.arange(prod(shape)).reshape(shape)
 
@@ -278,14 +273,14 @@ def points(index: np.ndarray, shape: Shape) -> np.ndarray:
     return found
 
 
-def along(index: np.ndarray, axis: int, shape: Shape) -> np.ndarray:
+def places_along(index: np.ndarray, axis: int, shape: Shape) -> np.ndarray:
     """Returns where updates go whose own places are kept but along ``axis``, as flat places."""
     places: list[Any] = list(np.indices(index.shape, sparse=True))
     places[axis] = np.where(index < 0, index + shape[axis], index)
     return np.asarray(np.ravel_multi_index(np.broadcast_arrays(*places), shape))
 
 
-def written(
+def put_at(
     call: Call, places: np.ndarray, updates: int, into: int | None = None, adds: bool = False
 ) -> Meaning:
     """Returns a scatter. ``places``: flat ones of the result; ``updates``: the slot of what is put
@@ -293,31 +288,29 @@ def written(
     there is none. ``adds``: the updates are added."""
     shape, given = call.gives[0], call.shape(updates)
     if adds:
-        return _added(call, places, updates, into)
+        return _add_at(call, places, updates, into)
     if len(np.unique(places)) < places.size:
         return Unknown(SEVERAL)
     start = 0 if into is None else prod(shape)
-    index = flat(shape) if into is not None else np.full(shape, -1)
+    index = flat_places(shape) if into is not None else np.full(shape, -1)
     index.reshape(-1)[places.reshape(-1)] = start + np.broadcast_to(
-        flat(given), places.shape
+        flat_places(given), places.shape
     ).reshape(-1)
     constants = np.zeros(shape, call.dtypes[0] if call.dtypes else np.float32)
     shapes = (given,) if into is None else (shape, given)
     data = tuple(range(len(shapes)))
     slots = (updates,) if into is None else (into, updates)
-    return reading(call, Mapped(data, shapes, (Map(index, constants),)), *slots)
+    return reads_of(call, Mapped(data, shapes, (Map(index, constants),)), *slots)
 
 
-def _added(call: Call, places: np.ndarray, updates: int, into: int | None) -> Meaning:
+def _add_at(call: Call, places: np.ndarray, updates: int, into: int | None) -> Meaning:
     """Updates broadcast to the places, and are added there in any order."""
-    count, shape = call.count, call.gives[0]
-    rank = len(call.shape(updates))
-    wide = Broadcasts(tuple(range(places.ndim - rank, places.ndim)))
-    steps = [Step(wide, call.places(updates), places.shape)]
-    first = count + 1 if into is None else call.at(into)
-    steps += [Step(Made(0), (), shape)] if into is None else []
-    steps.append(Step(Accumulates(places.reshape(-1)), (first, count), shape))
-    return Steps(tuple(steps))
+    build, shape = StepBuilder(call.count), call.gives[0]
+    wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
+    terms = build.add(wide, call.places(updates), places.shape)
+    first = build.add(Made(0), (), shape) if into is None else call.at(into)
+    build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
+    return build.done()
 
 
 def one_hot(
@@ -334,4 +327,4 @@ def one_hot(
     slots = (on,) if off is None else (off, on)
     shapes = tuple(call.shape(slot) for slot in slots)
     where = Map(hot.astype(np.int32), np.zeros(hot.shape, np.float32))
-    return reading(call, Mapped(tuple(range(len(slots))), shapes, (where,)), *slots)
+    return reads_of(call, Mapped(tuple(range(len(slots))), shapes, (where,)), *slots)

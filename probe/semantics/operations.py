@@ -10,32 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from probe.semantics import functions
-from probe.semantics.contract import Call, Meaning, Step, Steps, Unknown, chain
-from probe.semantics.elementwise import Chooses, Each, Holds, Vanishes
+from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, then
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
-from probe.semantics.windows import Windows
+from probe.semantics.windows import Frame, Windows
 
 SELU = (1.6732632423543772, 1.0507009873554805)
 """Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
 
 
-def number(value: Any) -> Any:
+def as_float32(value: Any) -> Any:
     """Returns a number in the one form that all libraries' have: as float32 holds it."""
     if isinstance(value, bool | str | type(None)):
         return value
     if not isinstance(value, Sequence | int | float | np.number | np.ndarray):
         return repr(value)
     if isinstance(value, Sequence):
-        return tuple(map(number, value))
+        return tuple(map(as_float32, value))
     if isinstance(value, np.ndarray):
-        return tuple(map(number, value.reshape(-1).tolist()))
+        return tuple(map(as_float32, value.reshape(-1).tolist()))
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
@@ -48,8 +48,8 @@ def function(
     ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
     name = functions.canonical(word)
-    known = functions.of(name)
-    given = tuple(sorted((key, number(value)) for key, value in numbers.items()))
+    known = functions.row_of(name)
+    given = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
     zero = known.zero or "stays" * known.keeps_zero
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
         zero = ""
@@ -81,7 +81,7 @@ def beside(word: str, place: int, value: Any, dtype: str) -> Each:
 
 def variance(word: str, axes: Sequence[int], keep: bool, correction: float) -> Reduces:
     """Returns a variance or a deviation; ``correction``: what is subtracted from the count."""
-    return reduced(word, axes, keep, (("correction", number(correction)),))
+    return reduced(word, axes, keep, (("correction", as_float32(correction)),))
 
 
 def several(word: str, count: int) -> Meaning:
@@ -96,7 +96,7 @@ def where() -> Chooses:
     return Chooses()
 
 
-def named(word: str, *names_and_values: Any) -> Each:
+def function_named(word: str, *names_and_values: Any) -> Each:
     """Returns a function whose numbers have names: first all names, then as many values."""
     half = len(names_and_values) // 2
     names, values = names_and_values[:half], names_and_values[half:]
@@ -105,7 +105,7 @@ def named(word: str, *names_and_values: Any) -> Each:
 
 def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
-    low, high = (None if one is None or np.isinf(one) else number(one) for one in (low, high))
+    low, high = (None if one is None or np.isinf(one) else as_float32(one) for one in (low, high))
     if (low, high) in ((0.0, None), (0.0, 6.0)):
         return function("relu" if high is None else "relu6", reads)
     stays = (low is None or low <= 0) and (high is None or high >= 0)
@@ -118,19 +118,16 @@ def leaky_relu(slope: float, reads: tuple[int, ...] | None = None) -> Each:
 
 
 def elu(
-    alpha: float = 1.0,
-    scale: float = 1.0,
-    inner: float = 1.0,
-    reads: tuple[int, ...] | None = None,
+    alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0, reads: tuple[int, ...] | None = None
 ) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
-    given = number((alpha, scale, inner))
-    if given == number((*SELU, 1.0)):
+    given = as_float32((alpha, scale, inner))
+    if given == as_float32((*SELU, 1.0)):
         return function("selu", reads)
     if given == (given[0], 1.0, 1.0):
         return function("elu", reads, alpha=alpha)
-    if given == (given[0], 1.0, number(1 / alpha)):
+    if given == (given[0], 1.0, as_float32(1 / alpha)):
         return function("celu", reads, alpha=alpha)
     return function("elu", reads, alpha=alpha, scale=scale, inner=inner)
 
@@ -190,7 +187,7 @@ def cast(
     return function("cast", reads, to=after, **words)
 
 
-def bits(before: str, after: str, whole: bool = True) -> Meaning:
+def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
     """Returns the bits of one dtype read as another. ``whole``: of the same size, so that the
     places stay."""
     if not whole:
@@ -236,17 +233,16 @@ NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
 
 def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
     """Returns a vector norm over ``axes``, of any order."""
-    return Reduces(tuple(axes), "norm", keep, bool(order > 0), (number(float(order)),))
+    return Reduces(tuple(axes), "norm", keep, bool(order > 0), (as_float32(float(order)),))
 
 
 def softmax(axes: Sequence[int], beta: float = 1.0) -> Normalises:
     """Returns a softmax over ``axes`` together, of ``beta`` times its input."""
-    numbers = () if beta == 1 else (number(beta),)
+    numbers = () if beta == 1 else (as_float32(beta),)
     return Normalises(tuple(axes), "softmax", numbers, vanishes=True)
 
 
 def log_softmax(axes: Sequence[int]) -> Normalises:
-    """Returns the logarithm of a softmax."""
     return Normalises(tuple(axes), "log_softmax")
 
 
@@ -264,7 +260,7 @@ def norm(
     ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
     would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
     """
-    numbers = (number(eps), bool(scale), bool(shift))
+    numbers = (as_float32(eps), bool(scale), bool(shift))
     # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
     apart = word == "instance_norm"
     return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
@@ -283,7 +279,7 @@ def batch_norm(
     reads: tuple[int, ...] | None = None,
 ) -> Each:
     """Returns a batch norm with given means and variances: x, scale, shift, mean, variance."""
-    return Each("batch_norm", "", (number(eps), bool(scale), bool(shift)), reads, along)
+    return Each("batch_norm", "", (as_float32(eps), bool(scale), bool(shift)), reads, along)
 
 
 def batch_norm_in_training(
@@ -292,7 +288,7 @@ def batch_norm_in_training(
     """Returns a batch norm by the means and variances of what it reads, over all axes but
     ``along``."""
     axes = tuple(axis for axis in range(rank) if axis != along)
-    numbers = ("training", bool(scale), bool(shift), number(eps))
+    numbers = ("training", bool(scale), bool(shift), as_float32(eps))
     return Normalises(axes, "batch_norm", numbers, along=along, apart=True)
 
 
@@ -327,50 +323,42 @@ def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
 
 
 def convolution(
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    padding: Padding,
+    frame: Frame,
     weights: Sequence[int] = (),
     groups: int = 1,
     channels_last: bool = False,
-    transposed: bool = False,
     reads: Sequence[int] = (0, 1),
-    flipped: bool = False,
 ) -> Windows:
     """Returns a convolution of a batch, with channels second or last; all but these as of
     ``Windows``. ``weights``: their axes in the order (*kernel, in channels, filters)."""
-    spatial, channels = _layout(len(kernel), channels_last)
+    spatial, channels = _layout(len(frame.kernel), channels_last)
     return Windows(
-        *(spatial, channels, tuple(kernel), tuple(stride), tuple(dilation), tuple(padding)),
-        kind="transposed" if transposed else "convolution",
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
+        kind="transposed" if frame.transposed else "convolution",
         groups=groups,
         reads=tuple(reads),
         weights=tuple(weights),
-        word="transposed convolution" if transposed else "convolution",
-        flipped=flipped,
+        word="transposed convolution" if frame.transposed else "convolution",
     )
 
 
 def pool(
     kind: str,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Padding,
+    frame: Frame,
     channels_last: bool = False,
-    dilation: Sequence[int] = (),
     counts_padding: bool = False,
     ceil: bool = False,
     lead: int = 2,
 ) -> Windows:
     """Returns a pool, ``max`` or ``average``. ``lead``: axes before the spatial ones where channels
     aren't last: 1 without a batch. Others as of ``Windows``."""
-    spatial, channels = _layout(len(kernel), channels_last)
+    spatial, channels = _layout(len(frame.kernel), channels_last)
     if not channels_last:
-        spatial, channels = tuple(range(lead, lead + len(kernel))), lead - 1
+        spatial, channels = tuple(range(lead, lead + len(frame.kernel))), lead - 1
     return Windows(
-        *(spatial, channels, tuple(kernel), tuple(stride)),
-        *(tuple(dilation) or (1,) * len(kernel), tuple(padding)),
+        *(spatial, channels, tuple(frame.kernel), tuple(frame.stride)),
+        *(tuple(frame.dilation), tuple(frame.padding)),
         kind=kind,
         reads=(0,),
         counts_padding=counts_padding,
@@ -410,14 +398,15 @@ def gemm(
     one, two = (function("multiply", other=number) for number in (alpha, beta))
     product = matmul(ranks, (turned[0], turned[1]), reads)
     if not call.has(bias) or beta == 0:
-        return product if alpha == 1 else chain(call, product, one)
-    added, last, shape = call.at(bias), call.count, call.gives[0]
+        return product if alpha == 1 else then(call, product, one)
+    added, shape = call.at(bias), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
-    steps = [Step(product, reads, shape), Step(one, (last,), shape)]
-    steps.append(Step(two, (added,), call.shape(bias)))
-    steps.append(Step(function("add"), (last + 1, last + 2), shape))
-    return Steps(tuple(steps))
+    build = StepBuilder(call.count)
+    scaled = build.add(one, (build.add(product, reads, shape),), shape)
+    other = build.add(two, (added,), call.shape(bias))
+    build.add(function("add"), (scaled, other), shape)
+    return build.done()
 
 
 def dense(reads: tuple[int, int] = (0, 1), bias: int | None = None) -> Contracts:
@@ -453,15 +442,21 @@ def along(
     return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
 
 
+def own_rows(
+    word: str, axes: Iterable[int], numbers: tuple[Any, ...] = (), rows: tuple[int, ...] = ()
+) -> Whole:
+    """Returns what reads its own index of these axes of its first input, in their places too, and
+    all along the others, in a manner that isn't known. ``rows``: as of ``Whole``."""
+    return Whole(tuple((axis, axis) for axis in axes), word, numbers, rows)
+
+
 def matrices(word: str, rank: int, *flags: str) -> Whole:
     """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
     inverse. ``flags``: that are set."""
-    kept = tuple((axis, axis) for axis in range(rank - 2))
-    return Whole(kept, functions.canonical(word), flags)
+    return own_rows(functions.canonical(word), range(rank - 2), flags)
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
-    """Returns elements in their order along an axis."""
     return along("sort", rank, (axis,), ("descending",) * descending)
 
 
@@ -493,14 +488,17 @@ def fourier(kind: str, rank: int, axes: Sequence[int], size: int, scale: int = 0
 def bucketize(rank: int, right: bool) -> Whole:
     """Returns the number of a bucket for each element of the first input, between the boundaries
     that are the second; ``right``: one that equals a boundary is in the bucket behind it."""
-    return Whole(tuple((axis, axis) for axis in range(rank)), "bucketize", (bool(right),))
+    return own_rows("bucketize", range(rank), (bool(right),))
 
 
 def bucketized(call: Call, boundaries: Any) -> Steps:
     """Returns the same with boundaries that are numbers of the operation, as TensorFlow has it."""
     held = np.asarray(boundaries, np.float32)
-    step = Step(bucketize(call.rank(), True), (0, call.count), call.gives[0])
-    return Steps((Step(Holds(held), (), held.shape), step))
+    build = StepBuilder(call.count)
+    build.add(
+        bucketize(call.rank(), True), (0, build.add(Holds(held), (), held.shape)), call.gives[0]
+    )
+    return build.done()
 
 
 def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
@@ -508,76 +506,98 @@ def fake_quantised(low: float, high: float, bits: int, narrow: bool) -> Each:
     return function("fake_quant", low=low, high=high, bits=int(bits), narrow=bool(narrow))
 
 
+def known_sizes(shape: int | Sequence[int], dtype: str = "int64") -> Holds:
+    """Returns sizes of an array, which are known while a run goes on."""
+    return Holds(np.asarray(shape, dtype))
+
+
+def arange(start: float, step: float, count: int, dtype: str) -> Meaning:
+    """Returns ``count`` numbers from ``start`` on, ``step`` apart."""
+    numbers = start + step * np.arange(count)
+    # whole numbers are the same however a library adds them up; of others it may add or multiply
+    if all(float(one).is_integer() for one in (start, step)) and dtype in CONTAINED:
+        held = numbers.astype(dtype)
+        if (held == numbers).all():
+            return Holds(held)
+    return Made(("range", float(start), float(step)), dtype, places=True)
+
+
+CONTAINED = ("float32", "float64", "int32", "int64")
+"""Dtypes of ranges whose container arrays are NumPy's own."""
+
+
+def ranged(call: Call) -> Meaning:
+    """Returns the numbers from the first operand to the second, in steps of the third."""
+    start, step = (float(call.value(slot).reshape(-1)[0]) for slot in (0, 2))
+    return arange(start, step, call.gives[0][0], call.dtypes[0])
+
+
 def affine_grid(sizes: Sequence[int], align_corners: bool) -> Whole:
     """Returns the places that each matrix of a batch gives to a picture of these ``sizes``."""
-    return Whole(((0, 0),), "affine_grid", (tuple(map(int, sizes)), bool(align_corners)))
+    return own_rows("affine_grid", (0,), (tuple(map(int, sizes)), bool(align_corners)))
 
 
 def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
     """Returns pictures at places, (batch, ..., axes): each reads its own picture's channel."""
     words = (mode, padding, bool(align_corners))
-    return Whole(((0, 0), (1, 1)), "grid_sample", words, rows=(1,))
+    return own_rows("grid_sample", (0, 1), words, (1,))
+
+
+class Systems(NamedTuple):
+    """A stack of linear systems. ``total``: of all arrays that the operation reads; ``numbers``,
+    ``shapes``: of those that belong to the systems; ``gives``: shapes of the results."""
+
+    total: int
+    numbers: Sequence[int]
+    shapes: Sequence[tuple[int, ...]]
+    gives: Sequence[tuple[int, ...]]
 
 
 def solved(
     word: str,
-    count: int,
-    numbers: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
+    systems: Systems,
     own: Sequence[int],
     lead: tuple[int, ...],
-    gives: Sequence[tuple[int, ...]],
     said: tuple[Any, ...] = (),
 ) -> Steps:
     """Returns what solves a stack of linear systems: each result reads all of its own matrix and of
     its own right sides.
 
-    ``count``: of all that the operation reads; ``numbers``, ``shapes``, ``own``: of the operands,
-    with how many of the last axes are a single system's; ``lead``: the axes that count the stack,
-    to which those of the operands broadcast; ``gives``: shapes of results; ``said``: what else
-    decides.
+    ``own``: how many of each operand's last axes are a single system's; ``lead``: the axes that
+    count the stack, to which those of the operands broadcast; ``said``: what else decides.
     """
+    count, numbers, shapes, gives = systems
     parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
-    steps: list[Step] = []
-    joined = []
+    build, joined = StepBuilder(count), []
     for number, shape, part in zip(numbers, shapes, parts, strict=True):
         if shape != (*lead, *part):
-            steps.append(Step(expand(shape, (*lead, *part)), (number,), (*lead, *part)))
-            number = count + len(steps) - 1
+            number = build.add(expand(shape, (*lead, *part)), (number,), (*lead, *part))
         # a system is read as a whole, so that its own axes are one, and those of the stack stay
-        steps.append(Step(Reshapes(), (number,), (*lead, prod(part))))
-        joined.append(count + len(steps) - 1)
-    steps.append(Step(Joins(-1), tuple(joined), (*lead, sum(map(prod, parts)))))
-    every, kept = count + len(steps) - 1, tuple((axis, axis) for axis in range(len(lead)))
+        joined.append(build.add(Reshapes(), (number,), (*lead, prod(part))))
+    every = build.add(Joins(-1), joined, (*lead, sum(map(prod, parts))))
     for place, shape in enumerate(gives):
         if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
-            steps.append(Step(Whole((), f"{word} {place}", (said,)), tuple(range(count)), shape))
+            build.add(Whole((), f"{word} {place}", (said,)), range(count), shape)
             continue
-        whole = Whole(kept, f"{word} {place}", (tuple(parts), said, shape[len(lead) :]))
-        steps.append(Step(whole, (every,), shape))
-    return Steps(tuple(steps), tuple(range(every + 1, every + 1 + len(gives))))
+        own_numbers = (tuple(parts), said, shape[len(lead) :])
+        build.add(own_rows(f"{word} {place}", range(len(lead)), own_numbers), (every,), shape)
+    return build.done(*range(every + 1, build.count))
 
 
 def triangular_solve(
-    count: int,
-    numbers: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
-    to: tuple[int, ...],
+    systems: Systems,
     left: bool = True,
     lower: bool = True,
     transposed: bool = False,
     unit: bool = False,
     conjugate: bool = False,
 ) -> Steps:
-    """Returns what solves triangular systems: a stack of matrices, each with right sides. Others as
-    of ``solved``."""
-    said = (left, lower, transposed, unit, conjugate)
-    word, lead = "triangular_solve", to[:-2]
-    return solved(word, count, numbers, shapes, (2, 2), lead, [to], tuple(map(bool, said)))
+    """Returns what solves triangular systems: a stack of matrices, each with right sides."""
+    said = tuple(map(bool, (left, lower, transposed, unit, conjugate)))
+    return solved("triangular_solve", systems, (2, 2), systems.gives[0][:-2], said)
 
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
-    """Returns a cumulative sum or product."""
     if exclusive:
         return Unknown("it leaves out its own element")
     return Scans(axis, functions.canonical(word), reverse)
@@ -602,13 +622,7 @@ def squeeze(shape: Sequence[int], axes: Sequence[int] | None = None) -> Meaning:
     every = range(len(shape)) if axes is None else {axis % len(shape) for axis in axes}
     gone = sorted((axis for axis in every if shape[axis] == 1), reverse=True)
     # one after the other from the last: a reshape would not say which of two axes of size 1 went
-    steps, left = [], list(shape)
-    for number, axis in enumerate(gone):
-        del left[axis]
-        steps.append(Step(Picks(axis=axis, index=np.asarray(0)), (number,), tuple(left)))
-    if len(steps) == 1:
-        return steps[0].meaning
-    return Steps(tuple(steps)) if steps else Same()
+    return in_turn([(axis, np.asarray(0)) for axis in gone], shape)
 
 
 def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
@@ -617,12 +631,10 @@ def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
 
 
 def concat(axis: int) -> Joins:
-    """Returns arrays one behind the other."""
     return Joins(axis)
 
 
 def stack(axis: int) -> Joins:
-    """Returns arrays along a new axis."""
     return Joins(axis, stacked=True)
 
 
@@ -639,6 +651,17 @@ def unstack(axis: int, count: int) -> Splits:
 def take(axis: int, index: Any) -> Picks:
     """Returns elements at ``index`` along an axis."""
     return Picks(axis=axis, index=np.asarray(index))
+
+
+def in_turn(picked: Iterable[tuple[int, np.ndarray]], shape: Sequence[int]) -> Meaning:
+    """Returns elements at these places along axes, one after the other."""
+    build, left = StepBuilder(1), tuple(shape)
+    for axis, index in picked:
+        left = (*left[:axis], *index.shape, *left[axis + 1 :])
+        build.add(take(axis, index), (build.count - 1,), left)
+    if len(build.steps) == 1:
+        return build.steps[0].meaning
+    return build.done() if build.steps else Same()
 
 
 def pad(widths: Iterable[Sequence[int]], value: Any = 0.0, dtype: str = "float32") -> Pads:

@@ -14,7 +14,7 @@ import numpy as np
 from probe.semantics import functions, mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
 from probe.semantics.elementwise import applied, divided, fitted, of_float
-from probe.semantics.labels import ZERO, Labels, Name, extended, joined, of_content, tag
+from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Blends(Meaning):
             lines = np.moveaxis(one.full([axis]), axis, -1)
             # by what they are: two libraries that weigh alike have equal numbers here
             factors = of_content(weights).array
-            terms = np.where(factors == ZERO, ZERO, joined(lines[..., index], factors))
+            terms = np.where(factors == ZERO, ZERO, joint(lines[..., index], factors))
             terms = np.where(lines[..., index] == ZERO, ZERO, terms)
             found = mixing.summed(mixing.scattered(terms), (terms.ndim - 1,))
-            found = np.where(found == ZERO, ZERO, joined(found, what))
+            found = np.where(found == ZERO, ZERO, joint(found, what))
             shape = (*one.shape[:axis], len(index), *one.shape[axis + 1 :])
             one = Labels(shape, np.moveaxis(found, -1, axis), one.known, one.names)
         return [one]
@@ -62,14 +62,14 @@ class Contracts(Meaning):
         return True
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        what = extended(what, self.numbers) if self.numbers else what
+        what = with_words(what, self.numbers) if self.numbers else what
         one, two = (reads[n] for n in self.reads)
         letters, out = self.spelled(one.shape, two.shape)
         # some libraries merge the axes of a batch, or squeeze those of size 1: the others are told
         batch = [x for x in out if x in letters[0] and x in letters[1]]
         one = one._replace(array=one.full([*map(letters[0].index, batch)]))
         two = two._replace(array=two.full([*map(letters[1].index, batch)]))
-        found = mixing.product(one, two, letters, out, what)
+        found = mixing.contract(one, two, letters, out, what)
         if self.bias is not None:
             found = mixing.associated(found, reads[self.bias], True)  # as Each(word="add") has it
         return [fitted(found, shapes[0], 0)]
@@ -105,7 +105,7 @@ class Reduces(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        return functions.of(self.word).rounds
+        return functions.row_of(self.word).rounds
 
     @property
     def sums(self) -> bool:
@@ -121,9 +121,9 @@ class Reduces(Meaning):
         mean, lengths = self.word == "mean", tuple(one.shape[a] for a in axes)
         zero = self.zero or mean  # a sum over a number: added zeros change nothing but that
         numbers = self.numbers if zero else (*self.numbers, *lengths)
-        found = mixing.reduced(one, axes, zero)
-        word = joined(tag("sum") if mean else what, tag(numbers))
-        found = np.where((found == ZERO) & zero, ZERO, joined(found, word))
+        found = mixing.reduce(one, axes, zero)
+        word = joint(tag("sum") if mean else what, tag(numbers))
+        found = np.where((found == ZERO) & zero, ZERO, joint(found, word))
         shape = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
         labels = Labels(shape, found, one.known, tuple(map(one.name, range(len(shape)))))
         if mean:
@@ -163,7 +163,7 @@ def numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
     full = mixing.visible(one.full(axes))
     sizes = [n if a in axes else 1 for a, n in enumerate(full.shape)]
     index = np.arange(1, int(np.prod(sizes, dtype=int)) + 1, dtype=np.uint64)
-    return joined(full, index.reshape(sizes))
+    return joint(full, index.reshape(sizes))
 
 
 FAR = 1000.0
@@ -216,8 +216,8 @@ class Accumulates(Meaning):
         with np.errstate(over="ignore"):
             np.add.at(total, places[inside], mixing.scattered(terms)[inside])
             every = total + mixing.scattered(one)
-        found = np.where(total == ZERO, one, joined(every, what, tag(self.numbers)))
-        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.known(reads[:2]))]
+        found = np.where(total == ZERO, one, joint(every, what, tag(self.numbers)))
+        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.all_known(reads[:2]))]
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Whole(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        return functions.of(self.word).rounds
+        return functions.row_of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
@@ -251,14 +251,14 @@ class Whole(Meaning):
         # a sum of labels has no order, so that each knows its place: else a permutation would be
         # the same
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
-        found = mixing.summed(joined(lines, index), (len(lead),))
+        found = mixing.summed(joint(lines, index), (len(lead),))
         words = [
             (one.shape[a], mixing.hashed(one.name(a)) if one.implicit(a) else 0) for a in inner
         ]
-        found = joined(found, mixing.whole(rest, what), tag(*words, self.numbers))
+        found = joint(found, mixing.one_label(rest, what), tag(*words, self.numbers))
         for n in self.rows:
-            row = mixing.in_rows(reads[n]).reshape(-1, *(1,) * (len(lead) - 1))
-            found = joined(found, row)
+            row = mixing.by_row(reads[n]).reshape(-1, *(1,) * (len(lead) - 1))
+            found = joint(found, row)
         order = np.argsort([axis for _, axis in self.kept]) if self.kept else ()
         result = []
         for number, shape in enumerate(shapes):
@@ -268,10 +268,10 @@ class Whole(Meaning):
             if 0 in shape:  # nothing was found, as by ``nonzero``: there is nothing to label
                 labels = np.zeros(lengths, np.uint64)
             else:
-                labels = joined(found, tag(number)).transpose(*order).reshape(lengths)
+                labels = joint(found, tag(number)).transpose(*order).reshape(lengths)
             # axes count from the end: one system has the labels that it has in a stack of others
             names = tuple(range(-len(shape), 0))
-            result.append(Labels(shape, labels, mixing.known(reads), names))
+            result.append(Labels(shape, labels, mixing.all_known(reads), names))
         return result
 
 
@@ -297,7 +297,7 @@ class Scans(Meaning):
         one = reads[0]
         rank = len(one.shape)
         axis, mixes = self.axis % rank, tuple(a % rank for a in self.mixes)
-        array = mixing.reduced(one, mixes, False) if mixes else mixing.visible(one.array)
+        array = mixing.reduce(one, mixes, False) if mixes else mixing.visible(one.array)
         sizes = tuple(1 if a in mixes else n for a, n in enumerate(one.shape))
         names = tuple(map(one.name, range(rank)))
         full = Labels(sizes, array, one.known, names)
@@ -306,54 +306,40 @@ class Scans(Meaning):
         found = np.empty_like(lines)
         # each state is joined to the one before, and so names all that was read up to it, in its
         # order
-        state = self._first(reads, extended(what, self.numbers), rank)
+        state = self._first(reads, with_words(what, self.numbers), rank)
         for step in range(lines.shape[axis]):
             at = (slice(None),) * axis + (slice(step, step + 1),)
-            state = joined(state, lines[at])
+            state = joint(state, lines[at])
             found[at] = state
         found = np.flip(found, axis) if self.reverse else found
         fresh = tuple(("mixed", a) if a in mixes else name for a, name in enumerate(names))
-        known = mixing.known(reads)
-        every = enumerate(shapes)
-        return [self._given(found, state, fresh, to, n, known, sizes) for n, to in every]
+        known = mixing.all_known(reads)
+
+        def given(number: int, to: tuple[int, ...]) -> Labels:
+            # of ``found`` an axis may be left out
+            fits = len(to) == rank and all(
+                a in mixes or n == m for a, (n, m) in enumerate(zip(to, sizes, strict=True))
+            )
+            every_step = not mixes or (fits and to[self.axis] == sizes[self.axis])
+            if fits and every_step and (number == 0 or not self.states):
+                return Labels(to, joint(found, tag(number)), known, fresh)
+            if self.batch is None or len(to) < 2 or to[-2] != state.shape[self.batch]:
+                last = mixing.one_label([Labels(state.shape, state)], tag(number))
+                return mixing.of_one(last, to, known)
+            wide = [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
+            return Labels(to, joint(state, tag(number)).reshape(wide), known)
+
+        return [given(n, to) for n, to in enumerate(shapes)]
 
     def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
         """Returns what a step reads besides: weights, and its own row of the first states."""
         rest = [one for n, one in enumerate(reads[1:], 1) if n not in self.states]
-        first = mixing.whole(rest, what)
+        first = mixing.one_label(rest, what)
         for n in self.states:
             one = reads[n]
             batch = len(one.shape) - 2
             others = tuple(a for a in range(len(one.shape)) if a != batch)
             one = one._replace(array=numbered(one._replace(array=one.full()), others))
-            row = mixing.reduced(one, others, True).reshape(-1)
-            first = joined(first, row.reshape([-1 if a == self.batch else 1 for a in range(rank)]))
+            row = mixing.reduce(one, others, True).reshape(-1)
+            first = joint(first, row.reshape([-1 if a == self.batch else 1 for a in range(rank)]))
         return np.asarray(first)
-
-    def _given(
-        self,
-        found: np.ndarray,
-        last: np.ndarray,
-        names: tuple[Name, ...],
-        to: tuple[int, ...],
-        number: int,
-        known: bool,
-        sizes: tuple[int, ...],
-    ) -> Labels:
-        mixes = tuple(a % len(names) for a in self.mixes)
-        if (
-            len(to) == found.ndim
-            and all(
-                a in mixes or n == m  # of ``found`` an axis may be left out
-                for a, (n, m) in enumerate(zip(to, sizes, strict=True))
-            )
-            and (not mixes or to[self.axis] == sizes[self.axis])
-            and (number == 0 or not self.states)
-        ):
-            return Labels(to, joined(found, tag(number)), known, names)
-        if self.batch is None or len(to) < 2 or to[-2] != last.shape[self.batch]:
-            return mixing.of_one(mixing.whole([Labels(last.shape, last)], tag(number)), to, known)
-        rows = joined(last, tag(number)).reshape(
-            [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
-        )
-        return Labels(to, rows, known)

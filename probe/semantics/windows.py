@@ -11,7 +11,7 @@ import numpy as np
 
 from probe.semantics import mixing
 from probe.semantics.contract import Meaning, Shapes
-from probe.semantics.labels import ZERO, Labels, Name, extended, joined, mixed, tag
+from probe.semantics.labels import ZERO, Labels, Name, joint, mixed, tag, with_words
 from probe.semantics.moving import Turns
 from probe.semantics.sums import Whole
 
@@ -23,7 +23,7 @@ class Frame(NamedTuple):
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
-    transposed: bool
+    transposed: bool = False
 
 
 def slid(
@@ -41,7 +41,7 @@ def slid(
     found, counts = np.zeros(lengths, np.uint64), np.zeros(lengths, np.uint64)
     for number, taps in enumerate(itertools.product(*map(range, frame.kernel))):
         reaches = [
-            _reach(frame, k, tap, array.shape[axes[k]], sizes[k]) for k, tap in enumerate(taps)
+            _tap_reach(frame, k, tap, array.shape[axes[k]], sizes[k]) for k, tap in enumerate(taps)
         ]
         to, at = [slice(None)] * array.ndim, [slice(None)] * array.ndim
         for axis, reach in zip(axes, reaches, strict=True):
@@ -49,12 +49,14 @@ def slid(
         # the tap's number goes in: the same element under another tap meets another weight
         part = array[tuple(at)]
         with np.errstate(over="ignore"):
-            found[tuple(to)] += np.where(part == ZERO, ZERO, joined(part, tag(number)))
+            found[tuple(to)] += np.where(part == ZERO, ZERO, joint(part, tag(number)))
             counts[tuple(to)] += np.uint64(1)
     return np.where(found == ZERO, ZERO, mixed(found)), counts
 
 
-def _reach(frame: Frame, k: int, tap: int, size: int, outputs: int) -> tuple[slice, slice] | None:
+def _tap_reach(
+    frame: Frame, k: int, tap: int, size: int, outputs: int
+) -> tuple[slice, slice] | None:
     """Returns the outputs that a tap serves along an axis, and the inputs that they read by it."""
     # output o reads input o * stride + offset by this tap; transposed it is the other way round
     stride, offset = frame.stride[k], tap * frame.dilation[k] - frame.padding[k][0]
@@ -79,18 +81,18 @@ def divisors(frame: Frame, sizes: Sequence[int], outputs: Sequence[int]) -> np.n
     return found
 
 
-def grouped(one: Labels, axis: int, groups: int, filters: int) -> tuple[np.ndarray, bool]:
+def in_groups(one: Labels, axis: int, groups: int, filters: int) -> tuple[np.ndarray, bool]:
     """Returns labels of what each filter reads at a place, one for all filters if ``groups`` is 1;
     and whether they stand for each filter already."""
     channels = one.shape[axis]
     if one.implicit(axis):
         word = tag(mixing.hashed(one.name(axis)), channels)
-        return np.where(one.array == ZERO, ZERO, joined(one.array, word)), False
+        return np.where(one.array == ZERO, ZERO, joint(one.array, word)), False
     # channels are added with weights of their own, so that each is named before the sum forgets
     # them
     index = np.arange(1, channels + 1, dtype=np.uint64)
     index = index.reshape([-1 if a == axis else 1 for a in range(one.array.ndim)])
-    each = np.where(one.array == ZERO, ZERO, joined(one.array, index))
+    each = np.where(one.array == ZERO, ZERO, joint(one.array, index))
     shape = (*each.shape[:axis], groups, channels // groups, *each.shape[axis + 1 :])
     sums = mixing.summed(mixing.scattered(each.reshape(shape)), (axis + 1,))
     if groups == 1:
@@ -153,22 +155,22 @@ class Windows(Meaning):
         sizes = tuple(shape[a] for a in self.spatial)
         each = True
         if not self.pool:
-            array, each = grouped(one, self.channels, self.groups, shape[self.channels])
+            array, each = in_groups(one, self.channels, self.groups, shape[self.channels])
             one = one._replace(array=array)
         found, counts = slid(one, self.spatial, frame, sizes, self.kind != "max")
-        what = extended(tag("window"), self.kind, self.kernel)
+        what = with_words(tag("window"), self.kind, self.kernel)
         if self.kind == "average":
-            found = joined(found, self._divisors(frame, one, sizes, counts))
+            found = joint(found, self._divisors(frame, one, sizes, counts))
         weights = [self._turned(other) for other in rest[:1]]
         found = np.where(
-            (found == ZERO) & (not rest), ZERO, joined(found, mixing.whole(weights, what))
+            (found == ZERO) & (not rest), ZERO, joint(found, mixing.one_label(weights, what))
         )
         names: list[Name] = list(map(one.name, range(len(shape))))
         if not self.pool:
             found, names[self.channels] = self._filters(found, each), ("filters",)
-        labels = Labels(shape, found, mixing.known(reads), tuple(names))
+        labels = Labels(shape, found, mixing.all_known(reads), tuple(names))
         for bias in rest[1:]:  # as an addition behind has it
-            added = mixing.along(bias, self.channels, len(shape))
+            added = mixing.lay_along(bias, self.channels, len(shape))
             labels = mixing.associated(labels, added, True)
         return [labels, *self._beside(reads, shapes[1:])]
 
@@ -193,7 +195,7 @@ class Windows(Meaning):
             return found
         index = np.arange(1, found.shape[self.channels] + 1, dtype=np.uint64)
         index = index.reshape([-1 if a == self.channels else 1 for a in range(found.ndim)])
-        return joined(found, index)
+        return joint(found, index)
 
     def _divisors(
         self, frame: Frame, one: Labels, sizes: tuple[int, ...], counts: np.ndarray
@@ -239,7 +241,7 @@ class Convolution(Meaning):
             self.windows.labels([self._part(one, group, batch), *rest], [wanted], what)[0].full()
             for group in groups
         ]
-        parts = [joined(part, tag("group", n)) for n, part in enumerate(parts)]
+        parts = [joint(part, tag("group", n)) for n, part in enumerate(parts)]
         known = all(one.known for one in reads)
         return [Labels(shape, np.concatenate(parts, channels), known)]
 

@@ -19,9 +19,12 @@ from probe.semantics.contract import Meaning
 WORDED = ("Normalises", "Reduces", "Scans", "Whole", "Each", "Windows", "Steps", "Meaning")
 """What constructors return whose word says what it is; of the others the class does."""
 
-PLACES = {"reduced": 0, "along": 0, "cumulated": 0, "function": 0, "approximate": 0, "named": 0,
-          "Normalises": 1, "Reduces": 1, "Scans": 1, "Whole": 1, "Each": 0, "norm": 4,
-          "variance": 0, "solved": 0}  # fmt: skip
+PLACES = {
+    **dict.fromkeys("reduced along own_rows cumulated function approximate word_list".split(), 0),
+    **dict.fromkeys("function_named Each variance solved".split(), 0),
+    **dict.fromkeys("Normalises Reduces Scans Whole".split(), 1),
+    "norm": 4,
+}
 """Constructors that take a word, and which argument it is."""
 
 
@@ -53,7 +56,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _words(tree: ast.AST) -> Iterator[str]:
-    """Yields words that constructors are given, and those of ``named``."""
+    """Yields words that constructors are given, and those of ``word_list``."""
     for one in ast.walk(tree):
         if not isinstance(one, ast.Call):
             continue
@@ -62,7 +65,7 @@ def _words(tree: ast.AST) -> Iterator[str]:
         given += [each.value for each in one.keywords if each.arg == "word"]
         for each in given:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                for word in each.value.split() if _name(one) == "named" else [each.value]:
+                for word in each.value.split() if _name(one) == "word_list" else [each.value]:
                     yield word.partition(":")[2] or word.partition(":")[0].lower()
 
 

@@ -33,7 +33,7 @@ def wrong(meaning: Any, reads: Sequence[np.ndarray], given: np.ndarray) -> bool 
     plain = isinstance(meaning, Each) and meaning.along is None and not meaning.numbers
     if not plain or not meaning.exact or meaning.word not in FUNCTIONS:
         return None
-    assert functions.of(meaning.word).rounds in (0, 1)
+    assert functions.row_of(meaning.word).rounds in (0, 1)
     used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
     for place, value, dtype in meaning.beside:
         if dtype == "bfloat16":

@@ -245,7 +245,7 @@ def test_a_program_that_cannot_be_looked_into_is_one_operation_and_says_so(
     """Its labels are those of its equations all the same."""
     import probe.recorders.jax as module
 
-    monkeypatch.setattr(module, "_same", lambda *_: False)
+    monkeypatch.setattr(module, "_gives_bits", lambda *_: False)
     x = of(4, 6)
     compiled = jax.jit(perceptron)
     live = watched(lambda: compiled(PARAMETERS, x))

@@ -236,8 +236,8 @@ def test_operators_in_a_row_give_what_they_give_alone(monkeypatch) -> None:
     recorder = litert.LiteRTRecorder(residual(), {"x": normal(1, 9, 9, 3)})
     first = record_run(recorder)
     started = []
-    plain = litert.interpreter
-    monkeypatch.setattr(litert, "interpreter", lambda *a: started.append(a) or plain(*a))
+    plain = litert.interpreter_of
+    monkeypatch.setattr(litert, "interpreter_of", lambda *a: started.append(a) or plain(*a))
     again = record_run(recorder)
     assert not started  # a small model's interpreters stay
     assert len(recorder.graph.pieces) < len(first.operations)

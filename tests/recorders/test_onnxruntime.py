@@ -370,7 +370,7 @@ def test_a_branch_keeps_its_names_apart():
     graph = helper.make_graph(inner, "then", [], y, [value])
     one = node("If", ["c"], ["out"], then_branch=graph, else_branch=graph)
     assert onnx_file.captured(one) == ["x", "z"]
-    nodes, constants, gives = onnx_file.branch(onnx_file.node(one, {}), True)
+    nodes, constants, gives = onnx_file.branch(onnx_file.node_of(one, {}), True)
     assert [list(n.slots) for n in nodes] == [["x", "out/two"], ["out/h", "z"]]
     assert list(nodes[1].gives) == gives == ["out"]
     assert list(constants) == ["out/two"]

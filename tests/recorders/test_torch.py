@@ -19,7 +19,7 @@ import probe  # noqa: E402
 from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
 from probe.recorders.torch import TorchRecorder, opened, tensors  # noqa: E402
-from probe.recorders.torch_values import placed, slot_of  # noqa: E402
+from probe.recorders.torch_values import lay_like, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
@@ -310,11 +310,11 @@ def test_what_nothing_was_written_into_is_no_value() -> None:
 def test_operands_lie_in_memory_as_they_did() -> None:
     wide = torch.arange(60, dtype=torch.float32)
     for one in (wide[1:25].view(4, 6).T, wide[:6].expand(3, 6), X.permute(0, 2, 3, 1), wide[7]):
-        other = placed(one.numpy(), slot_of(one))
+        other = lay_like(one.numpy(), slot_of(one))
         assert torch.equal(one, other)
         assert one.stride() == other.stride()
-    assert placed(np.ones((5, 6), np.float32), slot_of(wide[:24].view(6, 4).T)).stride() == (1, 5)
-    uneven = placed(np.arange(18, dtype=np.float32).reshape(3, 6), slot_of(wide[:6].expand(3, 6)))
+    assert lay_like(np.ones((5, 6), np.float32), slot_of(wide[:24].view(6, 4).T)).stride() == (1, 5)
+    uneven = lay_like(np.arange(18, dtype=np.float32).reshape(3, 6), slot_of(wide[:6].expand(3, 6)))
     assert uneven[2, 5] == 17
 
 

@@ -12,7 +12,7 @@ from probe.semantics import operations as o
 
 def test_a_bias_that_is_reshaped_first_is_the_sums_own() -> None:
     """Keras reshapes the bias of a depthwise convolution, TensorFlow's graphs squeeze it again."""
-    windows = o.convolution((3,), (1,), (1,), ((1, 1),), (0, 1, 2), 4, True)
+    windows = o.convolution(o.Frame((3,), (1,), (1,), ((1, 1),)), (0, 1, 2), 4, True)
     out = (2, 7, 4)
     squeezed = o.squeeze((1, 1, 4), (0, 1))
     steps = Steps(

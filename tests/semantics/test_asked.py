@@ -10,7 +10,7 @@ import pytest
 
 from probe import floats
 from probe.semantics import Asked, Map, Mapped, Picks, Unknown
-from probe.semantics.asked import asked, blended
+from probe.semantics.asked import blended, maps_of
 from probe.semantics.contract import Call, NotSettled, Operand
 from probe.semantics.labels import Labels, of_content, of_digest
 
@@ -50,7 +50,7 @@ def several(found: Any) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize("name", MOVES)
 def test_a_movement_is_found_whatever_the_format(name: str, dtype: str) -> None:
-    found = asked(lambda reads: several(MOVES[name](reads[0])), [None], [SHAPE], [dtype])
+    found = maps_of(lambda reads: several(MOVES[name](reads[0])), [None], [SHAPE], [dtype])
     assert found is not None
     place = np.arange(1, 61).reshape(SHAPE)
     for one, wanted in zip(found, several(MOVES[name](place)), strict=True):
@@ -64,7 +64,7 @@ def test_what_computes_is_refused(name: str, dtype: str) -> None:
     def run(reads: Any) -> list[np.ndarray]:
         return several(COMPUTES[name](reads[0]))
 
-    assert asked(run, [None], [SHAPE], [dtype]) is None
+    assert maps_of(run, [None], [SHAPE], [dtype]) is None
     answer = Asked(run, (None,), (SHAPE,), (dtype,)).answer
     assert isinstance(answer, Unknown) and "it computes" in answer.why
 
@@ -78,7 +78,7 @@ def test_numbers_that_are_put_in_are_told_from_positions(value: float, dtype: st
     def run(reads: Any) -> list[np.ndarray]:
         return [np.pad(reads[0], 1, constant_values=held[()])]
 
-    (found,) = asked(run, [None], [(2, 3)], [dtype]) or [None]
+    (found,) = maps_of(run, [None], [(2, 3)], [dtype]) or [None]
     assert found is not None
     assert np.array_equal(found.source[1:-1, 1:-1].reshape(-1), np.arange(6))
     outside = found.source < 0

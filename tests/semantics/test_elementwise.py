@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.semantics.elementwise import COMPOSITES
+from probe import floats
+from probe.semantics.elementwise import COMPOSITES, of_number
+from probe.semantics.labels import of_content
 
 X = np.linspace(0.05, 4, 40)
 """Above zero, where all of them are defined; below it as well where they are."""
@@ -66,3 +68,11 @@ def test_the_steps_of_a_function_give_it(key: tuple[str, Any]) -> None:
 
 def test_every_function_is_tried() -> None:
     assert {word for word, _ in COMPOSITES} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@pytest.mark.parametrize("value", [1.5, -2.0, 0.0, 0.15625])
+def test_a_number_has_the_label_of_the_array_that_holds_it(value: float, dtype: str) -> None:
+    held = floats.round_to(np.array([value]), dtype)
+    assert of_number(value, dtype) == of_content(held).array[0]
+    assert of_number(value, dtype) != of_number(value + 1, dtype)

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from probe.semantics import Moves, Picks, Splits
-from probe.semantics.labels import ZERO, Labels, agreeing, joined, of_content, of_digest, tag
-from probe.semantics.mixing import aligned, associated, groups, product, reshaped, whole
+from probe.semantics.labels import ZERO, Labels, agreeing, joint, of_content, of_digest, tag
+from probe.semantics.mixing import (
+    associated,
+    axis_groups,
+    broadcast_labels,
+    contract,
+    one_label,
+    reshape_labels,
+)
 from probe.semantics.operations import arithmetic, function
 
 RNG = np.random.default_rng(4)
@@ -44,8 +51,8 @@ def test_a_transpose_has_labels_of_its_own() -> None:
 
 def test_an_outer_sum_of_a_value_with_itself_knows_its_sides() -> None:
     one = _weights(4)
-    column = reshaped(one, (4, 1))
-    _, arrays, names = aligned([column, one])
+    column = reshape_labels(one, (4, 1))
+    _, arrays, names = broadcast_labels([column, one])
     assert names[0] != names[1]
     found = Labels((4, 4), arrays[0] * np.uint64(3) + arrays[1], True, names).full()
     assert found[1, 2] != found[2, 1]
@@ -57,53 +64,56 @@ def test_an_outer_sum_of_a_value_with_itself_knows_its_sides() -> None:
 )
 def test_splitting_and_merging_keeps_the_elements(one: tuple, two: tuple) -> None:
     labels = _weights(*one)
-    there = reshaped(labels, two)
-    back = reshaped(there, one)
+    there = reshape_labels(labels, two)
+    back = reshape_labels(there, one)
     assert np.array_equal(back.full(), labels.full())
     full = labels._replace(array=labels.full())
-    assert np.array_equal(reshaped(full, two).array.reshape(one), full.array)
+    assert np.array_equal(reshape_labels(full, two).array.reshape(one), full.array)
 
 
 def test_groups_of_axes() -> None:
-    assert groups((2, 6), (2, 2, 3)) == [([0], [0]), ([1], [1, 2])]
-    assert groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
+    assert axis_groups((2, 6), (2, 2, 3)) == [([0], [0]), ([1], [1, 2])]
+    assert axis_groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
 
 
 def test_a_product_knows_a_matrix_from_its_transpose() -> None:
     rows = of_content(RNG.normal(size=(2, 3)))
     one = _weights(3, 3)
     turned = one._replace(names=(1, 0))
-    found = [product(rows, w, ("ik", "kj"), "ij", np.uint64(7)).full() for w in (one, turned)]
+    found = [contract(rows, w, ("ik", "kj"), "ij", np.uint64(7)).full() for w in (one, turned)]
     assert not np.isin(found[0], found[1]).any()
-    other = product(rows, turned, ("ik", "jk"), "ij", np.uint64(7)).full()
+    other = contract(rows, turned, ("ik", "jk"), "ij", np.uint64(7)).full()
     assert np.array_equal(other, found[0])
 
 
 def test_axes_that_a_product_splits_again_keep_their_sides() -> None:
     """Of (9, 7) by (7, 5 * 6): the axes of 9 and of 5 are both the second of a weight."""
-    one, two = _weights(7, 9), reshaped(_weights(6, 5, 7, digest="v"), (30, 7))
-    both = product(one, two, ("ki", "jk"), "ij", np.uint64(7))
-    found = reshaped(both, (9, 6, 5)).full()
+    one, two = _weights(7, 9), reshape_labels(_weights(6, 5, 7, digest="v"), (30, 7))
+    both = contract(one, two, ("ki", "jk"), "ij", np.uint64(7))
+    found = reshape_labels(both, (9, 6, 5)).full()
     assert len(np.unique(found)) == found.size
-    heads = reshaped(_weights(4, 6), (4, 2, 3)), reshaped(_weights(4, 6, digest="v"), (4, 2, 3))
-    kept = product(*heads, ("khd", "khd"), "hd", np.uint64(7))
-    assert reshaped(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
+    heads = (
+        reshape_labels(_weights(4, 6), (4, 2, 3)),
+        reshape_labels(_weights(4, 6, digest="v"), (4, 2, 3)),
+    )
+    kept = contract(*heads, ("khd", "khd"), "hd", np.uint64(7))
+    assert reshape_labels(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
 
 
 def test_zeros_add_nothing_to_a_product() -> None:
     array = RNG.normal(size=(2, 3))
     padded = np.pad(array, ((0, 0), (0, 2)))
     wide = RNG.normal(size=(5, 4))
-    one = product(of_content(array), of_content(wide[:3]), ("ik", "kj"), "ij", np.uint64(1))
-    two = product(of_content(padded), of_content(wide), ("ik", "kj"), "ij", np.uint64(1))
+    one = contract(of_content(array), of_content(wide[:3]), ("ik", "kj"), "ij", np.uint64(1))
+    two = contract(of_content(padded), of_content(wide), ("ik", "kj"), "ij", np.uint64(1))
     assert np.array_equal(one.array, two.array)
 
 
 def test_everything_together_knows_the_order() -> None:
     array = RNG.normal(size=(2, 3))
     one, two = of_content(array), of_content(array[::-1])
-    assert whole([one], np.uint64(1)) != whole([two], np.uint64(1))
-    assert whole([one, two], np.uint64(1)) != whole([two, one], np.uint64(1))
+    assert one_label([one], np.uint64(1)) != one_label([two], np.uint64(1))
+    assert one_label([one, two], np.uint64(1)) != one_label([two, one], np.uint64(1))
 
 
 def test_what_agrees_is_taken_and_put_back() -> None:
@@ -205,8 +215,8 @@ def test_labels_of_a_sum_do_not_undo_those_of_what_is_added():
     """``joined`` ends with ``mixed``: were that the function of sums, a + b would have no order."""
     a, b = (of_content(RNG.normal(size=1)).array for _ in range(2))
     first, second = tag("first"), tag("second")
-    one = [joined(a, first), joined(b, second)]
-    two = [joined(b, first), joined(a, second)]
+    one = [joint(a, first), joint(b, second)]
+    two = [joint(b, first), joint(a, second)]
     found = [associated(*(Labels((1,), x) for x in some), True).array for some in (one, two)]
     assert found[0] != found[1]
 

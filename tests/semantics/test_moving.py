@@ -27,8 +27,10 @@ def test_along_an_axis_only_its_own_place_is_another(axis):
     index = np.array([[0, -1, 1], [2, -3, 0]])
     shape = (3, 3) if axis == 0 else (2, 3)
     marked = np.full(shape, -1)
-    np.put_along_axis(marked, np.where(index < 0, index + 3, index), moving.flat((2, 3)), axis)
-    found = moving.along(index, axis, shape)
+    np.put_along_axis(
+        marked, np.where(index < 0, index + 3, index), moving.flat_places((2, 3)), axis
+    )
+    found = moving.places_along(index, axis, shape)
     last = {int(place): int(number) for place, number in zip(found.flat, range(6), strict=True)}
     assert {place: int(marked.flat[place]) for place in last} == last
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe.semantics.labels import of_content, tag
-from probe.semantics.operations import convolution
+from probe.semantics.operations import Frame, convolution
 from probe.semantics.windows import Convolution
 
 RNG = np.random.default_rng(7)
@@ -16,7 +16,7 @@ WHAT = tag("test")
 def _labels(x: np.ndarray, w: np.ndarray, shape: tuple[int, ...], **more: object) -> np.ndarray:
     """Labels of a convolution over two axes, channels second, padded by 1."""
     padding = ((1, 1), (1, 1))
-    windows = convolution((2, 2), (1, 1), (1, 1), padding, weights=(2, 3, 1, 0))
+    windows = convolution(Frame((2, 2), (1, 1), (1, 1), padding), weights=(2, 3, 1, 0))
     meaning = Convolution(windows, **({"turned": (0, 1, 2, 3), "holes": (1, 1)} | more))
     (found,) = meaning.labels([of_content(x), of_content(w)], [shape], WHAT)
     return found.full()

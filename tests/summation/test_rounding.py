@@ -12,7 +12,10 @@ from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
+from probe.summation.certificate import SummationModel
+from probe.summation.masks import Masks
 from probe.summation.replay import replay
+from probe.summation.rounding import result_truncated
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
@@ -106,3 +109,15 @@ def test_the_replay_and_the_script_shorten_as_defined(dtype):
     assert ulp.equal(got, expected, dtype)
     assert Rounding.from_json(rounding.to_json()) == rounding
     assert evaluator.equal(evaluated(tree, rounding, x, w, dtype, bias), expected, dtype).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("leaf", [0, 1])
+def test_a_product_alone_is_asked_whether_it_is_cut_off(dtype, leaf):
+    tree, told = Tree.sequential([leaf]), []
+    wide = floats.FORMATS[dtype].wider[0]
+    for cut in (frozenset(), frozenset([-1])):
+        how = Rounding(accumulator_format=wide, truncated=cut)
+        masks = Masks(SummationModel(Summation(tree, how), 2, False, dtype))
+        told.append(int(result_truncated(masks, np.array([[[leaf, leaf]]]))[0, 0, 0]))
+    assert told == [0, 1]
