@@ -94,6 +94,7 @@ def thresholds(
         raise InputError("op", case.op, why, "compare two sizes with probe explain")
     vary = axis_of(case, vary)
     scan, upto = checked_options(scan=scan, upto=upto)
+    # the command hands over the word as typed, Python a number of any kind
     if isinstance(seconds, str):
         (seconds,) = checked_options(seconds=seconds)
     given = {"scanned": scan, "seconds": seconds}

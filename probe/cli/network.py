@@ -161,9 +161,8 @@ def network(
                 why = "it compares padded lengths, and cannot be combined with two runs of a model"
                 todo = f"leave out --{name}, or --vary, --at, --against"
                 raise InputError(name, size, why, todo)
-        return _run_twice(
-            model, texts, whole_number("seed", seed, least=0), trust, fail_on, out, two
-        )
+        two |= {"seed": whole_number("seed", seed, least=0), "trust": trust}
+        return _run_twice(model, texts, two, fail_on, out)
     refuse_written_folder(two["report"])
     with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(
@@ -215,12 +214,11 @@ def users_output_to_stderr() -> Iterator[None]:
 def _run_twice(
     model: str,
     targets: tuple[str, ...],
-    seed: int,
-    trust: bool,
+    two: dict[str, Any],
     fail_on: str | None,
     out: Output,
-    two: dict[str, Any],
 ) -> int:
+    """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
     from probe.answers.two_runs import two_runs
     from probe.recording.inputs import shapes_of
 
@@ -239,18 +237,18 @@ def _run_twice(
             against_target=two["against_target"],
             by=two["by"],
             sizes=() if two["sizes"] is None else numbers_of_option("sizes", two["sizes"]),
-            trust=trust,
-            seed=seed,
+            trust=two["trust"],
+            seed=two["seed"],
             explain=two["explain"],
             time=two["time"],
             progress=tell.say,
         )
     here = not targets and two["against_target"] is None
-    after = _after_equal(model, two, trust) if here and found.verdict == "equal" else []
+    after = _after_equal(model, two) if here and found.verdict == "equal" else []
     return give_two_runs(found, two["report"], fail_on, out, after)
 
 
-def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str, str]]:
+def _after_equal(model: str, two: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns the next commands where two sizes gave the same bits, each with what it does."""
     if two["at"] is None:
         return []
@@ -258,7 +256,7 @@ def _after_equal(model: str, two: dict[str, Any], trust: bool) -> list[tuple[str
     words["inputs"] = two["inputs"]
     told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
     told += "".join(f" --shape {shlex.quote(one)}" for one in two["shapes"])
-    base = f"probe network {shlex.quote(model)}{told}{' --trust' * trust}"
+    base = f"probe network {shlex.quote(model)}{told}{' --trust' * two['trust']}"
     steps, sizes = [], two["sizes"]
     at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:

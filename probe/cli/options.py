@@ -169,6 +169,7 @@ def case_options(command: Command) -> Command:
 
     doc = "A JSON file with a case; the options above override it."
     found = option("--case case_file", "FILE", doc, cls=Shared)(wrapped)
+    # decorators apply from the last one up, and click lists the first one first
     for name, (shown, doc) in reversed(CASE_WORDS.items()):
         found = option(f"{flag_of(name)} {name}", shown, doc, cls=Shared)(found)
     return found
@@ -360,6 +361,7 @@ def question_options(names: str, **changed: Any) -> Callable[[Command], Command]
     """
 
     def added(command: Command) -> Command:
+        # as above: the help lists them in this order
         for name in reversed(names.split()):
             one = OPTIONS[name]
             how: dict[str, Any] = {"is_flag": True} if one.shown is None else {}

@@ -73,6 +73,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # only now: `probe --help` and a shell that completes words import no other command
         module = import_module(f"probe.cli.{COMMANDS[cmd_name]}")
         found: click.Command = getattr(module, cmd_name)
         return found

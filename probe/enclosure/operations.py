@@ -125,7 +125,7 @@ def _enclosed_meaning(
         return _recurrent(meaning, reads, shapes[0], dtype)
     if isinstance(meaning, Chooses):
         mask, yes, no = (
-            reads[n] if n >= 0 else _exact_number(meaning.value) for n in meaning.reads
+            reads[n] if n >= 0 else _number_interval(meaning.value) for n in meaning.reads
         )
         if not np.array_equal(mask.low, mask.high):
             raise NotEnclosed
@@ -134,7 +134,7 @@ def _enclosed_meaning(
     return _moved_elements(meaning, reads, shapes)
 
 
-def _exact_number(value: Any) -> Interval:
+def _number_interval(value: Any) -> Interval:
     return Interval(*(np.asarray(value, np.float64),) * 2)
 
 
@@ -344,7 +344,7 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
     found = Interval(low - error, high + error)
     if meaning.kind == "sum":
         return found
-    return _quotient_of_two(found, _exact_number(_covered(meaning, one.shape, shape)), dtype)
+    return _quotient_of_two(found, _number_interval(_covered(meaning, one.shape, shape)), dtype)
 
 
 def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> Doubles:
@@ -578,7 +578,7 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
         shifted = _difference_of_two(one, top, dtype)
         # the largest minus itself is zero, which the two intervals do not know
         shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
-        shifted = _product_of_two(shifted, _exact_number(beta), dtype) if beta != 1 else shifted
+        shifted = _product_of_two(shifted, _number_interval(beta), dtype) if beta != 1 else shifted
         raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
         total = _summed(raised, axes, dtype)
         total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
@@ -593,7 +593,7 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
         eps, scale, shift = meaning.numbers
     else:
         raise NotEnclosed
-    mean = _exact_number(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
+    mean = _number_interval(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
     centred = one if meaning.word == "rms_norm" else _difference_of_two(one, mean, dtype)
     spread = _mean_square_about(one, mean, axes, dtype)
     under = _sum_of_two(spread, _near_float32(eps), dtype)
@@ -680,7 +680,7 @@ def _recurrent(
     if meaning.axis:
         one = one.map(lambda end: np.swapaxes(end, 0, 1))
     length, batch, _ = one.shape
-    zero = _exact_number(np.zeros((batch, outer.shape[1])))
+    zero = _number_interval(np.zeros((batch, outer.shape[1])))
     state, cell = (zero if each is None else each for each in (state, cell))
     state, cell = (each.map(lambda end: end.reshape(zero.shape)) for each in (state, cell))
 
@@ -693,7 +693,7 @@ def _recurrent(
             terms.append(values)
             weights.append(some.map(lambda end: end[rows]))
             if bias is not None:
-                terms.append(_exact_number(np.ones((batch, 1))))
+                terms.append(_number_interval(np.ones((batch, 1))))
                 weights.append(bias.map(lambda end: end.reshape(-1)[rows, None]))
         x, w = (
             Interval(*(np.concatenate([each[n] for each in some], axis=1) for n in range(2)))
@@ -753,8 +753,8 @@ def _batch_normalised(used: list[Interval], numbers: tuple[Any, ...], dtype: str
     """Batch norm with given statistics: in four steps, or as one factor and one addend."""
     eps, scale, shift = numbers
     one, *rest = used
-    factor = rest.pop(0) if scale else _exact_number(1.0)
-    addend = rest.pop(0) if shift else _exact_number(0.0)
+    factor = rest.pop(0) if scale else _number_interval(1.0)
+    addend = rest.pop(0) if shift else _number_interval(0.0)
     mean, variance = rest
     under = _sum_of_two(variance, _near_float32(eps), dtype)
     if (under.low <= 0).any():

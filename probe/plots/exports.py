@@ -34,6 +34,7 @@ def nested(tree: Tree) -> Nested:
     for children in tree.nodes:
         inner = [found[~child] for child in children if child < 0]
         start: dict[str, Any] = {"products": 0, "adds": []}
+        # the heavy path: the longest running sum goes on, and the others stand within it
         total = max(inner, key=lambda one: one["products"], default=start)
         others: list[Nested] = [
             _leaf_in_json(child) if child >= 0 else found[~child]

@@ -113,6 +113,7 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     for place in side.variants:
         kept[place] = False
     index = np.where(kept, orders.index, -1)  # -1: its replay did not give the library's bits
+    # a window that reads padding alone has no sum, and gives 0
     index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     missing = int((index == -1).sum())
     if missing and not partial:

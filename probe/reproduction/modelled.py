@@ -142,6 +142,7 @@ def _arranged(
     """Returns the larger side's input, of which the smaller one's is the beginning; and which of
     its entries were put in front for that, None where they stand there."""
     one, other = given[1 - large][0], given[large][0]
+    # a case of fewer rows, or of a shorter length, is the beginning of the larger one
     begun = other[: len(one)] if vary == "batch" else other[..., : one.shape[-2], :]
     if _same_bytes(one, np.ascontiguousarray(begun)):
         return other, None

@@ -142,7 +142,7 @@ class Rounding:
     def to_json(self) -> Row:
         """Everything that a replay needs beside the tree."""
         return {
-            fact.key: _json_value(value)
+            fact.key: _set_as_json(value)
             for _, fact, value in self.facts()
             if value or not fact.rare
         }
@@ -180,7 +180,7 @@ class Rounding:
     def rare(self) -> Row:
         """Returns the rare fields, by their keys, as answers show them."""
         return {
-            fact.key: _json_value(value)
+            fact.key: _set_as_json(value)
             for _, fact, value in self.facts()
             if fact.rare and (value or not fact.quiet)
         }
@@ -487,7 +487,7 @@ def ranges_of_mask(mask: np.ndarray) -> list[int]:
     return edges
 
 
-def _json_value(value: Any) -> Any:
+def _set_as_json(value: Any) -> Any:
     if isinstance(value, frozenset):
         return "all" if EVERY in value else sorted(value)
     return value

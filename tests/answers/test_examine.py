@@ -13,6 +13,7 @@ import probe
 from probe.answers import examine as answers
 from probe.cli import shell
 from probe.errors import InputError
+from tests.runtimes.test_installed import provided
 
 torch = pytest.importorskip("torch")
 
@@ -186,3 +187,35 @@ def test_the_invariant_mode_gets_the_model_of_a_keras_file(tmp_path):
     found = mitigated_models.of_runs(opened, str(path), {"batch": [1, 3]}, runs, differing)
     assert found.report is not None and not found.refusal
     assert (found.verdict == "exact") is (not found.differing and not found.report.left)
+
+
+@pytest.mark.slow
+def test_two_releases_are_asked_and_reported(tmp_path):
+    """The release here against an old one in an environment of its own, end to end."""
+    onnx = pytest.importorskip("onnx")
+    where = provided("onnxruntime==1.10.0", 0.5)
+    make, number = onnx.helper, onnx.TensorProto.FLOAT
+    w = np.random.default_rng(0).normal(size=(64, 64, 5)).astype(np.float32)
+    graph = make.make_graph(
+        [make.make_node("Conv", ["x", "w"], ["y"], name="conv")],
+        "one",
+        [make.make_tensor_value_info("x", number, ["n", 64, 100])],
+        [make.make_tensor_value_info("y", number, None)],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 13)], ir_version=7)
+    onnx.save(model, tmp_path / "conv.onnx")
+    out = tmp_path / "report"
+    shapes = {"x": (4, 64, 100)}
+    found = probe.examine(
+        tmp_path / "conv.onnx", ask="release", against_target=where, shapes=shapes, out=out
+    )
+    assert found.ask == "release" and found.asked.endswith("against onnxruntime==1.10.0")
+    parts = {one.name: one.text for one in found.parts}
+    if found.found.verdict == "equal":
+        assert list(parts) == ["operation"] and not out.exists()
+        return
+    assert "conv" in parts["operation"] and "probe bisect MODEL" in parts["fix"]
+    assert found.to_json()["parts"][1]["explanation"]["replayed"] > 0
+    about = json.loads((out / "machine.json").read_text())
+    assert about["library_versions"][1] == "1.10.0" and "1.10.0" in (out / "report.md").read_text()

@@ -74,3 +74,15 @@ def test_a_pool_whose_way_is_unknown_on_one_side_is_counted_and_has_no_cause(ses
         sides[name] = replace(sides[name], pooled=replace(pooled, index=index))
         found = Comparison(case, sides["left"], sides["right"], known.pairs)
         assert found.unknown == 1 and not found.apart
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("refusal", ["nondeterministic", "alignment", "not-a-sum"])
+def test_what_refuses_a_side_is_the_cause_of_every_difference(session, side, refusal):
+    sides = {"left": run_case(session, SHAPES.left), "right": run_case(session, SHAPES.right)}
+    operands = sides["right"].operands
+    sides["right"] = replace(sides["right"], operands=replace(operands, y=operands.y + 1))
+    sides[side] = replace(sides[side], refusal=refusal)
+    found = Comparison(CASE, *sides.values(), OutputPairs.must_agree(SHAPES))
+    assert found.cause == [refusal] * found.compared and found.causes == {refusal: found.compared}
+    assert not found.apart and found.unknown == 0

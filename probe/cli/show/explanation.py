@@ -212,6 +212,7 @@ def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
     reads = found.cause == "window"
     runs = left.side, right.side
     sides = [_side_in_full("left", left, reads, runs), _side_in_full("right", right, reads, runs)]
+    # a narrow terminal would fold the sums into each other
     if width >= WIDE:
         both = Table.grid(padding=(0, 3))
         both.add_row(*sides)

@@ -125,6 +125,7 @@ def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
             name = Text(one["name"], "bold green" if one["name"] == best else "")
             verdict = Text(SHORT[one["verdict"]], COLOURS[one["verdict"]])
             rows.add_row(name, verdict, rounded_text(one["ratio"]))
+        # what to do stands first, before the verdict and what it rests on
         parts[1:1] = [Text(f"recommended: {best}", "bold"), "", rows]
         parts[4:4] = [Text(f"exact?: {EXACT}; cost: {COST}", "dim"), ""]
     if found.remedies and not verbose:

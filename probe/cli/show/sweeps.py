@@ -154,6 +154,7 @@ def _command_that_explains(found: Summary, case: Case) -> Text:
         f"probe explain {command_line(case, hidden)}{vary} --at {at} --against {against} "
         f"--target {name}"
     )
+    # one line, however long: it is copied as it stands
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
 
 
