@@ -128,6 +128,8 @@ def run(
         store, notebook = folder.resolve() / name, folder.resolve() / own.name
         arguments = ("--store", str(store), *arguments)
     status = run_experiment(root, name, arguments, quiet=out.as_json)
+    if "--help" in arguments:  # the script said what its options are, and measured nothing
+        return status
     ran = own.is_file() and not status and not no_notebook
     if ran:
         with out.working(f"executing {notebook.name}"):

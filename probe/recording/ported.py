@@ -35,6 +35,7 @@ from probe.recording.sums import (
 )
 from probe.semantics import (
     MOVING,
+    Asked,
     Broadcasts,
     Contracts,
     Convolution,
@@ -376,6 +377,9 @@ def _numpy_function(
     if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
         name = getattr(meaning, "word", "") or type(meaning).__name__
         raise _not_a_call(name, "NumPy does not compute this step")
+    # what was asked at recorded sizes is not known at others, as where a plan cuts its operands
+    if isinstance(meaning, Asked) and tuple(meaning.shapes) != tuple(shapes):
+        raise _not_a_call("movement", "it was asked at other sizes")
     # elements go where their numbers go when these are taken for labels; what has none is filled in
     ends = np.cumsum([1, *map(prod, shapes)])
     numbered = [
