@@ -24,7 +24,7 @@ ALIKE = {
     "to the second": (o.power(2), o.function("square")),
     "to the first": (o.power(1), Same()),
     "a cast to its own dtype": (o.cast("float32", "float32"), Same()),
-    "the bits of its own dtype": (o.bits("int32", "int32"), Same()),
+    "the bits of its own dtype": (o.bitcast("int32", "int32"), Same()),
     "one of several": (o.several("add", 1), Same()),
     "two of several": (o.several("add", 2), o.function("add")),
     "a quotient of floats": (o.arithmetic("divide", "float32"), o.function("divide")),
@@ -32,7 +32,7 @@ ALIKE = {
     "the second norm": (o.reduced("euclidean_norm", (1,), True), o.vector_norm((1,), 2, True)),
     "the largest by another name": (o.reduced("amax", (0,)), o.reduced("max", (0,))),
     "a softmax of its input": (o.softmax((1,), 1.0), o.softmax((1,))),
-    "named numbers": (o.named("elu", "alpha", 0.5), o.function("elu", alpha=0.5)),
+    "named numbers": (o.function_named("elu", "alpha", 0.5), o.function("elu", alpha=0.5)),
 }
 
 APART = {
@@ -74,7 +74,7 @@ def test_a_clip_keeps_zero_where_it_lies_between_its_bounds(low, high, zero) -> 
 
 def test_zero_to_a_power_stays_where_the_exponent_is_positive() -> None:
     assert [o.power(n).zero for n in (0.5, 3, -0.5)] == ["stays", "stays", ""]
-    assert isinstance(o.bits("float32", "int8", whole=False), Unknown)
+    assert isinstance(o.bitcast("float32", "int8", whole=False), Unknown)
 
 
 @pytest.mark.parametrize("odd_first", [False, True])
