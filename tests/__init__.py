@@ -1,1 +1,4 @@
-"""Tests in folders by purpose, along the flow of ``probe.ROOMS``."""
+"""Tests in folders named as the rooms of ``probe.ROOMS``; root modules have theirs in this folder.
+
+``tests/house`` tests the checkout itself, ``tests/experiments`` what stands in ``experiments``.
+"""

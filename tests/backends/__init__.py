@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""Every backend: exact on integers, orders replayed, and the lines of a script as they ran."""

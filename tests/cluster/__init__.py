@@ -1,1 +1,1 @@
-"""From one call in a child process to a sweep that is kept in the store."""
+"""Questions run on other machines: nodes that answer, die and lie."""

@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""Two runs: which outputs must agree, what differs, and why."""

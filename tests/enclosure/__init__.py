@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""All results that rounding can give, and what lies outside of them."""

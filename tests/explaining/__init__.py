@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""Why two runs differ, of one case and of a whole store."""

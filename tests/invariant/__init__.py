@@ -1,0 +1,1 @@
+"""The invariant mode, and what else keeps the bits."""

@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""The kernels that a library itself reports."""

@@ -1,0 +1,1 @@
+"""Bits that were accepted: kept, checked, and why they changed."""

@@ -1,0 +1,1 @@
+"""Padded sizes of a model that change no bit."""

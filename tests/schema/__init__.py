@@ -1,1 +1,1 @@
-"""From one call in a child process to a sweep that is kept in the store."""
+"""The columns of the stored tables."""

@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""A smaller case that fails in the same way."""

@@ -1,0 +1,1 @@
+"""The prefix-stable operators, and models made of them."""

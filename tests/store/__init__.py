@@ -1,1 +1,1 @@
-"""From one call in a child process to a sweep that is kept in the store."""
+"""Rows on disk: atomic, merged by key, partitioned, and read after damage."""

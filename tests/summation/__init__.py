@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""In which order each output is added: revealed, proved and replayed."""

@@ -1,1 +1,1 @@
-"""From one call in a child process to a sweep that is kept in the store."""
+"""Sweeps: planned, run, compared and stored."""

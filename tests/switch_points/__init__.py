@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""At which sizes, and since which release, a target changes how it adds."""

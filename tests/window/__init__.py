@@ -1,1 +1,1 @@
-"""In which order each output is added, and why two runs differ."""
+"""Which inputs an output reads, and which outputs must agree."""

@@ -1,1 +1,1 @@
-"""From one call in a child process to a sweep that is kept in the store."""
+"""The child process: its answers, and the frames to and fro."""
