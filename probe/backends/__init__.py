@@ -11,6 +11,12 @@ imports the library in ``start``, and makes an ``Operator`` of a spec. ``probe t
 and ``mylib`` and ``mylib,switch=1`` are targets like any other one; ``probe.backends.conformance``
 checks what every backend must do. A name that probe has already can't be taken. What can't be
 imported is listed with the reason.
+
+Each library has the file of its name; NumPy's is ``arrays``. ``reference`` is computed in NumPy,
+one rounding an operation. ``source`` writes the lines that are run, ``elementwise`` computes what
+stands between windows, ``pooling`` composes pools, ``rewritten`` rewrites programs for remedies.
+``caffe`` and ``litert_model`` write model files; ``tensorflow_process`` starts TensorFlow, for
+Keras too.
 """
 
 import importlib

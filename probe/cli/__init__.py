@@ -4,6 +4,10 @@ Results go to stdout (``--json``: exactly one object), progress and notes to std
 0 when done, 1 for a finding where ``--fail-on`` asks for it, 2 where the input is wrong or needs
 more memory than is free, 3 where the target failed, 70 after a mistake of probe's own (EX_SOFTWARE;
 please report it) and 130 after Ctrl-C. Nothing heavy is imported before a command runs.
+
+``shell`` runs the commands and prints errors, ``options`` has what several commands share; the
+commands are in ``examine``, ``network``, ``record``, ``sweep``, ``explain``, ``reproduce``,
+``lock``, ``experiment`` and ``here``. ``show`` makes what they print.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two runs of any program, operation by operation: recorded, matched, compared, explained.
 
-A recorder watches a library, :mod:`probe.recording.contract` says how; what an operation computes,
+A recorder watches a library, ``contract`` says how; what an operation computes,
 :mod:`probe.semantics`, says which elements of two runs must agree.
 
 What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says what was computed from

@@ -2,7 +2,7 @@
 
 The store, ``results/README.md`` and the notebooks are derived from or checked against this room.
 ``measurements`` says what a column is and lists the tables of single cases, ``tables`` those of
-what was made of them, and all in one format. Importing it costs nothing.
+what was made of them, ``format`` has all of them in one format. Importing it costs nothing.
 """
 
 from probe.schema.format import (

@@ -2,6 +2,7 @@
 
 First the shapes, with operands that show nearly every difference; then the operands. It ends where
 no single step keeps the failure: the case is minimal for the steps of ``shapes`` and ``smallest``.
+``search`` tries steps, of whatever value.
 """
 
 from probe.shrink.smallest import BUDGET, Shrunk, smallest_finding

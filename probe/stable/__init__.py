@@ -17,7 +17,8 @@ of output gradients is the same have the same bits, whatever the length. With re
 they are sums over all positions, taken by the library's matrix product: those change with the
 length by what they are.
 
-The functions are in ``stable.tensorflow`` and ``stable.torch``; layers for models in
+The functions are in ``stable.convolution``, and of one library in ``stable.tensorflow`` and
+``stable.torch``; layers for models in
 ``stable.keras_layers`` and ``stable.torch_modules``, whose ``stabilized`` replaces those of a model
 and says what it left: see ``stable.report``.
 """

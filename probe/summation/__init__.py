@@ -6,4 +6,8 @@ operator, ``reveal`` grows trees of its answers for all outputs at once (those o
 fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together
 for all outputs of one call, ``functions`` for any Python function that adds. ``certificate`` asks
 an output about every addition again, by ``questions`` that hold whatever the formats of its sums.
+
+``windows`` reveals which inputs an output reads, ``reach`` those that it reads without a weight,
+``zero`` how a sum starts, ``pools`` how pools are computed. ``summation`` is a ``tree`` with its
+roundings, ``notation`` writes trees for people, ``arithmetic`` rounds exact sums once.
 """
