@@ -103,7 +103,7 @@ def swept(
 ) -> bool:
     """Sweeps every part (cases, values, axis) into a store; whether Ctrl-C ended it.
 
-    ``options`` are those of :func:`probe.sweeps.sweep`.
+    ``options`` are those of :func:`probe.sweeps.sweep_cases`.
     """
     with Store.here(store) as kept, bar(what) as progress:
         for cases, values, vary in parts:

@@ -44,7 +44,7 @@ Name = TypeVar("Name")
 
 
 class RemediedSession:
-    """``session`` with ``remedy``, see ``probe.backends.remedied``, in every spec that it is sent.
+    """``session`` with ``remedy``, see ``probe.backends.rewritten``, in every spec that it is sent.
 
     ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
     else is the session's own; both may be used in turns.

@@ -386,8 +386,8 @@ def tried_mitigations(
 
 class MitigatedGraph(Work):
     """What is done with each mitigation of a model, which is replayed on its target: calls of
-    convolutions are changed in its place. ``graph``: of the model; ``at``: as of ``measure``.
-    ``true``: the full run's outputs in float64, None where they aren't known."""
+    convolutions are changed in its place. ``graph``: of the model; ``at``: the content
+    that is timed. ``true``: the full run's outputs in float64, None where they aren't known."""
 
     def __init__(
         self,

@@ -37,15 +37,15 @@ SWITCHES = (
 
 INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes that add alike"
 NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
-"""Remedies that ``measure`` adds when orders are known; ``layerwise`` of networks alone,
-``invariant`` of cases along their batch."""
+"""Remedies that are added when orders are known; ``layerwise`` of networks alone, ``invariant`` of
+cases along their batch."""
 
 STABLE = ("tensorflow", "torch")
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One thing to do. ``spec``: what ``backends.remedied`` puts in the operator's place, or None.
+    """One thing to do. ``spec``: what ``backends.rewritten`` puts in the operator's place, or None.
 
     ``where``: the target that it runs on; ``doc``: what it is, in a few words.
     """

@@ -287,7 +287,7 @@ class _Mode(private.TorchDispatchMode):
             lies = tuple([None if one.key in keys else one.lay.like for one in after])
             threads = torch.get_num_threads()
             self.threads[threads] += 1
-            same = (id(func), same, lies, threads)  # ``facts`` keeps the function
+            same = (id(func), same, lies, threads)  # ``op_facts`` keeps the function
             try:
                 told = self.told.get(same)
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==

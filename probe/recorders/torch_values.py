@@ -110,7 +110,7 @@ def dtype(kind: torch.dtype) -> str:
 
 
 class Slot(NamedTuple):
-    """The place of an operand in a call. ``address``: as ``begins`` has it. ``number``: which of
+    """The place of an operand in a call. ``address``: as ``offset_of`` has it. ``number``: which of
     the arrays that are read, None where it isn't read, but written or asked for its shape."""
 
     shape: tuple[int, ...]
@@ -235,10 +235,9 @@ class Lay:
     of them, so that two are the same where they are the same object.
 
     ``geometry`` and its ``number``: the same where only strides of axes of size 1 differ; ``like``:
-    the same where operands of a run alone would lie alike. ``address``: as ``begins`` has it, None
-    of what is not memory with strides. ``plain``: memory of numbers with
-    strides; ``meta``: a shape alone; ``direct``: NumPy has such numbers as they lie; ``halves``:
-    they are complex.
+    the same where operands of a run alone would lie alike. ``address``: as ``offset_of`` has it,
+    None of what is not memory with strides. ``plain``: memory of numbers with strides; ``meta``: a
+    shape alone; ``direct``: NumPy has such numbers as they lie; ``halves``: they are complex.
     """
 
     __slots__ = ("address", "direct", "geometry", "halves", "like", "meta", "number", "plain")

@@ -212,7 +212,7 @@ def answers(python: Path, version: str) -> bool:
 
 
 def python_missing(version: str) -> str:
-    """What to say where :func:`interpreter` gives None: what is needed and how people get it."""
+    """What to say where :func:`find_python` gives None: what is needed and how people get it."""
     by_uv = tuple(int(part) for part in version.split(".")) >= UV_OLDEST
     ways = ([f"uv python install {version}"] if by_uv else []) + [f"pyenv install {version}"]
     where = "it is not this Python, and was not found on PATH, in pyenv or in uv"

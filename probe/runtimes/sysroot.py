@@ -118,5 +118,5 @@ def site_packages(folder: Path, name: str) -> Path:
 
 
 def install_wheels(folder: Path, version: str, requirements: list[str]) -> None:
-    """Puts arm64 wheels into an environment made by :func:`environment`. Raises Failed."""
+    """Puts arm64 wheels into an environment made by :func:`make_environment`. Raises Failed."""
     packages.install_for_arm64(site_packages(folder, f"python{version}"), version, requirements)

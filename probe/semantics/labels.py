@@ -73,16 +73,16 @@ def _scrambled(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
 def unmix(array: np.ndarray) -> np.ndarray:
     """Returns 64-bit numbers scattered one to one, 0 to 0 (MurmurHash3's last step, Appleby 2011).
 
-    It is another function than ``mixed``, with which ``joined`` ends: ``gathered`` would undo that
+    It is another function than ``mixed``, with which ``joint`` ends: ``premix`` would undo that
     and leave a sum, in which operands of two labels could change places.
     """
     return _scrambled(array, (_ONE, _TWO))
 
 
 def premix(array: np.ndarray) -> np.ndarray:
-    """Returns the numbers that ``spread`` gives these of.
+    """Returns the numbers of which ``unmix`` gives these.
 
-    Labels of sums are made by it: the label of a + b is ``spread(gathered(a) + gathered(b))``, so
+    Labels of sums are made by it: the label of a + b is ``unmix(premix(a) + premix(b))``, so
     that of (a + b) + c is that of a + (b + c), and a zero adds nothing.
     """
     return _scrambled(array, _BACK)

@@ -17,7 +17,7 @@ from probe.semantics.sums import Whole
 
 
 class Frame(NamedTuple):
-    """Sizes of a sliding window, one number a spatial axis; as in ``meaning.Windows``."""
+    """Sizes of a sliding window, one number a spatial axis; as in ``Windows``."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]

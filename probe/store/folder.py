@@ -156,7 +156,7 @@ class Store:
             merging.compact(self.path)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
-        """Keys of every row of a table, stored or buffered: tuples as ``schema.keys(table)``."""
+        """Keys of every row of a table, stored or buffered: tuples of ``schema.key_columns``."""
         names = schema.key_columns(table)
         with self._lock:
             pieces = [parquet.read_table(self.path, table, names)]

@@ -8,7 +8,7 @@
 
 A partitioned store is written where stores are merged and compacted. New rows are parts in
 ``ROOT/<machine>`` until then, so both kinds of files together are one machine's rows, and a later
-file of :func:`files` has the later rows.
+file of :func:`table_files` has the later rows.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def sweep_cases(
     """Runs every case on every target at every value and compares with the largest value.
 
     ``lengths``: two or more values of the axis ``vary`` (None: length; dense layers: batch).
-    ``options``: those of :class:`probe.sweeps.plan.SweepRequest`, and of :func:`answer`.
+    ``options``: those of :class:`probe.sweeps.plan.SweepRequest`, and of :func:`answer_request`.
     """
     named = {name: options.pop(name) for name in tuple(options) if name in _REQUESTED}
     return answer_request(

@@ -30,7 +30,7 @@ class Switch:
 
 @dataclass
 class Thresholds:
-    """What ``find`` found.
+    """What ``find_switch_points`` found.
 
     ``upto``: the longest length run, ``limited`` why it is not the one asked for. ``tails`` maps an
     interior to {remainder: tail}, where lengths with that remainder by ``period`` all have

@@ -107,8 +107,8 @@ class Worker:
         Requests, by ``request["do"]``:
 
         - ``start`` (backend, switches, device; ``home`` of another package's backend, see
-          ``backends.home``; ``without``: packages that the library must not find meanwhile):
-          imports the library. Answer: ``facts``.
+          ``backends.entry_point_of``; ``without``: packages that the library must not find
+          meanwhile): imports the library. Answer: ``facts``.
         - ``load`` (key, spec; x, w, b): keeps the operands under the key; what was there goes.
         - ``unload`` (key).
         - ``run`` (key, or spec; x, w, b; ``at``: see ``CaseCall.at``): gives ``y`` and ``seconds``;

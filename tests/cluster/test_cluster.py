@@ -1,7 +1,7 @@
 """Nodes answer a sweep's questions; who contradicts itself is refused, and nothing is mixed.
 
 Most of this drives the parent with answers of this process in the place of Dask's, so that nodes
-can lie, vanish and answer garbage at will; ``test_cluster_processes`` has schedulers and workers.
+can lie, vanish and answer garbage at will; ``test_processes`` has schedulers and workers.
 """
 
 import json

@@ -15,7 +15,10 @@ _SHOWN_APART = ("runs", "cases", "comparisons", "differences", "failures", "caus
 
 
 def stores(found: Mapping[str, Any]) -> RenderableType:
-    """Returns a table for every machine, a row a target. ``found``: what ``stored`` gives."""
+    """Returns a table for every machine, a row a target.
+
+    ``found``: what ``summary_of_stores`` gives.
+    """
     machines = found["machines"]
     parts: list[RenderableType] = []
     for machine in machines:
@@ -95,7 +98,7 @@ MOST_SHOWN = 1000
 
 
 def query_answer(found: Mapping[str, Any]) -> RenderableType:
-    """Returns the table of a query's result. ``found``: what :func:`asked` gives."""
+    """Returns the table of a query's result. ``found``: what ``query_json`` gives."""
     rows, first = found["rows"], found["rows"][:MOST_SHOWN]
     numbers = [
         name
