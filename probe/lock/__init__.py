@@ -4,6 +4,6 @@
 bits here (library releases, processor, BLAS core, threads, flags), ``file`` reads and writes the
 lock, ``checks`` compares and keeps, ``rerun`` and ``why`` run a check again under an entry's
 conditions until its bits return. ``plugin`` and ``fixture`` are pytest's part, ``runs`` are checks
-without tests, ``reports`` and ``workflow`` are for CI. Nothing is imported here: pytest loads the
-plugin at each start.
+without tests and their exit status, ``reports`` and ``workflow`` are for CI. Nothing is imported
+here: pytest loads the plugin at each start.
 """

@@ -12,7 +12,7 @@ of the outputs, ``what`` a label of the operation's name and numbers.
 ``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
 tables. A file for each kind of meaning: ``elementwise`` with the table of ``functions``,
 ``moving`` and movement that is ``asked`` of the operation itself, ``sums`` and scans, ``groups``
-(norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
+(softmax, norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
 ``mixing`` is how they come together.
 """
 
