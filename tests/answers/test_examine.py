@@ -87,6 +87,7 @@ def test_the_report_of_a_models_layer_is_that_of_a_case_and_says_where_it_came_f
     assert told["case"]["op"] == "dense" and told["bits"] and "model" in told
 
 
+@pytest.mark.slow
 def test_what_is_no_case_gets_the_operations_own_script(tmp_path):
     layer, x, count = head()
     with torch.no_grad():
