@@ -12,7 +12,7 @@ of the outputs, ``what`` a label of the operation's name and numbers.
 ``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
 tables. A file for each kind of meaning: ``elementwise`` with the table of ``functions``,
 ``moving`` and movement that is ``asked`` of the operation itself, ``sums`` and scans, ``groups``
-(norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
+(softmax, norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
 ``mixing`` is how they come together.
 """
 
@@ -67,11 +67,11 @@ from probe.semantics.moving import (
 from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Convolution, Windows
 
+# Elements that are moved and copied by an index, however that is known.
 MOVED = (Moves, Asked, Mapped)
-"""Elements that are moved and copied by an index, however that is known."""
 
+# What an operation means that moves elements and computes none.
 MOVING = (*MOVED, Turns, Reshapes, Same)
-"""What an operation means that moves elements and computes none."""
 
 __all__ = [
     "MOVED", "MOVING", "TRUE", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",

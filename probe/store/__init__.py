@@ -1,8 +1,9 @@
 """Stores measurements: rows are buffered, written atomically, merged by key, read as frames.
 
-``folder`` checks rows and keeps those of one machine, ``merging`` makes one file of many,
-``results`` reads the stores of several machines and answers SQL. Below them ``layout`` says where
-files are, ``file`` writes one, ``parquet`` says which of two rows counts and what is done already.
+``folder`` checks rows and writes those of one machine in pieces, ``merging`` writes a table's one
+file (``differences.parquet``) from them, ``results`` reads the stores of several machines and
+answers SQL. Below them ``layout`` says where files are, ``file`` writes one, ``parquet`` says which
+of two rows counts and what is done already.
 """
 
 from typing import TYPE_CHECKING, Any

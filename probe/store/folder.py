@@ -100,9 +100,9 @@ class Store:
         Errors: StoreError where the disk is full, ...; all that isn't written stays buffered.
         """
         with self._lock, merging.exclusive(self.path):
-            self._write_buffered()
+            self._write_pieces()
 
-    def _write_buffered(self, compacting: bool = False) -> None:
+    def _write_pieces(self, compacting: bool = False) -> None:
         self._flushed = time.monotonic()
         fresh = self._assemble("runs") if "runs" in self._chunks else None
         origin = Origin([self.path] if self._chunks else [], self.path.name, fresh)
@@ -152,7 +152,7 @@ class Store:
         Safe to interrupt: what was merged is in place before the parts are removed.
         """
         with self._lock, merging.exclusive(self.path):
-            self._write_buffered(compacting=True)
+            self._write_pieces(compacting=True)
             merging.compact(self.path)
 
     def done_keys(self, table: str = "comparisons") -> set[tuple[Any, ...]]:
