@@ -161,6 +161,7 @@ class BitsSession:
     """What the checks of a process found. ``update``, ``bless``: as of pytest's flags.
 
     ``cache``: where accepted arrays are kept; None: nowhere.
+    ``root``: the folder that tests' files are named from; the lock's own if not given.
     """
 
     def __init__(
@@ -170,8 +171,10 @@ class BitsSession:
         update: bool = False,
         bless: str | None = None,
         cache: Path | None = None,
+        root: Path | None = None,
     ) -> None:
         self.path, self.bless, self.cache = path, bless, cache
+        self.root = root or path.parent
         self.update = update or bless is not None
         self.out = Path(os.environ[OUT]) if os.environ.get(OUT) else None
         self.lock = LockFile() if self.out else read_lock(path)
@@ -243,11 +246,13 @@ class BitsSession:
         files = {one.partition("::")[0] for one in tests}
         used = {one.check for one in self.results} | set(self.lock.runs)
         found = []
-        for check in [one for one in self.lock.checks if one not in used]:
+        for check in self.lock.checks:
+            if check in used or check.rpartition("::")[0] in self.lock.runs:
+                continue  # a model with several outputs has a check for each
             parts = check.split("::")
             heads = ("::".join(parts[:n]) for n in range(len(parts), 1, -1))
             test = next((one for one in heads if one in tests), None)
-            gone = parts[0] in files or not (self.path.parent / parts[0]).exists()
+            gone = parts[0] in files or not (self.root / parts[0]).exists()
             if gone if test is None else test in self.finished:
                 found.append(check)
         return found
@@ -272,7 +277,8 @@ class BitsSession:
                 if one.verdict == NEW and one.check not in lock.checks:
                     # a test that was renamed keeps its entries of other machines
                     for name in gone:
-                        if any(each.bits == one.bits for each in lock.checks[name].values()):
+                        old = lock.checks.get(name, {})  # none: taken by another test
+                        if any(each.bits == one.bits for each in old.values()):
                             lock.checks[one.check] = lock.checks.pop(name)
                             break
                 reason = (self.bless or "") if one.verdict == CHANGED else ""
