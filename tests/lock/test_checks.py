@@ -132,3 +132,14 @@ def test_a_lock_elsewhere_and_a_model_with_several_outputs_lose_nothing(tmp_path
             lock.accept(name, HERE, OLD)
         lock.runs["model"] = {"model": "package:function"}
     assert BitsSession(path, root=tmp_path).unused(["t.py::test"]) == ["gone.py::test"]
+
+
+def test_of_two_processes_that_add_one_check_the_second_replaces_nothing(tmp_path):
+    path = tmp_path / file.NAME
+    both = [BitsSession(path, update=True) for _ in range(2)]
+    for number, session in enumerate(both):
+        session.checked("t.py::test", "t.py::test", np.full(3, float(number)), ("t.py", 1))
+    for session in both:
+        session.finish()
+    (one,) = file.read_lock(path).checks["t.py::test"].values()
+    assert one.bits == OLD
