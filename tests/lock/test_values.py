@@ -115,6 +115,7 @@ def test_two_arrays_of_one_name_are_refused(value):
         list(named_arrays(value))
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_rare_values_have_bits_or_are_refused():
     assert bits_of(memoryview(b"abcdef")[::2]) == bits_of(b"ace")
     assert bits_of(np.zeros((0, 3), np.longdouble)).shape == (0, 3)
