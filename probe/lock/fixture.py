@@ -128,9 +128,10 @@ def print_summary(reporter: Any, config: Any, session: BitsSession) -> None:
         return
     results, unused = session.results, getattr(config, "bits_unused", [])
     _find_causes(results, session, config)
-    told = reports.terminal_lines(results, session.accepted, unused, session.update)
-    if error := getattr(config, "bits_error", ""):
-        told.append(error)
+    error = getattr(config, "bits_error", "")
+    written = () if error else session.accepted
+    told = reports.terminal_lines(results, written, unused, session.update and not error)
+    told += [error] * bool(error)
     for each in config.getoption("bits_report"):
         told.append(reports.write_report(each, config.invocation_params.dir, results, unused))
     if told:
