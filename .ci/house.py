@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import re
 import sys
 import tomllib
@@ -39,11 +40,17 @@ def comments(paths: list[Path]) -> int:
     return sum(len(_COMMENT.findall(path.read_text())) for path in paths)
 
 
+@functools.cache
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of a file: each number asks for them."""
+    return list(ast.walk(tree))
+
+
 def defined(trees: dict[Path, ast.Module]) -> tuple[dict[str, set[Path]], dict[str, set[Path]]]:
     """Classes at any depth and functions of modules, by name: the files that they stand in."""
     classes, functions = collections.defaultdict(set), collections.defaultdict(set)
     for path, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 classes[node.name].add(path)
         for node in tree.body:
@@ -55,7 +62,7 @@ def defined(trees: dict[Path, ast.Module]) -> tuple[dict[str, set[Path]], dict[s
 def parameters(trees: dict[Path, ast.Module]) -> Iterator[tuple[int, str, Path]]:
     """How many each function takes, without the object that it is a method of."""
     for path, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.FunctionDef):
                 of = node.args
                 names = [one.arg for one in (*of.posonlyargs, *of.args, *of.kwonlyargs)]
@@ -69,7 +76,7 @@ def called_once(trees: dict[Path, ast.Module]) -> float:
     for tree in trees.values():
         named = collections.Counter(
             node.id if isinstance(node, ast.Name) else node.attr
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.Name | ast.Attribute)
         )
         own = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] == "_"]

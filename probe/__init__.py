@@ -81,6 +81,7 @@ _HOMES = {
     "sweep": "answers.sweep",
     "thresholds": "answers.thresholds",
 }
+# The flow, a line a room: a room imports only those above it. Each is a name of ``probe``.
 ROOMS = {
     "errors": "what was wrong, in one line",
     "trust": "what a model's file would run, found out before its library reads it",
@@ -132,7 +133,6 @@ ROOMS = {
     "lock": "bits that were accepted, checked in tests, and why they changed",
     "cli": "the command line",
 }
-"""The flow, a line a room: a room imports only those above it. Each is a name of ``probe``."""
 
 __all__ = [*_HOMES]
 

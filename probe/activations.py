@@ -17,8 +17,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 
+# Of selu: Klambauer and others, "Self-Normalizing Neural Networks", 2017.
 SCALE, SLOPE = 1.0507009873554805, 1.6732632423543772
-"""Of selu: Klambauer and others, "Self-Normalizing Neural Networks", 2017."""
 
 
 class ActivationNode(NamedTuple):
@@ -56,6 +56,7 @@ class Activation(NamedTuple):
     older: Mapping[str, str] = {}
 
 
+# Functions of one element, or (softmax) of the channels of one position.
 ACTIVATIONS: Dict[str, Activation] = {
     "relu": Activation(
         numpy="np.maximum(x, 0)",
@@ -190,7 +191,6 @@ ACTIVATIONS: Dict[str, Activation] = {
         onnx=(ActivationNode("Exp"),),
     ),
 }
-"""Functions of one element, or (softmax) of the channels of one position."""
 
 
 def activation_rounds_once(name: str) -> bool:

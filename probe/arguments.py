@@ -79,8 +79,8 @@ def finite_numbers(name: str, value: Numbers, dtype: str) -> tuple[float, ...]:
 _PUT = re.compile(r"([xwb])\[([0-9, ]*)\]=(\S+)$")
 PUTS = "write x[0, 1]=nan, several separated by semicolons; x is (batch, *spatial, channels)"
 
+# An operand, an index into it (or the first numbers of one), and the value put there.
 Place = tuple[str, tuple[int, ...], float]
-"""An operand, an index into it (or the first numbers of one), and the value put there."""
 
 
 def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:

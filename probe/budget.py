@@ -19,8 +19,8 @@ from probe.progress import span
 
 HOW = "write 90s, 30m, 2h or 1h30m"
 LONGEST = 366 * 24 * 3600.0
+# Seconds that a question in flight gets at least.
 GRACE = 2.0
-"""Seconds that a question in flight gets at least."""
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _TEXT = re.compile("".join(rf"(?:([0-9]{{1,9}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _UNITS))

@@ -41,8 +41,8 @@ Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
 
+# Seconds after which a wait ends for a moment, so that Ctrl-C is heard.
 HEARD = 0.2
-"""Seconds after which a wait ends for a moment, so that Ctrl-C is heard."""
 
 
 def completed_in_processes(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:

@@ -38,9 +38,10 @@ from probe.layout import CONTIGUOUS
 from probe.operands import KINDS, VERSION, generate
 from probe.operation import OF_CASES, OPERATIONS, Layer
 
+# Further names of operations: Keras says Dense, PyTorch says Linear.
 ALIASES = {"linear": "dense"}
-"""Further names of operations: Keras says Dense, PyTorch says Linear."""
 
+# Arguments that are younger than the first stored cases, with their defaults.
 LATER: dict[str, object] = {
     "split": None,
     "ceil_mode": False,
@@ -48,14 +49,13 @@ LATER: dict[str, object] = {
     "layout": CONTIGUOUS,
     "put": None,
 }
-"""Arguments that are younger than the first stored cases, with their defaults."""
 
+# Bytes of the largest case file that is read: some 700,000 weights. Parsed, JSON takes up to 50
+# times its size in memory.
 LARGEST_FILE = 2**23
-"""Bytes of the largest case file that is read: some 700,000 weights. Parsed, JSON takes up to 50
-times its size in memory."""
 
+# What padding can put into a pooling window.
 PAD_WITH = ("nothing", "zeros")
-"""What padding can put into a pooling window."""
 
 
 class Summed(ABC):

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from importlib import util
 
+# Exit status after Ctrl-C.
 INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
 
+# Packages that many commands need, as import and pip call them; pandas and pyarrow are for what is
+# stored, and not part of ``probe-numerics-core``.
 BASE = ("click", "duckdb", "numpy", "pandas", "pyarrow", "rich")
-"""Packages that many commands need, as import and pip call them; pandas and pyarrow are for what is
-stored, and not part of ``probe-numerics-core``."""
 
 
 class ProbeError(Exception):
@@ -33,8 +33,8 @@ class InputError(ProbeError):
         return told if COMMAND else in_python(told)
 
 
+# Commands that run in this process, in all its threads; empty where somebody's Python asks.
 COMMAND: list[str] = []
-"""Commands that run in this process, in all its threads; empty where somebody's Python asks."""
 
 _OPTION = re.compile(
     r"--(?P<name>[a-z][a-z-]*)(?: (?P<value>[A-Z][\w.]*|[\w.]+=[\w.]+|\d[\w.,:]*))?"
@@ -66,6 +66,7 @@ def in_python(text: str) -> str:
     return "".join([*parts, _OPTION.sub(argument, text[start:])])
 
 
+# Options that take a value also where a message names them alone.
 VALUED = (
     "inputs",
     "shape",
@@ -77,7 +78,6 @@ VALUED = (
     "case",
     "operands",
 )
-"""Options that take a value also where a message names them alone."""
 
 
 def lacking(error: ModuleNotFoundError) -> InputError:
@@ -105,6 +105,7 @@ def one_of(value: object, names: Iterable[str]) -> str:
     return f"{meant}use one of {', '.join(known)}"
 
 
+# What other libraries call things that are called otherwise here.
 MEANT = {
     **dict.fromkeys(("tf", "tf2"), ("tensorflow",)),
     **dict.fromkeys(("pt", "pytorch"), ("torch",)),
@@ -132,7 +133,6 @@ MEANT = {
     "depthwise": ("depthwise_conv2d",),
     "maxpool": ("max_pool1d",),
 }
-"""What other libraries call things that are called otherwise here."""
 
 
 class StoreError(ProbeError):

@@ -26,8 +26,8 @@ CONVENTIONS = {
     "same_lower": "ONNX's SAME_LOWER: as same, but the odd zero goes before the input",
     "caffe": "(extent - 1) // 2 zeros on both sides",
 }
+# Conventions whose padding depends on the size of the input.
 BY_SIZE = ("same", "same_lower")
-"""Conventions whose padding depends on the size of the input."""
 
 
 def around(

@@ -25,11 +25,11 @@ from probe.runtimes.runtime import Runtime
 from probe.target import Target
 
 STEPS = 3
+# What a new environment has to compute, 7 everywhere: the first one that its library has.
 CHECKS = (
     Case(op="conv2d", kernel="1x3", length=8, operands="ones", weights=(1.0, 2.0, 4.0)),
     Case(op="matmul", in_channels=3, length=8, operands="ones", weights=(1.0, 2.0, 4.0)),
 )
-"""What a new environment has to compute, 7 everywhere: the first one that its library has."""
 
 
 @dataclass(frozen=True)

@@ -29,27 +29,27 @@ from probe.worker import protocol
 Arrays = dict[str, np.ndarray]
 Answer = tuple[dict[str, Any], Arrays]
 
+# The only variables that a child inherits: where programs, libraries, temporary files and devices
+# are, and the language. So no TF_*, ONEDNN_*, DNNL_*, OMP_*, KMP_*, MKL_*, XLA_* or PYTHON* of the
+# shell decides bits; what a target needs of those, its switches set.
 PASSED = (
     *("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "SYSTEMROOT"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
 )
-"""The only variables that a child inherits: where programs, libraries, temporary files and devices
-are, and the language. So no TF_*, ONEDNN_*, DNNL_*, OMP_*, KMP_*, MKL_*, XLA_* or PYTHON* of the
-shell decides bits; what a target needs of those, its switches set."""
 
+# Seconds that one answer may take, and that a library may take to start.
 TIME_LIMIT = 120.0
-"""Seconds that one answer may take, and that a library may take to start."""
 
 # -E and -s: neither PYTHON* variables nor packages in the home folder decide which library is
 # found; -u: what was printed is there when the child crashes.
+# What follows the interpreter on a child's command line.
 WORKER = ("-E", "-s", "-u", str(Path(protocol.__file__).with_name("child.py")))
-"""What follows the interpreter on a child's command line."""
 
+# Characters of stderr that go with a failure.
 TAIL = 4000
-"""Characters of stderr that go with a failure."""
 
+# Seconds of the last start of each target in this process, to say how long the next one takes.
 _TOOK: dict[str, float] = {}
-"""Seconds of the last start of each target in this process, to say how long the next one takes."""
 
 
 class Pipes:

@@ -18,11 +18,11 @@ from typing import Any
 from probe import schema
 from probe.backends.contract import ONEDNN_ISA
 
+# oneDNN's names of the vector extensions, widest first, and the processor flags of each.
 _ISA = (
     *reversed(ONEDNN_ISA.items()),
     *(("sve", ("sve",)), ("asimd", ("asimd",)), ("asimd", ("neon",))),
 )
-"""oneDNN's names of the vector extensions, widest first, and the processor flags of each."""
 
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "Apple": "apple"}
 _PLAIN_NAMES = {"root", "user", "admin", "runner", "ubuntu", "build", "localhost", "nobody"}

@@ -36,8 +36,8 @@ import numpy as np
 
 from probe import floats, memory
 
+# Changes with any bit of any operand; it is part of every case's id.
 VERSION = 1
-"""Changes with any bit of any operand; it is part of every case's id."""
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
@@ -73,8 +73,8 @@ class OperandsWanted(memory.Sized, Protocol):
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
 _TENSORS = {"x": 1, "w": 2, "b": 3}
+# Up to so many numbers, a call of NumPy costs more than what it computes: all draws in one.
 _AT_ONCE = 1 << 12
-"""Up to so many numbers, a call of NumPy costs more than what it computes: all draws in one."""
 
 
 def hashes(seed: int, tensor: str, draw: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -286,8 +286,8 @@ def _cancel_draw(tensor: str) -> Draw:
     return lambda case, shape: draw(case.seed, floats.format_of(case.dtype).precision, shape)
 
 
+# One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``.
 RARE = 8
-"""One in that many windows, about, holds one of the rare elements of ``infinite`` and ``nan``."""
 
 
 def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndarray:

@@ -63,8 +63,8 @@ class Operation(NamedTuple):
         return self.kind in ("convolution", "product")
 
 
+# The splice of a constant tail, as specs call it: the first ``kept`` positions and a tail.
 SPLICE = "extend"
-"""The splice of a constant tail, as specs call it: the first ``kept`` positions and a tail."""
 
 OPERATIONS: Dict[str, Operation] = {
     "conv1d": Operation("convolution", 1, weighted=True),
@@ -98,13 +98,13 @@ def operation_names(*kinds: str) -> Tuple[str, ...]:
     return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
 
 
+# Operations that a case can have.
 OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.of_cases)
-"""Operations that a case can have."""
 
+# Operations of a network's layers.
 OF_NETWORKS = (
     operation_names("convolution", "pool") + ("dense", "pad") + operation_names("elementwise")
 )
-"""Operations of a network's layers."""
 
 
 def operation_of_spec(spec: Mapping[str, Any]) -> Operation:

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from probe.progress import VOICE, Reporter, failed, pace, span
 
+# Columns where stdout is not a terminal and COLUMNS does not say.
 PIPED_WIDTH = 120
-"""Columns where stdout is not a terminal and COLUMNS does not say."""
 
 
 class Output:
@@ -181,8 +181,8 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value, default=plain))
 
 
+# Columns that a cell which may be folded gets at least.
 FOLDED = 30
-"""Columns that a cell which may be folded gets at least."""
 
 
 class Rows(Table):

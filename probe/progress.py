@@ -16,19 +16,19 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 
+# ``tell(done, total, what)``: a progress bar; any thread may tell.
 Tell = Callable[[int, int, str], None]
-"""``tell(done, total, what)``: a progress bar; any thread may tell."""
 
+# ``say(what)``: what is being done, where nothing can be counted.
 Say = Callable[[str], None]
-"""``say(what)``: what is being done, where nothing can be counted."""
 
 
 def silent(*_: object) -> None:
     """Drops progress: the default where no callback is given."""
 
 
+# Seconds to the first line of progress, and between two of them, where stderr is no terminal.
 FIRST, EVERY = 3.0, 5.0
-"""Seconds to the first line of progress, and between two of them, where stderr is no terminal."""
 
 
 class Count:
@@ -304,8 +304,8 @@ def _print(tell: Reporter, what: str, as_json: bool) -> None:
 
 
 _dropping = threading.Lock()
+# Where this process's stderr is while a library's is dropped.
 _kept: int | None = None
-"""Where this process's stderr is while a library's is dropped."""
 
 
 @contextmanager

@@ -25,13 +25,13 @@ from probe.runtimes.runtime import find_runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 
+# Processors that an emulator may stand in for, by qemu's names in lower case. Any other one that
+# this machine's qemu knows is a device too.
 EMULATED = (
     *("arm64", "nehalem", "westmere", "sandybridge", "ivybridge", "haswell", "broadwell"),
     *("skylake-client", "skylake-server", "cascadelake-server", "icelake-server"),
     *("sapphirerapids", "epyc", "epyc-rome", "epyc-milan", "epyc-genoa"),
 )
-"""Processors that an emulator may stand in for, by qemu's names in lower case. Any other one that
-this machine's qemu knows is a device too."""
 
 _SYNTAX = re.compile(r"(?P<name>[^=@,]*)(==(?P<version>[^=@,]*))?(@(?P<device>[^=@,]*))?$")
 _VERSION = re.compile(r"\d+(\.\w+)*([-+.]\w+)*$")

@@ -28,14 +28,14 @@ EXPORTED = "programs of torch.export (.pt2) are not supported as chains that oth
 OWN_LIBRARY = "leave out --target, so that its own library runs it"
 TO_ONNX = "export the model to ONNX"
 IN_PYTHON = "load it in Python, where its classes are registered, and give the object to probe"
+# Keras' own classes that hold code, or another library's.
 FOREIGN = ("Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
-"""Keras' own classes that hold code, or another library's."""
 
+# Modules of Keras whose classes and functions need no trust. Others may load files.
 OWN = {
     *("", "activations", "constraints", "dtype_policies", "initializers", "layers", "losses"),
     *("metrics", "models", "ops", "optimizers", "quantizers", "random", "regularizers"),
 }
-"""Modules of Keras whose classes and functions need no trust. Others may load files."""
 
 WEIGHTS = "it holds weights alone, and they say no architecture"
 
@@ -181,15 +181,15 @@ def _layers(config: Any) -> Iterator[dict[str, Any]]:
 
 WHOLE_MODULE = f"save the module itself, torch.save(module, path), or {TO_ONNX}"
 TENSORS = ("torch._utils._rebuild", "torch.storage.", "torch._tensor.", "torch.serialization.")
+# Names, and beginnings of names, that a state dictionary of tensors has.
 PLAIN = {
     *("collections.OrderedDict", "torch.Size", "torch.device", "torch.nn.parameter.Parameter"),
     *("__builtin__.set", "builtins.set"),
 }
-"""Names, and beginnings of names, that a state dictionary of tensors has."""
 
 NO_PICKLE = "it is not a file of torch.save, or it is damaged"
+# Pickles in a file before PyTorch 1.6: three about the format, then the object.
 STREAMS = 4
-"""Pickles in a file before PyTorch 1.6: three about the format, then the object."""
 
 
 def check_pickle(path: Path, trust: bool) -> None:
@@ -285,5 +285,5 @@ def _instructions(file: BinaryIO) -> Iterator[tuple[str, object]]:
 
 
 COMPUTED = "a name that the file computes"
+# The first number in files before PyTorch 1.6.
 MAGIC = 0x1950A86A20F9469CFC6C
-"""The first number in files before PyTorch 1.6."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DEFAULT_TARGET = "tensorflow"
+# Columns of an answer's first and last line where it is not printed on a terminal.
 WIDTH = 100
-"""Columns of an answer's first and last line where it is not printed on a terminal."""
 
 
 class Answer(ABC):

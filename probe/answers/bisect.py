@@ -26,11 +26,11 @@ from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import Conditions, search
 from probe.target import Target
 
+# Further runs in the same process: what does not repeat its bits has no condition to find.
 CONTROLS = 2
-"""Further runs in the same process: what does not repeat its bits has no condition to find."""
 
+# Runs of what does not repeat them, of which the different results are counted.
 COUNTED = 20
-"""Runs of what does not repeat them, of which the different results are counted."""
 
 
 def bisect(

@@ -24,12 +24,13 @@ from probe.runtimes import environments, packages
 from probe.runtimes import runtime as runtimes
 from probe.target import Target, gpus, installed_version, why_unavailable
 
+# The self-test's: fifteen sums of ten products. The second where there are no convolutions.
 CASES = (
     Case(op="conv1d", kernel=5, in_channels=2, filters=3, length=9),
     Case(op="dense", in_channels=10, filters=3, batch=5),
 )
-"""The self-test's: fifteen sums of ten products. The second where there are no convolutions."""
 
+# Packages that some commands need beside a target's library, and what for.
 PACKAGES = {
     "pandas": "sweeps, and results that are stored",
     "pyarrow": "sweeps, and results that are stored",
@@ -41,8 +42,9 @@ PACKAGES = {
     "duckdb": "SQL over results",
     "distributed": "probe sweep --cluster",
 }
-"""Packages that some commands need beside a target's library, and what for."""
 
+# Variables of the environment that change bits, and what each decides. Children of probe have none
+# of them but those that their target's switches set; other programs have them.
 VARIABLES = {
     "TF_ENABLE_ONEDNN_OPTS": "TensorFlow: oneDNN's kernels or Eigen's",
     "TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL": "TensorFlow: oneDNN's matrix product inside Eigen",
@@ -65,8 +67,6 @@ VARIABLES = {
     "NVIDIA_TF32_OVERRIDE": "CUDA: whether float32 may be rounded to TF32",
     "CUBLAS_WORKSPACE_CONFIG": "cuBLAS: whether its sums are reproducible",
 }
-"""Variables of the environment that change bits, and what each decides. Children of probe have none
-of them but those that their target's switches set; other programs have them."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ def _runtime_checks() -> Iterator[Check]:
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
 
 
+# Both install the same files: the later one's are there, and removing one removes them.
 DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
-"""Both install the same files: the later one's are there, and removing one removes them."""
 
 
 def _package_checks() -> Iterator[Check]:

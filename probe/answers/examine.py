@@ -42,21 +42,21 @@ from probe.target import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# What people mean, by the words of ``ask``.
 ASK = {
     "batch": "one sample alone against the same sample in a batch",
     "padding": "one sample alone without padding against the same sample padded",
     "release": "this release, device or library against another one",
     "machine": "this machine against a recording of another one",
 }
-"""What people mean, by the words of ``ask``."""
 
 PARTS = ("operation", "cause", "fix", "cost", "report")
 TIME = "10m"
+# Rows of a batch where the inputs don't say how many: as ``--against`` of the examples.
 BATCH = 8
-"""Rows of a batch where the inputs don't say how many: as ``--against`` of the examples."""
 
+# Sources that are explained until one has a cause: one that is refuted is none.
 SOURCES = 3
-"""Sources that are explained until one has a cause: one that is refuted is none."""
 
 
 @dataclass(frozen=True)
@@ -392,8 +392,8 @@ def _give_parts(
         told("report", f"none was written: {error}")
 
 
+# PyTorch's operations that are a whole layer: what is within has no tests of its own.
 FUSED = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_attention")
-"""PyTorch's operations that are a whole layer: what is within has no tests of its own."""
 
 SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
 

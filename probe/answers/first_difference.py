@@ -497,8 +497,8 @@ class Walked(Answer):
 
 VERDICTS = ("source", "carried", "healed", "equal", "left", "right", "unknown")
 HEAD = ("operation", "op", "differing", "max ulp", "verdict", "cause")
+# Operations of a table, for notebooks and terminals; ``to_json`` has all.
 ROWS = 20
-"""Operations of a table, for notebooks and terminals; ``to_json`` has all."""
 
 NAMED = {"argmax": "the argmax", "top-5": "the set of the five largest", "threshold": "the sign"}
 

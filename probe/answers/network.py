@@ -115,11 +115,11 @@ def of_two(two: dict[str, Any], padding: tuple[Any, ...]) -> bool:
     return "vary" in two and "inputs" not in two and all(one is None for one in padding)
 
 
+# What ``network`` takes for two runs of any model.
 TWO = (
     *("vary", "at", "against", "inputs", "shapes", "against_target", "sizes", "by"),
     *("explain", "time", "progress"),
 )
-"""What ``network`` takes for two runs of any model."""
 
 
 @dataclass(repr=False)
@@ -148,13 +148,13 @@ class Remedied(Answer):
         return views.draw_mitigated(self.found)
 
 
+# Why a case does not take what a model does, and what to do.
 OF_MODEL = {
     "fixed": ("a case is compared with its largest length", "add it to --lengths"),
     "inputs": ("a case generates its own", "leave it out"),
     "shapes": ("a case says its own sizes", "leave it out"),
     "table": ("it is of a model in the invariant mode", "give a model, or leave it out"),
 }
-"""Why a case does not take what a model does, and what to do."""
 
 
 def remedies(

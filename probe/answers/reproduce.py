@@ -124,8 +124,8 @@ def reproduce(
     return write_reproduced(made, Path(out), form, kernels)
 
 
+# Operands of a smallest case up to which they are part of its JSON.
 LISTED = 4096
-"""Operands of a smallest case up to which they are part of its JSON."""
 
 
 def shrunk_report(

@@ -14,6 +14,7 @@ from probe.store.results import Results
 
 BY = ["machine", "target", "library_version", "vary"]
 
+# ``unstable``: comparisons with a difference.
 _TARGETS = """
     SELECT c.machine, c.target, r.library_version, c.vary, count(DISTINCT case_id) AS cases,
         count(*) AS comparisons, sum(compared) AS compared, sum(differing) AS differing,
@@ -22,7 +23,6 @@ _TARGETS = """
         count(*) FILTER (control = 'differs') AS nondeterministic
     FROM comparisons c LEFT JOIN runs r USING (machine, run_id) GROUP BY ALL
 """
-"""``unstable``: comparisons with a difference."""
 _CAUSES = """
     SELECT machine, target, vary, cause, sum(outputs) AS n FROM causes GROUP BY ALL ORDER BY cause
 """

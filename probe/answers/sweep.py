@@ -307,8 +307,8 @@ def _suit_each_other(
         raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 
+# Bytes of the offsets that a sweep of all layouts tries.
 OFFSETS = (4, 16, 32)
-"""Bytes of the offsets that a sweep of all layouts tries."""
 
 
 def _layout_numbers(

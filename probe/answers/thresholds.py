@@ -20,8 +20,8 @@ from probe.window import axis_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# The largest size that is looked at where none is given.
 UPTO = {"length": 1_000_000, "batch": 1024}
-"""The largest size that is looked at where none is given."""
 
 
 @dataclass(repr=False)

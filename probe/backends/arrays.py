@@ -36,8 +36,8 @@ CORETYPES = (
     *("NEOVERSEV1", "NEOVERSEN2", "NEOVERSEV2", "ARMV8SVE", "THUNDERX2T99", "VORTEX"),
 )
 
+# What OpenBLAS says of itself -> the name that chooses it.
 CALLED = {"katmai": "prescott", "coppermine": "prescott"}
-"""What OpenBLAS says of itself -> the name that chooses it."""
 
 #: Level of NumPy's own loops -> features above the one before, by the names that releases gave
 #: them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
@@ -50,13 +50,13 @@ LEVELS = {
     "avx512_spr": ("AVX512_SPR",),
 }
 
+# Flags of /proc/cpuinfo without which a level is not the one in effect.
 NEEDS = {
     "x86_v3": ("avx2", "fma"),
     "x86_v4": ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
     "avx512_icl": ("avx512f", "avx512_vbmi2", "avx512_vnni"),
     "avx512_spr": ("avx512f", "avx512_fp16"),
 }
-"""Flags of /proc/cpuinfo without which a level is not the one in effect."""
 
 KEYS = {
     "threads": Key(None, "one per core", "threads of OpenBLAS"),

@@ -33,6 +33,7 @@ class Unsupported(Exception):
     """The library runs, but not this operator. The message says which part of the spec and why."""
 
 
+# What oneDNN, PyTorch, ONNX Runtime and XLA say of what they have no kernel for.
 REFUSED = (
     "could not create a primitive",
     "not implemented for",
@@ -40,10 +41,9 @@ REFUSED = (
     "NOT_IMPLEMENTED",
     "UNIMPLEMENTED",
 )
-"""What oneDNN, PyTorch, ONNX Runtime and XLA say of what they have no kernel for."""
 
+# Exceptions that mean nothing else, by name: of Python, TensorFlow and ONNX Runtime.
 REFUSALS = ("NotImplementedError", "UnimplementedError", "NotImplemented")
-"""Exceptions that mean nothing else, by name: of Python, TensorFlow and ONNX Runtime."""
 
 
 def declined(error):

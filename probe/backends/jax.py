@@ -33,11 +33,11 @@ LAYOUTS = {
     3: '("NDHWC", "DHWIO", "NDHWC")',
 }
 
+# XLA's names of instruction sets.
 ISA = {"sse42": "SSE4_2", "avx": "AVX", "avx2": "AVX2", "avx512": "AVX512"}
-"""XLA's names of instruction sets."""
 
+# Releases of jaxlib from which on XLA has the flag; it ends the process at flags it lacks.
 SINCE = {"isa": (0, 6), "ynn": (0, 9)}
-"""Releases of jaxlib from which on XLA has the flag; it ends the process at flags it lacks."""
 
 KEYS = {
     "threads": Key(None, "one per core", "threads of XLA's CPU client"),

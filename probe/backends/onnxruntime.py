@@ -56,12 +56,12 @@ KEYS = {
     "kleidiai": Key(("0", "1"), "1", "KleidiAI's kernels; 0: MLAS's own; Arm processors"),
 }
 
+# Switch -> the entry of a session's configuration, and its value for each of the switch's.
 CONFIG = {
     "flush": ("session.set_denormal_as_zero", {"0": "0", "1": "1"}),
     "x64quantprecision": ("session.x64quantprecision", {"0": "0", "1": "1"}),
     "kleidiai": ("mlas.disable_kleidiai", {"0": "1", "1": "0"}),
 }
-"""Switch -> the entry of a session's configuration, and its value for each of the switch's."""
 
 
 def session_entries(switches):

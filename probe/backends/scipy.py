@@ -9,8 +9,8 @@ from probe.backends import arrays
 from probe.backends.arrays import Arrays
 from probe.backends.contract import Unsupported
 
+# How BLAS calls the dtypes that it has.
 LETTERS = {"float32": "s", "float64": "d"}
-"""How BLAS calls the dtypes that it has."""
 
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 

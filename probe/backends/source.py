@@ -174,17 +174,16 @@ def major_minor(version):
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
+# Matrix products and sums, whose arrays are handed over as users of the libraries write them:
+#
+# ``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one,
+#             x is a stack of matrices that share w
+# ``dot``     the same, with one row or one column as a vector: dot product, matrix times vector
+# ``dense``   x (batch, in_channels) @ w (in_channels, filters), as layers do it
+# ``sum``     x (batch, length, in_channels) over its last axis; the weights, all 1, go nowhere
+#
+# Of every other operator the functions below give the names as they are.
 PRODUCT_OPS = ("matmul", "dot", "sum", "dense")
-"""Matrix products and sums, whose arrays are handed over as users of the libraries write them:
-
-``matmul``  x (length, in_channels) @ w (in_channels, filters); with a batch of more than one, x is
-            a stack of matrices that share w
-``dot``     the same, with one row or one column as a vector: dot product, matrix times vector
-``dense``   x (batch, in_channels) @ w (in_channels, filters), as layers do it
-``sum``     x (batch, length, in_channels) over its last axis; the weights, all 1, go nowhere
-
-Of every other operator the functions below give the names as they are.
-"""
 
 
 def left_expression(spec, shapes):

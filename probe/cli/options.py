@@ -23,8 +23,8 @@ Command = Callable[..., Any]
 
 PATH = click.Path(path_type=Path)
 
+# The heading of the last part of every help.
 SHARED = "Options that the commands share"
-"""The heading of the last part of every help."""
 
 
 class Shared(click.Option):
@@ -33,6 +33,10 @@ class Shared(click.Option):
 
 TARGETS = ("target", "targets", "against_target", "also")
 PADDINGS = ("valid", "same", "same_lower", "caffe")
+# What a shell offers for the values of options, by the name that a command gets them under.
+#
+# A text names a table, which is imported when a shell asks. Shells ask after ``eval
+# "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click's manual.
 OFFERED: dict[str, str | tuple[str, ...]] = {
     "op": "operation.OF_CASES",
     "padding": PADDINGS,
@@ -47,11 +51,6 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "against_padding": PADDINGS,
     **{name: one.choices for name, one in OPTIONS.items() if one.choices},
 }
-"""What a shell offers for the values of options, by the name that a command gets them under.
-
-A text names a table, which is imported when a shell asks. Shells ask after
-``eval "$(_PROBE_COMPLETE=bash_source probe)"`` (or zsh, fish); see click's manual.
-"""
 
 
 def _complete_value(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
@@ -122,6 +121,7 @@ def option(flags: str, shown: str | None, help: str, **more: Any) -> Callable[[C
     return click.option(*flags.split(), metavar=shown, help=help, **more)
 
 
+# The words of a case, as in ``Case(...)``: what the command line shows for a value, and help.
 CASE_WORDS = {
     "op": ("conv1d|conv2d|dense|...", "The operation, for example conv1d or dense (also: linear)."),
     "kernel": ("5|1x5", "Kernel size; one number applies to every axis."),
@@ -154,7 +154,6 @@ CASE_WORDS = {
     "put": ("x[0,1]=nan", "Set elements of x, w or b (nan, inf, 1e38); separate several by ;."),
     "split": ("N", "Sum over the first N channels in one call and over the rest in a second one."),
 }
-"""The words of a case, as in ``Case(...)``: what the command line shows for a value, and help."""
 
 DEFAULT_TARGET = "tensorflow"
 
@@ -265,8 +264,8 @@ def said_again(words: Mapping[str, str], leave_out: tuple[str, ...] = ()) -> str
     )
 
 
+# The next command where nothing differs.
 OTHER_TARGETS = "probe targets", "lists libraries and switches, which may add differently"
-"""The next command where nothing differs."""
 
 
 def number_of_option(name: str, text: str | None) -> int | None:
@@ -317,8 +316,8 @@ def trust_option(command: Command) -> Command:
     return option("--trust", None, doc, is_flag=True)(command)
 
 
+# Commands of which another process tells how far it is.
 TELLS = ("run",)
-"""Commands of which another process tells how far it is."""
 
 
 def output_options(command: Command) -> Command:
@@ -348,8 +347,8 @@ def fail_on_option(**what: str) -> Callable[[Command], Command]:
     return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
 
 
+# What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ...
 Sides = Mapping[str, str | None]
-"""What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ..."""
 
 SIDES = ("at", "against", "vary", "against_target", "against_padding")
 

@@ -29,6 +29,7 @@ from probe.errors import (
 if TYPE_CHECKING:
     from probe.printing import Output
 
+# Every command, in the order in which ``probe --help`` lists them, and the module that has it.
 COMMANDS = {
     "examine": "examine",
     "targets": "here",
@@ -58,10 +59,9 @@ COMMANDS = {
     "setup": "lock",
     "help": "shell",
 }
-"""Every command, in the order in which ``probe --help`` lists them, and the module that has it."""
 
+# Exit status after a mistake of ours (sysexits' EX_SOFTWARE).
 BROKEN = 70
-"""Exit status after a mistake of ours (sysexits' EX_SOFTWARE)."""
 
 
 class Commands(click.Group):
@@ -182,13 +182,13 @@ def help(topic: str | None, out: Output) -> None:
         click.echo(text)
 
 
+# What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the names
+# that commands get them under.
 CONFIGURED = {
     "target": ("target", "targets"),
     "shape": ("shapes",),
     "sizes": ("sizes", "lengths", "values"),
 }
-"""What ``[tool.probe]`` of a pyproject.toml here may say, and the options that take it, by the
-names that commands get them under."""
 
 
 def _configured(file: Path) -> dict[str, Any]:
@@ -296,12 +296,13 @@ def _instead(error: TargetError, arguments: Sequence[str]) -> TargetError:
     return TargetError(error.target, error.kind, why, error.stderr)
 
 
+# Packages that probe's base does without, as import calls them.
 OPTIONAL = ("duckdb", "jinja2", "matplotlib", "ml_dtypes", "xxhash")
-"""Packages that probe's base does without, as import calls them."""
 
 CHECK = "check it and try again"
 
 
+# What errors that name no input and no target are called in JSON.
 KINDS = {
     "StoreError": "store",
     "Nondeterministic": "nondeterministic",
@@ -309,7 +310,6 @@ KINDS = {
     "NotASum": "not-a-sum",
     "NotReproduced": "not-reproduced",
 }
-"""What errors that name no input and no target are called in JSON."""
 
 
 def _error_object(error: BaseException) -> dict[str, object]:
@@ -358,8 +358,8 @@ def _command_meant(words: str) -> str:
 TWO_RECORDINGS = "give two recordings: probe diff RUN RUN; probe record MODEL --out RUN makes one"
 
 
+# What looks like a model's file, or like ``module:function``.
 MODELS = r"\.(onnx|tflite|keras|h5|hdf5|pt2|pt|pth|caffemodel|prototxt)$|^[A-Za-z_][\w.]*:[A-Za-z_]"
-"""What looks like a model's file, or like ``module:function``."""
 
 
 def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:

@@ -20,11 +20,11 @@ from probe.sweeps import Plan
 
 Tables = dict[str, pa.Table]
 
+# What some interpreters say only once the library has started.
 LIBRARY = ("library_version", "python_version", "numpy_version")
-"""What some interpreters say only once the library has started."""
 
+# Stored before all others: what comparisons say is done has its other rows on the disk already.
 ORDER = ("runs", "cases", "differences", "outputs")
-"""Stored before all others: what comparisons say is done has its other rows on the disk already."""
 
 
 def unpack_tables(packed: Mapping[str, bytes]) -> Tables:

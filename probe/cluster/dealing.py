@@ -19,17 +19,17 @@ from probe.cluster.nodes import Cluster, DaskNode, Kinds, Reply, misshapen
 Shards = TypeVar("Shards")
 Lot = TypeVar("Lot", bound="Queue[Any]")
 
+# Shards for every process of a kind of node, so that all end at about the same time.
 EACH = 4
-"""Shards for every process of a kind of node, so that all end at about the same time."""
 
+# Shards that a process has at a time: the next one waits there, so that none is idle.
 DEEP = 2
-"""Shards that a process has at a time: the next one waits there, so that none is idle."""
 
+# Seconds without a node before what is left is recorded as not run.
 PATIENCE = 30.0
-"""Seconds without a node before what is left is recorded as not run."""
 
+# How often a shard may be lost with its node, or stay unanswered.
 LOST = 3
-"""How often a shard may be lost with its node, or stay unanswered."""
 
 
 @dataclass

@@ -31,9 +31,9 @@ from probe.store import Store, parquet
 from probe.sweeps import SweepRequest, answer_request
 from probe.target import Target, installed_version, why_unavailable
 
+# What a node says of itself: ``name``, ``machine`` (``machine.facts``), and by target ``why`` it
+# can't run (None) and the ``run`` that it expects, a row of ``runs`` without its time.
 Said = dict[str, Any]
-"""What a node says of itself: ``name``, ``machine`` (``machine.facts``), and by target ``why`` it
-can't run (None) and the ``run`` that it expects, a row of ``runs`` without its time."""
 
 _OWN = threading.local()
 

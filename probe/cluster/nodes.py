@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 HOW = "use local:2 (two processes here) or the address that `dask scheduler` prints, tcp://..."
+# Seconds within which a first node must have joined, and a node must have said what it is.
 JOIN = 60.0
-"""Seconds within which a first node must have joined, and a node must have said what it is."""
 
+# Seconds after which the scheduler is asked again which nodes there are.
 LOOK = 1.0
-"""Seconds after which the scheduler is asked again which nodes there are."""
 
+# Seconds for which nothing is waited for longer, so that Ctrl-C is heard.
 HEARD = 0.05
-"""Seconds for which nothing is waited for longer, so that Ctrl-C is heard."""
 
+# How often Dask repeats a question set that raised on a node.
 REPEATS = 2
-"""How often Dask repeats a question set that raised on a node."""
 
+# Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them.
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-"""Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them."""
 
 Said = dict[str, Any]
 Kinds: TypeAlias = "type | tuple[type, ...]"
@@ -271,11 +271,11 @@ def one_line(error: object) -> str:
     return machine.publishable(kind + (lines[0] if lines else "no message"))[:300]
 
 
+# What a node says of itself, and of which type each is.
 SAID: dict[str, Kinds] = {"name": str, "address": str, "machine": dict, "targets": dict}
-"""What a node says of itself, and of which type each is."""
 
+# What every answer of a node has: see ``probe.cluster.node``.
 ANSWER: dict[str, Kinds] = {"said": dict, "tables": dict}
-"""What every answer of a node has: see ``probe.cluster.node``."""
 
 
 def misshapen(given: object, wanted: Mapping[str, Kinds]) -> str:

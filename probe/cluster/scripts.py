@@ -24,8 +24,8 @@ from probe.progress import Tell
 from probe.shard import Shard
 from probe.store import Store
 
+# Beside a shard's tables: of which script and which versions they are, written after them.
 DONE = "done.json"
-"""Beside a shard's tables: of which script and which versions they are, written after them."""
 
 
 def run_on_nodes(

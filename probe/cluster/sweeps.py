@@ -30,9 +30,9 @@ from probe.store import Store, parquet
 from probe.sweeps import Summary, SweepRequest, TargetSummary
 from probe.target import Target
 
+# Values of a shard: each costs operands, a run of the longest value and of one that is known; and a
+# node that is lost takes those along.
 LEAST, MOST = 4, 256
-"""Values of a shard: each costs operands, a run of the longest value and of one that is known; and
-a node that is lost takes those along."""
 
 
 class Wanted(NamedTuple):

@@ -42,11 +42,11 @@ CAUSES = (
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
 
+# Products of outputs that are held against the exact sums: less than a replay of them costs.
 JUDGED = 1 << 23
-"""Products of outputs that are held against the exact sums: less than a replay of them costs."""
 
+# Causes that two replayed summations show.
 OF_SUMS = {"order", "rounding", "precision", "flush"}
-"""Causes that two replayed summations show."""
 
 
 @dataclass
@@ -128,8 +128,8 @@ def classes_of(case: Case) -> tuple[np.ndarray, list[np.ndarray]]:
     return np.tile(classes, case.batch), leaves
 
 
+# Operands that are compared at once.
 READ_AT_ONCE = 1 << 22  # speed alone
-"""Operands that are compared at once."""
 
 
 def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:

@@ -17,11 +17,11 @@ from probe.summation.masks import SessionOperator
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
 
+# Products of a sum up to which each is asked: a call each.
 MOST = 2048
-"""Products of a sum up to which each is asked: a call each."""
 
+# The format of the partial sums that are asked about.
 WIDE = "float32"
-"""The format of the partial sums that are asked about."""
 
 
 def applies(summation: Summation, dtype: str) -> bool:

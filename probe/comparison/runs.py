@@ -27,8 +27,8 @@ from probe.summation.windows import reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+# A value of an axis as it is asked for: a number, or a layout's word.
 Value = int | str
-"""A value of an axis as it is asked for: a number, or a layout's word."""
 Blocks = tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]
 
 
@@ -116,14 +116,14 @@ def common(left: Case, right: Case) -> Blocks:
     return ((both, both),)
 
 
+# A control: the same call gives different bits where its input begins at a different address.
 ALIGNMENT = "alignment differs"
-"""A control: the same call gives different bits where its input begins at a different address."""
 
+# The layout whose operands begin at a multiple of 64 bytes.
 PINNED = "offset:0"
-"""The layout whose operands begin at a multiple of 64 bytes."""
 
+# Summations of other shapes that are tried before one is revealed.
 MOST_KNOWN = 24
-"""Summations of other shapes that are tried before one is revealed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import numpy as np
 from probe import floats
 from probe.enclosure.few import FewSummands
 
+# What can be said of a result: that no order is excluded, that all are, or neither.
 WITHIN, BEYOND, UNKNOWN = 0, 1, 2
-"""What can be said of a result: that no order is excluded, that all are, or neither."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 
+# Summands up to which all orders are tried: 966 ways of parting their sets in two.
 FEW = 7
-"""Summands up to which all orders are tried: 966 ways of parting their sets in two."""
 
 
 def allowed(dtype: str) -> tuple[str, ...]:

@@ -39,10 +39,10 @@ from probe.semantics.labels import ZERO, Labels
 from probe.semantics.windows import divisors
 from probe.summation.arithmetic import Doubles
 
+# By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
+# Of one that libraries put together of several (GELU, softplus) it is that many units of the
+# largest of its result, its operand and 1, as its steps may cancel.
 ULPS = 16
-"""By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
-Of one that libraries put together of several (GELU, softplus) it is that many units of the largest
-of its result, its operand and 1, as its steps may cancel."""
 
 
 class Interval(NamedTuple):
@@ -497,6 +497,7 @@ def _elu(x: Doubles, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0)
     return np.where(x > 0, scale * x, scale * alpha * np.expm1(inner * np.minimum(x, 0)))
 
 
+# Functions that never fall, by their one name.
 _RISING: dict[str, Callable[..., Doubles]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
@@ -529,11 +530,12 @@ _RISING: dict[str, Callable[..., Doubles]] = {
     "elu": _elu,
     "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
 }
-"""Functions that never fall, by their one name."""
 
+# In the place of turning points: a function that is asked about positive numbers alone.
 _POLE = (np.nan,)
-"""In the place of turning points: a function that is asked about positive numbers alone."""
 
+# Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
+# again (with a slope of 1 at the most), and the function.
 _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
     "absolute": ((0.0,), np.abs),
     "negative": ((), np.negative),
@@ -555,13 +557,11 @@ _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
     "hard_swish": ((-3.0, -1.5, 3.0), lambda x: x * np.clip(x + 3, 0, 6) / 6),
     "mish": ((-1.1924312146454674,), lambda x: x * np.tanh(np.logaddexp(0, x))),
 }
-"""Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
-again (with a slope of 1 at the most), and the function."""
 
+# Those that are computed in one piece, so that their error goes with their result.
 _ELEMENTARY = set(
     "exp expm1 exp2 log log1p log2 atan asin asinh sinh tanh atanh cbrt erf rsqrt power".split()
 )
-"""Those that are computed in one piece, so that their error goes with their result."""
 
 
 # norms

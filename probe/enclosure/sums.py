@@ -28,12 +28,12 @@ from probe.enclosure.few import FEW, FewSummands
 from probe.summation.arithmetic import Doubles, two_product, two_sum
 from probe.summation.orders import ContainerOperands
 
+# Products that are worked on at once: arrays of 16 MiB.
 AT_ONCE = 1 << 21
-"""Products that are worked on at once: arrays of 16 MiB."""
 
+# A rounding by way of a wider format errs by this much more: at most 2**-11 of the first error
+# (float64 by way of 64 bits, x87's), and less for all pairs of formats.
 TWICE = 1 + 2.0**-10
-"""A rounding by way of a wider format errs by this much more: at most 2**-11 of the first error
-(float64 by way of 64 bits, x87's), and less for all pairs of formats."""
 
 
 @np.errstate(all="ignore")
@@ -130,8 +130,8 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
 
 
+# Parts of an operand at the most: with more, listing all products costs no more.
 SLICES = 6
-"""Parts of an operand at the most: with more, listing all products costs no more."""
 
 
 def _exact_products(x: Doubles, w: Doubles) -> tuple[Doubles, Doubles] | None:

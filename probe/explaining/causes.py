@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 PAIR = list(parquet.PAIR)
 
+# Differing outputs of a comparison whose accuracy is stored: a sweep has millions.
 KEPT = 500
-"""Differing outputs of a comparison whose accuracy is stored: a sweep has millions."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def _causes_before(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) ->
     return result
 
 
+# This process's: one is kept, since jobs come target by target.
 _SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))
-"""This process's: one is kept, since jobs come target by target."""
 
 
 def _session(job: Job) -> AnySession:

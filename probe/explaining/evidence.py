@@ -33,8 +33,8 @@ from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 
+# ``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs.
 WHICH = ("said", "all", "none")
-"""``said``: what the library reports of itself; ``all``: also symbols, sampled while it runs."""
 
 
 def explain_case(
@@ -260,8 +260,8 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     return found
 
 
+# Elements that reach an output, of which that many are named.
 SOME = 4
-"""Elements that reach an output, of which that many are named."""
 
 
 def _reached_text(side: CaseRun, position: int, group: int) -> str:
@@ -328,8 +328,8 @@ def _bits_of_value(value: Any, dtype: str) -> int:
     return int(floats.to_bits(np.asarray(value).reshape(1), dtype)[0])
 
 
+# Summands up to which a sum is shown with all of them.
 WHOLE = 12
-"""Summands up to which a sum is shown with all of them."""
 
 
 def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:

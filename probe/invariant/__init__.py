@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from probe.invariant.report import Report
 
 LIKE = ("largest", "cheapest")
+# Libraries whose operations are run one by one, as targets call them.
 LIBRARIES = ("torch",)
-"""Libraries whose operations are run one by one, as targets call them."""
 
 
 def invariant(

@@ -18,13 +18,13 @@ import numpy as np
 from probe import budget, ulp
 from probe.progress import VOICE
 
+# Sizes of pieces that larger calls are cut into: the first of them that is in the class.
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
-"""Sizes of pieces that larger calls are cut into: the first of them that is in the class."""
 
 MOST = 1 << 16  # the largest size that is tried as a padded one
 CALL = 8  # what a further call costs, in units of size
+# Sizes directly above and below one whose places differ that are tried beside powers of two.
 NEXT, NEAR = 3, 12
-"""Sizes directly above and below one whose places differ that are tried beside powers of two."""
 SAMPLED = 24  # sizes of the user at which classes are timed
 TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number of short ones
 SHORT = 1e-3  # s
@@ -345,12 +345,12 @@ def _timed(call: Callable[[], Any]) -> float:
 # takes the least measured time. All buckets in use are in one class, so timing never decides a bit.
 
 
+# Up to that many sizes of the user are the buckets themselves.
 NAMED = 12
-"""Up to that many sizes of the user are the buckets themselves."""
 
+# By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
+# rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently.
 BESIDE = (2, 4, 1)
-"""By how much a bucket is made larger whose places differ, in this order: kernels that take 6 or 12
-rows at a time have a tail of 2 to 8 rows at a power of two, and may add it differently."""
 
 
 class BucketProgram(Protocol):

@@ -35,10 +35,10 @@ from probe.switch_points.by_order import ByOrder
 from probe.target import Target, why_unavailable
 from probe.window import axis_of, case_at
 
+# Turns in which all remedies are timed, one after the other.
 ROUNDS = 9
-"""Turns in which all remedies are timed, one after the other."""
+# Calls of one remedy at one length, in one turn.
 SECONDS = 0.04
-"""Calls of one remedy at one length, in one turn."""
 
 Name = TypeVar("Name")
 

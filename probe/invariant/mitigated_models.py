@@ -222,8 +222,8 @@ def _doubt(found: InvariantResult, along_length: bool) -> None:
     found.notes = [str(one) for one in told.get("notes", ())]
 
 
+# Runs of each way, in turns, whose median is reported.
 TURNS = 7
-"""Runs of each way, in turns, whose median is reported."""
 
 DOCS = {
     "default": "inputs padded to the least size that has all outputs",

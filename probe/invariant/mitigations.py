@@ -18,9 +18,10 @@ from probe.layout import CONTIGUOUS
 from probe.switch_points.switches import threads_of
 from probe.target import Target
 
+# Outputs a call that chunks are tried with.
 CHUNKS = (64, 256)
-"""Outputs a call that chunks are tried with."""
 
+# Switches that people try, with what they mean.
 SWITCHES = (
     ("threads", "1", "one thread"),
     ("deterministic", "1", "run-to-run determinism, which makes no promise about lengths"),
@@ -33,12 +34,11 @@ SWITCHES = (
     ("xnnpack", "0", "without XNNPACK"),
     ("xla", "1", "compiled by XLA"),
 )
-"""Switches that people try, with what they mean."""
 
 INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes that add alike"
+# Remedies that ``measure`` adds when orders are known; ``layerwise`` of networks alone,
+# ``invariant`` of cases along their batch.
 NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
-"""Remedies that ``measure`` adds when orders are known; ``layerwise`` of networks alone,
-``invariant`` of cases along their batch."""
 
 STABLE = ("tensorflow", "torch")
 
@@ -299,11 +299,11 @@ def remedy_rows(measured: Measured, experiment: str | None = None) -> dict[str, 
     }
 
 
+# Columns of ``remedies`` that are called so in JSON too.
 _SAME = (
     *("about", "verdict", "compared", "differing", "unknown", "refusal", "seconds"),
     *("seconds_fixed", "ratio", "of_fixed", "ratio_fixed", "error_rms", "error_max"),
 )
-"""Columns of ``remedies`` that are called so in JSON too."""
 
 
 def remedy_to_json(measured: Measured, one: RemedyResult) -> Row:

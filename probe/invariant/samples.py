@@ -28,15 +28,15 @@ from probe.invariant.programs import ProgramOutput
 from probe.invariant.report import NotInvariant
 from probe.invariant.telling import spread_numbers
 
+# Samples of a program: few where an answer has many numbers, more where it has a few.
 FEW, MANY = 5, 31
-"""Samples of a program: few where an answer has many numbers, more where it has a few."""
 
 CANDIDATES = 4  # times as many are drawn
 SCALES = (1.0, 2.0**4, 2.0**-4, 2.0**8)
 
 ENOUGH = 160  # numbers in all answers together
+# The same of a quick program: a size may round differently in one of several hundred numbers.
 MOST, PLENTY = 512, 2048
-"""The same of a quick program: a size may round differently in one of several hundred numbers."""
 
 DISTINCT = 16  # values of a floating-point input that is a mask or a code rather than a quantity
 KEPT = 4096  # values of a recipe
@@ -93,8 +93,8 @@ def _numbers_of_sample(sample: int, at: int, size: int) -> np.ndarray:
     return found * scale
 
 
+# By what a sample is multiplied that stands beside others, to show whether they read it.
 LARGE, SMALL = 2.0**12, 2.0**-12
-"""By what a sample is multiplied that stands beside others, to show whether they read it."""
 
 
 def altered(
@@ -200,11 +200,11 @@ def output_of(number: int, here: Any, size: int, there: Any, other: int) -> Prog
 # This is a test and no proof: a branch that only other numbers take is not seen.
 
 
+# A container array and the name of its format; of integers and truth values NumPy's name.
 Value = tuple[np.ndarray, str]
-"""A container array and the name of its format; of integers and truth values NumPy's name."""
 
+# By argument: the axis of samples; None: it carries none.
 Axes = tuple[int | None, ...]
-"""By argument: the axis of samples; None: it carries none."""
 
 Run = Callable[[Sequence[Value]], list[Value]]
 
@@ -216,6 +216,8 @@ HOW = (
 )
 
 
+# Three samples of one call, by the names of ``_sample_of``: a sample of the user, and one of
+# opposite sign, at each place, in each company.
 FULL = (
     ("own", "large", "large"),
     ("small", "own", "small"),
@@ -223,11 +225,9 @@ FULL = (
     ("large", "turned", "large"),
     ("turned", "small", "small"),
 )
-"""Three samples of one call, by the names of ``_sample_of``: a sample of the user, and one of
-opposite sign, at each place, in each company."""
 
+# For further shapes of a kind that was asked about fully.
 BRIEF = (("large", "own", "small"),)
-"""For further shapes of a kind that was asked about fully."""
 
 
 class Company:

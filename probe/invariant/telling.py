@@ -25,8 +25,8 @@ from probe.invariant.classes import PIECES, mark_of_answers
 
 Tensors = tuple[Any, ...]
 
+# Sets of telling operands; each is held at every place of the call.
 SETS = 3
-"""Sets of telling operands; each is held at every place of the call."""
 
 BINADES = 12
 OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neither hides the other
@@ -204,9 +204,9 @@ class IndependentSamples(TestedRows):
 
 
 LARGE = 1 << 20  # elements of a function by place from which fewer turns of the values are asked
+# Values that are held at places, a number that no vector's width divides; places of one value in an
+# array whose middle is not a tail.
 TOLD, LONG = 61, 4096
-"""Values that are held at places, a number that no vector's width divides; places of one value in
-an array whose middle is not a tail."""
 
 ODD = 4  # zeros and subnormal numbers of either sign, in pairs
 SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}

@@ -247,8 +247,8 @@ class TensorFlowConvolution(TensorFlowTestedRows):
         )
 
 
+# The attributes that are part of a convolution's name.
 NAMED = ("strides", "dilations", "padding", "explicit_paddings")
-"""The attributes that are part of a convolution's name."""
 
 
 class TensorFlowByPlace(telling.ByPlace):

@@ -51,8 +51,8 @@ from probe.recorders.tensorflow_values import (
 from probe.semantics import Each, Meaning, Reduces, of_complex
 from probe.semantics.contract import Call
 
+# Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
-"""Pieces of what is computed row by row, in one pass over memory."""
 
 LEFT = f"{UNKNOWN}: {OUTSIDE}"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
@@ -478,15 +478,15 @@ def _described_node(node: FunctionNode, read: list[Any], found: list[Any]) -> tu
 # Nodes: what has classes of its own here, and what attributes say
 
 
+# To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks.
 CONVERTED = "Cast"
-"""To 16 bits it goes by way of float32: it is rounded twice, each time as IEEE 754 asks."""
 
 SOFTMAX = ("LogSoftmax", "Softmax")
 CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 TRANSPOSED = ("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+# Operations that have classes of their own here.
 MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-"""Operations that have classes of their own here."""
 
 
 def words_of(node: FunctionNode) -> dict[str, Any]:
@@ -596,8 +596,8 @@ def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
 Handler = Callable[[list[Any]], list[Any]]
 
 OF_SHAPES = tuple(one for one in SHAPES if one != "Range")  # of a range the numbers decide
+# Shapes of which a node's value is kept, if it has few numbers: else that of one.
 KEPT, SMALL = 64, 1 << 16
-"""Shapes of which a node's value is kept, if it has few numbers: else that of one."""
 
 
 class NodeStep(NamedTuple):

@@ -48,8 +48,8 @@ _HOOKS = [
     for name, hooks in vars(modules).items()
     if name.startswith(("_global_forward", "_global_backward")) and isinstance(hooks, dict)
 ]
+# Whether hooks are registered for all modules; PyTorch's own function, which models call often.
 hooked_anywhere = getattr(modules, "_has_any_global_hook", lambda: any(_HOOKS))
-"""Whether hooks are registered for all modules; PyTorch's own function, which models call often."""
 
 
 def threads() -> int:

@@ -36,8 +36,8 @@ from probe.invariant.torch_sequences import RecurrentSteps
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
 
+# Functions of Python's that PyTorch's attention calls, and that call products themselves.
 INSIDE = ("_in_projection_packed", "_in_projection")
-"""Functions of Python's that PyTorch's attention calls, and that call products themselves."""
 
 CAUGHT = ("linear", "scaled_dot_product_attention", "softmax", "dropout")
 

@@ -40,8 +40,8 @@ from probe.invariant.torch_operations import TorchOperations
 _in_inference = torch.is_inference_mode_enabled
 _cast_anywhere = torch._C._is_any_autocast_enabled  # a third of the time of asking about the CPU
 _transformed, _traced = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+# What each call of a model asks. Some of it says that ``require_numbers`` is to look closer.
 _watching, _threads = torch._C._len_torch_dispatch_stack, torch.get_num_threads
-"""What each call of a model asks. Some of it says that ``require_numbers`` is to look closer."""
 
 FUSED = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 FAST = (
@@ -431,8 +431,8 @@ def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) 
     return tuple(met)
 
 
+# What may carry samples: a function may take NumPy's arrays and make tensors of them.
 ARRAYS = torch.Tensor, np.ndarray
-"""What may carry samples: a function may take NumPy's arrays and make tensors of them."""
 
 
 def _add_in_common(one: Any, met: list[Any], numbers: Numbers | None = None) -> bool:
@@ -592,8 +592,8 @@ def require_numbers(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise InputError("model", kind.__name__, UNSEEN, todo)
 
 
+# Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model.
 PLACEHOLDERS = ("Proxy", "FakeTensor", "FunctionalTensor")
-"""Classes of what stands for a tensor while ``torch.fx`` and ``torch.export`` look at a model."""
 
 
 def require_no_gradients(kind: Any, args: tuple[Any, ...]) -> None:

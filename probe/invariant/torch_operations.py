@@ -34,16 +34,16 @@ from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
 from probe.semantics import Each, Meaning, Unknown, functions, of_complex
 
+# Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
-"""Pieces of what is computed row by row, in one pass over memory."""
 
 PARTS = "complex numbers are covered in Fourier transforms alone: take torch.view_as_real of them"
 ONE_HOT = "each sample has whole numbers of its own: multiply by nn.functional.one_hot instead"
+# Of ``torch.cdist``, by their numbers in ATen.
 MODES = (
     *("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist"),
     "donot_use_mm_for_euclid_dist",
 )
-"""Of ``torch.cdist``, by their numbers in ATen."""
 
 MANY = 12  # sets of operands of a function of several operands, whose products do not cancel
 
@@ -488,11 +488,11 @@ def _floating(args: Any, kwargs: dict[str, Any]) -> bool:
 # numbers to the program, its tags what draws random numbers, and the table what is computed.
 
 
+# Calls that are kept. Numbers that change at every call, as a step of time, would add to them.
 MOST = 1 << 14
-"""Calls that are kept. Numbers that change at every call, as a step of time, would add to them."""
 
+# Arguments that choose what is computed by what they are: an axis, a mode, an exponent.
 VALUES = frozenset((bool, str, int, type(None)))
-"""Arguments that choose what is computed by what they are: an axis, a mode, an exponent."""
 
 
 class Kinds:

@@ -328,8 +328,8 @@ def _for_each_axis(value: Any, rank: int) -> tuple[int, ...]:
 # is found by marks, as for every size; which of those is run is a matter of time.
 
 
+# Channels that are added at a time: the first of them that gives the bits is taken.
 BLOCKS = (384, 256, 192, 320, 336, 448, 512, 128, 768, 96, 64)
-"""Channels that are added at a time: the first of them that gives the bits is taken."""
 
 TRIED = (2, 4, 8, 16, 1)  # rows at which a way is looked for
 MEMORY = 1 << 28  # bytes of all copies of one model

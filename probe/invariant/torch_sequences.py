@@ -39,10 +39,10 @@ from probe.invariant.torch_products import MetOperations
 STEP = 8  # lengths that are tried are whole multiples of it
 NUMBERS, SETS = 4096, 12  # in the answers of all sets of a shape's operands, and the most sets
 MORE = 3  # samples that a call is padded by, where its own number has bits of its own
+# PyTorch keeps products of up to 32 rows in a buffer, one thread's behind the other's. Of so many
+# numbers, or a whole multiple, each begins where a vector does; MKL adds elsewhere in another
+# order, and a head's bits would be those of the thread that computes it.
 ROWS = 16
-"""PyTorch keeps products of up to 32 rows in a buffer, one thread's behind the other's. Of so many
-numbers, or a whole multiple, each begins where a vector does; MKL adds elsewhere in another order,
-and a head's bits would be those of the thread that computes it."""
 
 
 class Lengths:
@@ -347,12 +347,12 @@ class Recurrent(TorchTestedRows):
 
 
 FILLED = (2, 4, 8, 16, 32)  # a batch is filled up to a whole multiple of one of these
+# Bytes of two vectors of AVX-512. PyTorch takes two at a time where it computes a function of each
+# element; a state of whole pairs has no elements behind them, which would get different bits.
 WIDE = 128
-"""Bytes of two vectors of AVX-512. PyTorch takes two at a time where it computes a function of each
-element; a state of whole pairs has no elements behind them, which would get different bits."""
 
+# By functions whose states are finite where their inputs are: they may be widened by zeros.
 GATES = {torch.gru: 3, torch.rnn_tanh: 1, torch.lstm: 4}
-"""By functions whose states are finite where their inputs are: they may be widened by zeros."""
 
 
 class RecurrentSteps:

@@ -374,8 +374,8 @@ TESTED = (
 )
 BLIND = "no number of its answers changes where all inputs change in their last place"
 
+# After which no further place is asked about.
 SECONDS = 240.0
-"""After which no further place is asked about."""
 
 UNWATCHED = (
     "operations of a compiled program, a session or a net can't be asked one by one; where there "
@@ -548,11 +548,11 @@ def _padded_program(operation: Any, largest: int, place: int) -> Any:
 # Makes a whole program callable as its users call it, invariant to the batch
 
 
+# What begins the names of variables of the environment that choose kernels.
 VARIABLES = (
     *("MKL_", "ONEDNN_", "DNNL_", "ATEN_", "OMP_", "KMP_", "OPENBLAS_", "XLA_", "JAX_"),
     *("TF_ENABLE_ONEDNN", "TF_XLA", "ORT_", "OPENCV_", "TORCHINDUCTOR_"),
 )
-"""What begins the names of variables of the environment that choose kernels."""
 
 
 class SameBitsProgram:

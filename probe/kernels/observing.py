@@ -25,8 +25,8 @@ from probe.launch import Session
 from probe.target import Target
 from probe.window import axis_of, case_at
 
+# The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words.
 ASKED = "asked"
-"""The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words."""
 
 
 class KernelSource(NamedTuple):
@@ -99,12 +99,12 @@ def kernel_rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[
     return [{**place, **one._asdict()} for one in found]
 
 
+# First words of names that move operands, add a bias, or stand for whatever was fused.
 MOVING = frozenset(
     "reorder broadcast add fusion transpose reshape slice pad concatenate convert iota "
     "PAD RESHAPE TRANSPOSE SLICE ADD Pad Reshape Transpose Slice Squeeze Unsqueeze Add Cast "
     "ReorderInput ReorderOutput".split()
 )
-"""First words of names that move operands, add a bias, or stand for whatever was fused."""
 
 
 def computing(names: Iterable[str]) -> list[str]:

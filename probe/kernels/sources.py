@@ -37,11 +37,11 @@ from probe.case import Case
 from probe.launch import TIME_LIMIT, Session
 from probe.target import Target
 
+# Between the names in ``Kernel.kernel``; no name has it.
 SEPARATOR = "; "
-"""Between the names in ``Kernel.kernel``; no name has it."""
 
+# Under which a question's session has its operands loaded.
 KEY = "case"
-"""Under which a question's session has its operands loaded."""
 
 
 class Kernel(NamedTuple):
@@ -101,8 +101,8 @@ def load_operands(session: Session, case: Case) -> None:
 
 ONEDNN = "onednn-verbose"
 
+# The variable under its present name and those before oneDNN 2.0 and 1.0.
 TALK = {"ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "MKLDNN_VERBOSE": "1"}
-"""The variable under its present name and those before oneDNN 2.0 and 1.0."""
 
 SILENT = "oneDNN printed nothing: the operator did not go through it"
 
@@ -142,18 +142,18 @@ def primitives(log: str) -> list[str]:
 
 
 SYMBOLS = "symbols"
+# Samples a second and thread; small calls spend a hundredth of their time in their kernel.
 FREQUENCY = 40000
-"""Samples a second and thread; small calls spend a hundredth of their time in their kernel."""
+# Samples in numerical code below which nothing is said: what ran may be among what was missed.
 FEWEST = 5
-"""Samples in numerical code below which nothing is said: what ran may be among what was missed."""
+# Samples in numerical code below which the call is sampled once more, so many times as long.
 ENOUGH, LONGER = 100, 5
-"""Samples in numerical code below which the call is sampled once more, so many times as long."""
+# Of the samples in numerical code, that a function must have to be named.
 SHARE = 0.05
-"""Of the samples in numerical code, that a function must have to be named."""
+# Lets oneDNN write the file that perf looks for: the names of generated code by address.
 PERFMAP = {"ONEDNN_JIT_PROFILE": "2", "DNNL_JIT_PROFILE": "2"}
-"""Lets oneDNN write the file that perf looks for: the names of generated code by address."""
+# Seconds for perf to write its samples, and again to read a library's million symbols.
 PATIENCE = 120.0
-"""Seconds for perf to write its samples, and again to read a library's million symbols."""
 
 NOT_INSTALLED = "perf is not installed; Debian: linux-perf"
 NOT_LINUX = "perf samples on Linux only"
@@ -278,8 +278,8 @@ def top(found: Counter[str]) -> list[str]:
     return [name for name, count in found.most_common() if count >= SHARE * total]
 
 
+# The name of code that was generated at run time and has none of its own.
 GENERATED = "jit"
-"""The name of code that was generated at run time and has none of its own."""
 
 _ANONYMOUS = re.compile(r"\[JIT\]|//anon|\[anon|anon_inode|memfd:|/?perf-\d+\.map|/dev/zero")
 _GENERATED_NAME = re.compile(r"([A-Za-z_]\w+)(?:\.\d+)?$")

@@ -14,11 +14,11 @@ from probe.errors import InputError, ProbeError
 from probe.lock.values import array_of, bits_of, named_arrays
 from probe.progress import silent
 
+# Elements that differ, of each array, which a message shows.
 SHOWN = 3
-"""Elements that differ, of each array, which a message shows."""
 
+# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
 MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
-"""What ``@pytest.mark.same_bits`` takes, and what is meant without it."""
 
 
 def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:

@@ -27,18 +27,17 @@ from probe.semantics.contract import Exact, Unknown
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 
+# Variable: the folder for what a check that is run again has. Nothing is judged then.
 OUT = "PROBE_BITS_OUT"
-"""Variable: the folder for what a check that is run again has. Nothing is judged then."""
 
+# Variable: also record its operations there.
 RECORD = "PROBE_BITS_RECORD"
-"""Variable: also record its operations there."""
 
+# Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
 LARGEST = 1 << 24
-"""Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it
-differs."""
 
+# Operations of a run whose digests are kept: a line each in the lock.
 MOST = 2000
-"""Operations of a run whose digests are kept: a line each in the lock."""
 
 
 @dataclass

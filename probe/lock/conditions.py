@@ -32,17 +32,17 @@ from probe.backends.jax import ISA as XLA_ISA
 Facts = dict[str, str | int]
 
 KNOWN = tomllib.loads(Path(__file__).with_name("templates").joinpath("conditions.toml").read_text())
+# Modules that compute numbers, and the distributions that may bring each.
 LIBRARIES: dict[str, list[str]] = KNOWN["libraries"]
-"""Modules that compute numbers, and the distributions that may bring each."""
 
+# Variables of the environment that choose kernels, formats or devices.
 FLAGS: list[str] = KNOWN["flags"]
-"""Variables of the environment that choose kernels, formats or devices."""
 
+# Variables that set how many threads libraries take; ``sets``: of which library.
 THREADS: list[str] = KNOWN["threads"]
-"""Variables that set how many threads libraries take; ``sets``: of which library."""
 
+# Not a library's variable: how many processors a process that runs a check again may use.
 CORES_OF = "PROBE_CORES"
-"""Not a library's variable: how many processors a process that runs a check again may use."""
 
 
 def here(libraries: Iterable[str] = ()) -> Facts:
@@ -153,10 +153,11 @@ def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
 
 BLAS_SAYS = "corename", "num_threads", "config"
 
+# Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
+# behind each, with the entry's value and ours.
 Apart = dict[str, dict[str, tuple[str | int | None, str | int | None]]]
-"""Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
-behind each, with the entry's value and ours."""
 
+# The condition that a kind of facts belongs to.
 GROUPS = {
     **dict.fromkeys(("cores", "threads"), "threads"),
     **dict.fromkeys(("isa", "blas", "architecture", "processor"), "processor"),
@@ -164,7 +165,6 @@ GROUPS = {
     "library": "release {}",
     "openblas": "release {}",
 }
-"""The condition that a kind of facts belongs to."""
 
 
 def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -> Apart:

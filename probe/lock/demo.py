@@ -19,14 +19,14 @@ from probe.summation.tree import Tree
 WEIGHTS = np.array([-0.7313, -1.1043, 1.8492, 1.3007, -0.1033], np.float32)
 BIAS = np.float32(0.0401)
 GROUPED, SEQUENTIAL = "(((0+1)+(2+3))+4)", "((((0+1)+2)+3)+4)"
+# What the report printed, by T.
 PUBLISHED = {
     7: ("60.87010574", "72.98010254", "85.09010315"),
     8: ("60.87010574", "72.98009491", "85.09008789", "97.20009613"),
 }
-"""What the report printed, by T."""
 
+# The output whose trees are shown: the first that differs.
 MOVED = 1
-"""The output whose trees are shown: the first that differs."""
 
 
 def demonstrated_outputs(length: int) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from probe.lock.fixture import BitsFixture
 
 SESSION = pytest.StashKey[Any]()
+# All tests that there are; None where some were left out.
 TESTS = pytest.StashKey[Any]()
-"""All tests that there are; None where some were left out."""
 
 FORMATS = "html", "json", "sarif", "markdown"
 MARK = (

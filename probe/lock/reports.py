@@ -19,12 +19,12 @@ from probe.printing import counted
 
 ENDINGS = {"json": "json", "markdown": "md", "html": "html", "sarif": "sarif"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+# Verdict -> SARIF's rule, its description, and the level of its results.
 RULES = {
     CHANGED: ("bits-changed", "The bits of a result are not those that are accepted.", "error"),
     UNKNOWN: ("bits-unknown", "No entry of bits.lock is of these conditions.", "note"),
     NEW: ("bits-new", "bits.lock has no entry for a check.", "warning"),
 }
-"""Verdict -> SARIF's rule, its description, and the level of its results."""
 
 
 def summarised(results: Sequence[Checked]) -> str:

@@ -28,8 +28,8 @@ from probe.progress import Say
 from probe.runtimes import environments
 from probe.runtimes.packages import PRIVATE
 
+# Seconds that one run may take.
 TIME_LIMIT = 900.0
-"""Seconds that one run may take."""
 
 DONE = ".complete"
 

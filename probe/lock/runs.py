@@ -30,8 +30,8 @@ from probe.recording.inputs import shapes_of
 from probe.recording.subject import open_model
 from probe.target import Target
 
+# Targets whose module has a different name.
 MODULES = {"opencv": "cv2", "litert": "ai_edge_litert", "keras": "keras"}
-"""Targets whose module has a different name."""
 
 
 def how_computed(

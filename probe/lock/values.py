@@ -19,8 +19,8 @@ import xxhash
 from probe.errors import InputError
 from probe.recording.store import array_digest
 
+# Bytes of a file that are read at once.
 PIECE = 1 << 22
-"""Bytes of a file that are read at once."""
 
 
 @dataclass(frozen=True)

@@ -33,18 +33,18 @@ from probe.recording.replayed import RunnableRecording
 from probe.runtimes.environments import release_numbers
 from probe.switch_points.fewest import ReleaseStep, first_change, smallest
 
+# Seconds after which no further check is looked into, unless releases are to be installed.
 BUDGET = 120.0
-"""Seconds after which no further check is looked into, unless releases are to be installed."""
 
+# Libraries whose release follows that of another one.
 TOGETHER = {"jaxlib": "jax", "keras": "tensorflow", "torchvision": "torch"}
-"""Libraries whose release follows that of another one."""
 
+# Seconds for which the cause of an operation is looked for at least, and how many runs of the check
+# it may take: on a busy machine both take longer, and the order of a long sum takes minutes.
 LONGEST, RUNS = 60.0, 20
-"""Seconds for which the cause of an operation is looked for at least, and how many runs of the
-check it may take: on a busy machine both take longer, and the order of a long sum takes minutes."""
 
+# The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call.
 BLAS = "scipy_openblas64"
-"""The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call."""
 
 YOUR_CODE, UNSTEADY, PROCESS = "your code", "nondeterministic", "process"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from probe.errors import InputError, one_of
 from probe.lock.conditions import limits
 
+# Instruction sets of a matrix: all that the runner has, and two that every x86-64 runner has.
 LEVELS = ("native", "avx2", "sse41")
-"""Instruction sets of a matrix: all that the runner has, and two that every x86-64 runner has."""
 
+# Service -> the file that is written; its text is in ``templates``.
 SERVICES = {"github": ".github/workflows/bits.yml", "gitlab": ".gitlab/bits.yml"}
-"""Service -> the file that is written; its text is in ``templates``."""
 
 
 def write_workflow(service: str, folder: Path) -> Path:

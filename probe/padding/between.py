@@ -28,11 +28,11 @@ from probe.recording.recording import Run, Value
 from probe.recording.store import ProcessStore, array_digest
 from probe.semantics import Joins, Picks, Step, Steps
 
+# Contents on which a plan is run, the first one as it was recorded.
 SETS = 3
-"""Contents on which a plan is run, the first one as it was recorded."""
 
+# Products that a cut has to save: it takes two calls of a library, some 30 microseconds.
 CUT = 500_000
-"""Products that a cut has to save: it takes two calls of a library, some 30 microseconds."""
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,12 @@ from probe.summation.tree import BIAS
 
 WHOLE = Selection((), None, None, ((), ()))
 
+# Sets of operands on which bits are compared before anything is asked, and the first seed: an order
+# that is different rounds differently on one of so many for nearly all outputs.
 GLANCES, GLANCE_SEED = 4, 33_000
-"""Sets of operands on which bits are compared before anything is asked, and the first seed: an
-order that is different rounds differently on one of so many for nearly all outputs."""
 
+# Bytes of operands and results at the full size that are kept for that.
 MOST_HELD = 1 << 28
-"""Bytes of operands and results at the full size that are kept for that."""
 
 
 @dataclass(frozen=True)

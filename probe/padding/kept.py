@@ -23,12 +23,12 @@ class KeptPart:
     offset: int = 0
 
 
+# What of an output is kept; empty: all of it.
 Box = tuple[KeptPart, ...]
-"""What of an output is kept; empty: all of it."""
 
 
+# How far before or behind its place in the full run something kept is looked for.
 NEAR = 8
-"""How far before or behind its place in the full run something kept is looked for."""
 
 
 def where_kept(

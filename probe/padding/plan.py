@@ -20,8 +20,8 @@ from probe.padding.kept import Box
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize
 from probe.progress import Say, silent
 
+# Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed.
 CHECKS, SEED = 12, 300
-"""Contents, evenly spread, on which a plan is checked with inputs of their own; the first seed."""
 
 
 OWN_PLACES = (

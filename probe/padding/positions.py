@@ -22,17 +22,17 @@ from probe.recording.matching import labels_of, result_labels
 from probe.recording.recording import Run
 from probe.semantics.labels import ZERO, Labels, joint, mixed, tag
 
+# The lowest position of content that is read by what reads none.
 NEVER = np.iinfo(np.int64).max
-"""The lowest position of content that is read by what reads none."""
 
+# Parts of the full size, the first of which that the model takes tells the padded axes.
 FAR = (1 / 8, 1 / 4, 1 / 2, 5 / 8, 3 / 4, 7 / 8)
-"""Parts of the full size, the first of which that the model takes tells the padded axes."""
 
 MOST_RECORDINGS = 40
 
+# Recordings of telling sizes before one of the size that is asked about; and sizes among which the
+# most telling one is chosen, next to it and all the way to the full one.
 MOST_AHEAD, NEAR = 3, 64
-"""Recordings of telling sizes before one of the size that is asked about; and sizes among which the
-most telling one is chosen, next to it and all the way to the full one."""
 
 
 class NotDerived(Exception):
@@ -513,17 +513,17 @@ def _spread_least(into: np.ndarray, how: Reads, numbers: np.ndarray) -> None:
 # is known here of what an operation is called or does.
 
 
+# Positions up to which every one is marked by itself.
 SMALL = 64
-"""Positions up to which every one is marked by itself."""
 
+# Largest stride that is looked for.
 PERIODS = 32
-"""Largest stride that is looked for."""
 
+# Places of an operand, beside those at its edges, before and behind which all is marked.
 MARKS = 6
-"""Places of an operand, beside those at its edges, before and behind which all is marked."""
 
+# The padded axis of a value, by number; None where it has none.
 PADDED = Callable[[int], "int | None"]
-"""The padded axis of a value, by number; None where it has none."""
 
 
 @dataclass(frozen=True)

@@ -67,20 +67,20 @@ from probe.semantics import (
 )
 from probe.target import Target
 
+# Fresh contents on which whole runs are compared before anything is asked of operations.
 SETS = 4
-"""Fresh contents on which whole runs are compared before anything is asked of operations."""
 
 SEED = 52_000
 
+# Sizes below the full one of which some has to share outputs with it; else the axis is read as a
+# whole, or from its other end.
 SHORTER = 32
-"""Sizes below the full one of which some has to share outputs with it; else the axis is read as a
-whole, or from its other end."""
 
+# Seconds after which no further size is asked about.
 SECONDS = 240.0
-"""Seconds after which no further size is asked about."""
 
+# What an operation means whose outputs may be had from a longer input, though not from this.
 SLIDING = (*MOVED, Windows, Pads, Joins, Splits, Turns, Reshapes, Same)
-"""What an operation means whose outputs may be had from a longer input, though not from this."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ class SafeSize:
 
 BY_BITS = "the library's program of all operations was compared by bits"
 
+# Targets that run a model as one call for each operation, unless it is compiled.
 LAYER_BY_LAYER = ("torch", "tensorflow", "reference", "numpy")
-"""Targets that run a model as one call for each operation, unless it is compiled."""
 
+# Switches that compile one.
 COMPILED = {("mode", "graph"), ("xla", "1"), ("weights", "constant")}
-"""Switches that compile one."""
 
 
 def in_calls(where: Target) -> bool:

@@ -18,8 +18,8 @@ from probe.summation.tree import BIAS, Tree, leaf_name
 
 Nested: TypeAlias = "int | str | dict[str, Any]"
 
+# Additions of one running sum that HTML shows unfolded; more of them fold, so many in a part.
 AT_ONCE = 32
-"""Additions of one running sum that HTML shows unfolded; more of them fold, so many in a part."""
 
 
 def nested(tree: Tree) -> Nested:

@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from probe.floats import rounded_text
 
+# Classes of |ulp|: the least value of each and its colour. White: there is no output.
 ULPS = {
     "equal": (0, "#e9ecef"),
     "1 ulp": (1, "#ffd166"),
@@ -32,10 +33,9 @@ ULPS = {
     "more": (65_537, "#2d0b45"),
     "not a number": (np.inf, "#0a9396"),
 }
-"""Classes of |ulp|: the least value of each and its colour. White: there is no output."""
 
+# Colours of words and marks: what agrees, what differs, what matters less.
 STABLE, DIFFERS, QUIET = "#2a7f62", "#c9184a", "#868e96"
-"""Colours of words and marks: what agrees, what differs, what matters less."""
 
 _COLOURS = ListedColormap([colour for _, colour in ULPS.values()]).with_extremes(bad="white")
 
@@ -171,6 +171,7 @@ def share_bar(figure: Figure, image: ScalarMappable, axes: Sequence[Axes], label
     bar.outline.set_visible(False)
 
 
+# How a layer is marked that differs by itself, and not only because of what it is handed.
 OWN: dict[str, Any] = {
     "marker": "o",
     "ms": 4.5,
@@ -179,7 +180,6 @@ OWN: dict[str, Any] = {
     "mew": 0.6,
     "ls": "",
 }
-"""How a layer is marked that differs by itself, and not only because of what it is handed."""
 
 
 def note_part(axes: Axes, part: object) -> None:
@@ -203,11 +203,11 @@ def layer_map(
     note_part(axes, part)
 
 
+# Colours of verdicts.
 VERDICTS = {"exact": STABLE, "differs": DIFFERS, "not known": QUIET}
-"""Colours of verdicts."""
 
+# The same behind numbers.
 FAINT = {"exact": "#cfe8dd", "differs": "#f6cdd8", "not known": "#e4e7ea"}
-"""The same behind numbers."""
 
 
 def cost_bars(

@@ -18,15 +18,15 @@ from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree, leaf_name
 
+# Colours of summations, after Okabe and Ito; they repeat where there are more.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b6f00", "#5b3a8c")
-"""Colours of summations, after Okabe and Ito; they repeat where there are more."""
 
+# A product that enters its addition whole; one rounded before; the first of a sum, which is not
+# added to anything and so rounds alone.
 FUSED, ROUNDED, FIRST = "#0072b2", "#e69f00", "#ced4da"
-"""A product that enters its addition whole; one rounded before; the first of a sum, which is not
-added to anything and so rounds alone."""
 
+# Additions of two running sums.
 JOINS = "#495057"
-"""Additions of two running sums."""
 
 
 def colour(number: int) -> str:
@@ -219,8 +219,8 @@ def draw_turns(axes: Axes, tree: Tree) -> int:
     return len(runs)
 
 
+# Summands up to which a tree is drawn; more of them as running sums.
 DRAWN = 32
-"""Summands up to which a tree is drawn; more of them as running sums."""
 
 
 def sides(evidence: Evidence, said: tuple[str, str]) -> Figure:

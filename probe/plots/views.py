@@ -20,8 +20,8 @@ from probe.switch_points.by_order import ByOrder
 from probe.switch_points.switches import Thresholds
 from probe.window import shown_axis_value
 
+# Summations that are drawn, the most frequent first.
 DRAWN = 3
-"""Summations that are drawn, the most frequent first."""
 
 
 def draw_explained(found: Comparison, evidence: Evidence | None) -> Figure | None:

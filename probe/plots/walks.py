@@ -22,10 +22,10 @@ from probe.printing import counted
 from probe.recording.difference import Aligned, Difference
 
 FIRST = "first source"
+# Columns of what is said above a picture: a cause may need more than one line.
 TITLE = 120
-"""Columns of what is said above a picture: a cause may need more than one line."""
+# Rows at most: runs of operations in which nothing differs are one row.
 ROWS = 40
-"""Rows at most: runs of operations in which nothing differs are one row."""
 
 COLOURS = {
     "source": DIFFERS,

@@ -38,29 +38,29 @@ from probe.recording.recording import array_digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.contract import Call, Operand, positions
 
+# Of a value: what a library tells values apart by, names or numbers.
 Key = Any
-"""Of a value: what a library tells values apart by, names or numbers."""
 
+# A value's shape and dtype.
 Known = tuple[tuple[int, ...], str]
-"""A value's shape and dtype."""
 
 Nodes = Sequence[Any]
+# What nodes will be given, in this order.
 Fed = Mapping[Any, Known]
-"""What nodes will be given, in this order."""
+# Other numbers for constants.
 Held = Mapping[Any, np.ndarray]
-"""Other numbers for constants."""
 
+# Nodes in a row as they were started: the library's values to all values that they give.
 Runner = Callable[[Sequence[Any]], Sequence[Any]]
-"""Nodes in a row as they were started: the library's values to all values that they give."""
 
+# Bytes of values up to which nodes stay in one piece, however little is alive at once.
 SMALL_PIECE = 1 << 20
-"""Bytes of values up to which nodes stay in one piece, however little is alive at once."""
 
+# Nodes of bodies up to which iterations are recorded.
 MOST_OPENED = 1 << 12
-"""Nodes of bodies up to which iterations are recorded."""
 
+# Nodes that stay ready to run alone: those of a region run one after the other, many times.
 READY = 4
-"""Nodes that stay ready to run alone: those of a region run one after the other, many times."""
 
 
 @dataclass(eq=False)

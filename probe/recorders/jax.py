@@ -186,8 +186,8 @@ def small(shape: Sequence[int]) -> bool:
     return prod(shape) <= SMALL
 
 
+# Gives the content of what an operation reads, by number.
 Value = Callable[[int], np.ndarray]
-"""Gives the content of what an operation reads, by number."""
 
 
 class _Trace(Base):  # type: ignore[misc]
@@ -436,8 +436,8 @@ def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) ->
     return Said(means, programs.params_of(params), again, text, IMPORTS)
 
 
+# Operations whose second input is taken for weights where no operation gave it.
 WEIGHING = ("dot_general", "conv_general_dilated")
-"""Operations whose second input is taken for weights where no operation gave it."""
 
 
 def _known_bits(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
@@ -469,5 +469,5 @@ def _own_call(
     )
 
 
+# What watches a function of this library, see ``probe.recording.subject``.
 RECORDER = JaxRecorder
-"""What watches a function of this library, see ``probe.recording.subject``."""

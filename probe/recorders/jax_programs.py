@@ -20,19 +20,19 @@ from jax.extend import core
 
 from probe.semantics.contract import Call, Operand
 
+# Primitives that run a jaxpr once, and the parameter that has it.
 INNER = {
     **dict.fromkeys(("jit", "pjit", "checkpoint", "remat2", "shard_map"), "jaxpr"),
     **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call"), "call_jaxpr"),
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
 }
-"""Primitives that run a jaxpr once, and the parameter that has it."""
 
+# Primitives that run jaxprs as often as their inputs say.
 LOOPS = ("scan", "while", "cond")
-"""Primitives that run jaxprs as often as their inputs say."""
 
+# Steps up to which a loop is run, and labelled, step by step.
 MOST_STEPS = 512
-"""Steps up to which a loop is run, and labelled, step by step."""
 
 
 # arrays
@@ -56,8 +56,8 @@ def aval_of(aval: Any) -> tuple[tuple[int, ...], str]:
     return tuple(getattr(aval, "shape", ())), _name(dtype)
 
 
+# Random generators, by what the dtype of their keys says: ``key<fry>``.
 GENERATORS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
-"""Random generators, by what the dtype of their keys says: ``key<fry>``."""
 
 
 def _jax_array(array: np.ndarray, dtype: Any) -> Any:
@@ -104,8 +104,8 @@ def bind(primitive: Any, params: Mapping[str, Any], given: Sequence[Any]) -> lis
     return list(found) if primitive.multiple_results else [found]
 
 
+# Gives by number what gives the content of an operand; None where it isn't known.
 Content = Callable[[int], Callable[[], np.ndarray] | None]
-"""Gives by number what gives the content of an operand; None where it isn't known."""
 
 
 def call_of(
@@ -442,6 +442,7 @@ def _literal_text(atom: Any) -> str:
 
 WINDOW = "window_dimensions window_strides padding base_dilation window_dilation".split()
 POOLED = ", ".join(f"{name}={{{name}}}" for name in WINDOW)
+# Primitives that the function of ``jax.lax`` takes in other words than its own parameters.
 SPELLED = {
     "argmax": "lax.argmax({reads}, {axes}[0], {index_dtype})",
     "argmin": "lax.argmin({reads}, {axes}[0], {index_dtype})",
@@ -457,14 +458,13 @@ SPELLED = {
     "reduce_window_max": f"lax.reduce_window({{reads}}, -jnp.inf, lax.max, {POOLED})",
     "reduce_window_min": f"lax.reduce_window({{reads}}, jnp.inf, lax.min, {POOLED})",
 }
-"""Primitives that the function of ``jax.lax`` takes in other words than its own parameters."""
 
+# What functions of ``jax.lax`` are called where it isn't their primitives' name.
 NAMED = {**{name: f"bitwise_{name}" for name in ("and", "or", "xor", "not")}, "add_any": "add",
          "regularized_incomplete_beta": "betainc"}  # fmt: skip
-"""What functions of ``jax.lax`` are called where it isn't their primitives' name."""
 
+# Parameters that decide no bits.
 BESIDE = ("weak_type", "out_sharding", "sharding")
-"""Parameters that decide no bits."""
 
 ROOMS = {"lax": lax, "lax.linalg": lax.linalg}
 SPACE = {"jax": jax, "jnp": jax.numpy, "lax": lax}

@@ -19,9 +19,10 @@ from probe.semantics import operations as o
 from probe.semantics.asked import BITS, asked_move
 from probe.semantics.contract import Call
 
+# What each primitive computes.
 TABLE = s.OperationTable()
-"""What each primitive computes."""
 
+# Functions of the elements at one place; some have a parameter for how accurate they are.
 FUNCTIONS = s.word_list(
     "sign tan asin atan sinh asinh atanh expm1 log1p sqrt cbrt square erf erf_inv floor ceil real "
     "imag conj exp2 cos acos acosh cosh rem atan2 erfc lgamma digamma is_finite eq ne lt le gt ge "
@@ -30,7 +31,6 @@ FUNCTIONS = s.word_list(
     "bessel_i0e bessel_i1e regularized_incomplete_beta polygamma sub neg abs mul pow log sin "
     "tanh logistic rsqrt exp min:minimum add add_any:add threefry2x32"
 )
-"""Functions of the elements at one place; some have a parameter for how accurate they are."""
 
 SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
@@ -39,12 +39,12 @@ REDUCES = s.word_list(
     "reduce_xor:xor argmax argmin"
 )
 SCANS = "cumsum cumprod cummax cummin cumlogsumexp"
+# What reads one matrix of a stack.
 MATRICES = "cholesky lu eig schur hessenberg qr eigh svd tridiagonal"
-"""What reads one matrix of a stack."""
 
+# What reads operands of a stack of systems: how many of each one's last axes are a system's.
 SOLVES = {"tridiagonal_solve": (1, 1, 1, 2), "householder_product": (2, 1), "ormqr": (2, 1, 2),
           "cholesky_update": (2, 1), "symmetric_product": (2, 2)}  # fmt: skip
-"""What reads operands of a stack of systems: how many of each one's last axes are a system's."""
 
 RANDOM = "random_bits random_split random_fold_in random_gamma random_seed"
 
@@ -233,8 +233,8 @@ def _lax_fft(c: Call) -> s.Meaning:
     return o.fourier(FOURIER[name], c.rank(), axes, c["fft_lengths"][-1], 2 * inverse)
 
 
+# Kinds of transforms by JAX's names.
 FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "inverse real"}
-"""Kinds of transforms by JAX's names."""
 
 
 # stacks of matrices

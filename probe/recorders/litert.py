@@ -39,8 +39,8 @@ from probe.semantics import Meaning
 from probe.semantics.contract import Call
 
 ENDINGS = (".tflite",)
+# Characters up to which an operator's model is written into a script.
 LONGEST = 1 << 15
-"""Characters up to which an operator's model is written into a script."""
 
 NAMES = {n: name for name, n in vars(schema.BuiltinOperator).items() if isinstance(n, int)}
 DTYPES = {
@@ -48,8 +48,8 @@ DTYPES = {
     for name in "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "complex64 complex128".split()
 }
+# Operators that run other subgraphs of the file; these go with them.
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
-"""Operators that run other subgraphs of the file; these go with them."""
 
 
 @dataclass(eq=False)

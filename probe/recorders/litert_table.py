@@ -14,12 +14,14 @@ from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
 
+# What each operator computes.
 TABLE = s.OperationTable()
-"""What each operator computes."""
 
+# How a tensor's integers are meant: scales and zero points.
 Scale = tuple[tuple[float, ...], tuple[int, ...]]
-"""How a tensor's integers are meant: scales and zero points."""
 
+# Functions of the elements at one place without further arguments. Of StableHLO's operators those
+# that LiteRT has a kernel for: it refuses to load a model with any other.
 FUNCTIONS = s.word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
@@ -28,18 +30,17 @@ FUNCTIONS = s.word_list(
     "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
-"""Functions of the elements at one place without further arguments. Of StableHLO's operators those
-that LiteRT has a kernel for: it refuses to load a model with any other."""
 
 REDUCES = s.word_list(
     "MEAN SUM REDUCE_MAX:max REDUCE_MIN:min REDUCE_PROD:prod REDUCE_ANY:any REDUCE_ALL:all"
 )
+# What moves its first operand, by sizes and indices that its others hold: it is asked where.
 MOVES = (
     "MIRROR_PAD SLICE STRIDED_SLICE GATHER GATHER_ND BROADCAST_TO TILE REVERSE_V2 DEPTH_TO_SPACE "
     "SPACE_TO_DEPTH SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_SEQUENCE RESIZE_NEAREST_NEIGHBOR"
 )
-"""What moves its first operand, by sizes and indices that its others hold: it is asked where."""
 
+# Activations that an operator applies, by their number in the schema.
 FUSED = {
     1: o.clip(0, None),
     2: o.clip(-1, 1),
@@ -47,7 +48,6 @@ FUSED = {
     4: o.function("tanh"),
     5: o.function("sign_bit"),
 }
-"""Activations that an operator applies, by their number in the schema."""
 
 
 TANH = 4

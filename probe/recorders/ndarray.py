@@ -36,8 +36,8 @@ from probe.semantics import operations as o
 from probe.semantics.asked import asked_move
 from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
 
+# What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
 TABLE = OperationTable()
-"""What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``."""
 
 
 class ArrayRecorder:
@@ -246,11 +246,11 @@ def _np_operand(at: int, one: Seen) -> Operand:
     return Operand(at, one.shape, one.dtype, one.array if settled else None)
 
 
+# Functions that ask an array for its shape and format alone.
 MADE = ("empty_like", "zeros_like", "ones_like", "full_like")
-"""Functions that ask an array for its shape and format alone."""
 
+# Functions that ask about arrays and compute none.
 QUERIES = "ndim shape size result_type can_cast array_equal array_repr array_str".split()
-"""Functions that ask about arrays and compute none."""
 
 
 class WatchedArray(np.ndarray):
@@ -371,8 +371,8 @@ def _in_place(name: str) -> Callable[..., None]:
     return called
 
 
+# Methods that change their array.
 CHANGE = ("sort", "partition", "fill", "put")
-"""Methods that change their array."""
 
 for _name, _one in vars(np.ndarray).items():
     if _name in CHANGE:
@@ -391,12 +391,12 @@ WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assig
 
 # what NumPy's functions compute
 
+# NumPy's functions of elements, whose names the table of all functions mostly knows.
 UFUNCS = {
     one.__name__: functions.canonical(one.__name__)
     for one in vars(np).values()
     if isinstance(one, np.ufunc) and one.nout == 1 and one.signature is None
 }
-"""NumPy's functions of elements, whose names the table of all functions mostly knows."""
 
 REDUCTIONS = word_list("sum mean var:variance std:deviation max amax:max min amin:min prod any all "
                    "ptp argmax argmin median count_nonzero")  # fmt: skip

@@ -199,8 +199,8 @@ def _rename(proto: Any, names: Mapping[str, str]) -> None:
             one.name = names.get(one.name, one.name)
 
 
+# Nodes, constants, and the keys of what a graph gives.
 Body = tuple[list[OnnxNode], dict[str, Constant], list[str]]
-"""Nodes, constants, and the keys of what a graph gives."""
 
 
 def body(
@@ -368,17 +368,17 @@ def graph_inputs(graph: Any) -> tuple[Input, ...]:
 # ONNX Runtime's blocked layout
 
 
+# The domain of operators that work on blocks of channels.
 BLOCKED = "com.microsoft.nchwc"
-"""The domain of operators that work on blocks of channels."""
 SPLIT = -1
 
+# Of data, of filters with one and with two blocks, which are axes of their own: how they lie in
+# memory, and the order back.
 ORDERS = {
     0: ((0, 1, 3, 4, 2), (0, 1, 4, 2, 3)),
     1: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
     2: ((0, 2, 4, 5, 3, 1), (0, 5, 1, 4, 2, 3)),
 }
-"""Of data, of filters with one and with two blocks, which are axes of their own: how they lie in
-memory, and the order back."""
 
 
 @dataclass(frozen=True)

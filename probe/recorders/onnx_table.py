@@ -20,16 +20,17 @@ from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
 
+# What each operator computes.
 TABLE = s.OperationTable()
-"""What each operator computes."""
 
+# Operators of one input and no numbers.
 UNARY = s.word_list(
     "Abs Neg Sqrt Exp Log Erf Tanh Sigmoid Relu Softplus Reciprocal Floor Ceil Round Sin Cos Tan "
     "Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Sign HardSwish:hard_swish Mish Softsign Not "
     "BitwiseNot:bitwise_not"
 )
-"""Operators of one input and no numbers."""
 
+# Functions of one input with attributes that are numbers: constructors, names and defaults.
 NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
     "LeakyRelu": (o.leaky_relu, {"alpha": 0.01}),
     "Elu": (o.elu, {"alpha": 1.0}),
@@ -41,7 +42,6 @@ NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
     "ThresholdedRelu": (partial(o.function_named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
     "Shrink": (partial(o.function_named, "shrink", "bias", "lambd"), {"bias": 0.0, "lambd": 0.5}),
 }
-"""Functions of one input with attributes that are numbers: constructors, names and defaults."""
 
 BINARY = s.word_list(
     "Mul Sub Div Pow PRelu Equal Less Greater And Or Xor Add LessOrEqual:less_equal "
@@ -57,19 +57,19 @@ MOVES = "Slice GatherElements GatherND Tile DepthToSpace SpaceToDepth Trilu Reve
 MOVES += "Compress CenterCropPad"
 """What moves its first input, by sizes and indices that its others hold: it is asked where."""
 
+# Everything reads everything.
 MADE = "BlackmanWindow HannWindow HammingWindow MelWeightMatrix NonZero Unique NonMaxSuppression"
-"""Everything reads everything."""
 
+# Dtypes by their numbers in ONNX's format.
 DTYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64",
           9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64",
           16: "bfloat16"}  # fmt: skip
-"""Dtypes by their numbers in ONNX's format."""
 
+# Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't.
 WIDENS = {
     *(("float16", "float32"), ("float16", "float64"), ("float32", "float64")),
     *(("bfloat16", "float32"), ("bfloat16", "float64")),
 }
-"""Conversions that change no value: ONNX Runtime puts them around kernels that it hasn't."""
 
 
 def snake(op: str) -> str:
@@ -326,9 +326,9 @@ def _skip_norm(c: Call, word: str) -> s.Meaning:
     return s.Unknown("it gives its means")
 
 
+# The order of each layer's gates, in the letters of ``semantics.groups``; its functions.
 CELLS = {"LSTM": ("iofg", ["sigmoid", "tanh", "tanh"]), "GRU": ("zrn", ["sigmoid", "tanh"]),
          "RNN": ("n", ["tanh"])}  # fmt: skip
-"""The order of each layer's gates, in the letters of ``semantics.groups``; its functions."""
 
 
 @TABLE.row("LSTM GRU RNN")
@@ -565,8 +565,8 @@ TABLE |= {
     "Col2Im": _own_row(0),
 }
 
+# Domains in which an operator's name means what it does here.
 DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
-"""Domains in which an operator's name means what it does here."""
 
 
 def meaning(c: Call) -> s.Meaning:

@@ -35,16 +35,16 @@ from probe.semantics.contract import Call
 ENDINGS = (".onnx",)
 PROVIDERS = ["CPUExecutionProvider"]
 BFLOAT16 = np.dtype(helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
+# Values of the option ``optimisation``; a session's own default is ``all``.
 LEVELS = {
     "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-"""Values of the option ``optimisation``; a session's own default is ``all``."""
 
+# Threads that all pieces may have together: each has its own.
 MOST_THREADS = 512
-"""Threads that all pieces may have together: each has its own."""
 
 
 def options(switches: Mapping[str, str]) -> Any:

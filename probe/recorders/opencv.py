@@ -44,27 +44,28 @@ from probe.semantics.contract import Call, by_table
 
 ENDINGS = (".prototxt", ".caffemodel", ".onnx", ".tflite")
 READERS = {".onnx": "readNetFromONNX", ".tflite": "readNetFromTFLite"}
+# Axes of a batch of pictures.
 PICTURE = 4
-"""Axes of a batch of pictures."""
 
+# What OpenCV has in the place of dtypes that it lacks.
 NARROW = {"int64": np.int32, "bool": np.uint8, "float64": np.float32}
-"""What OpenCV has in the place of dtypes that it lacks."""
 
+# With 0 a custom operator is the layer of its name alone; OpenCV reads this once a process.
 AS_TYPED = "OPENCV_DNN_CUSTOM_ONNX_TYPE_INCLUDE_DOMAIN_NAME"
-"""With 0 a custom operator is the layer of its name alone; OpenCV reads this once a process."""
 
 DOMAIN = "opencv"
 CONSTANT = "Const"
+# Numbers that models have, of which six decimals are not enough.
 FRACTIONS = [float(np.float32(n / d)) for d in range(3, 17) for n in range(1, d)]
-"""Numbers that models have, of which six decimals are not enough."""
 
+# Attributes of the dump that say where a layer runs.
 NOT_ITS_OWN = ("Backend", "Target")
-"""Attributes of the dump that say where a layer runs."""
 
 
 # a Caffe model's text
 
 
+# The messages of ``caffe.proto`` that say a net's inputs: numbers and types of fields.
 CAFFE = {
     "Shape": {"dim": (1, "")},
     "Input": {"shape": (1, "Shape")},
@@ -72,7 +73,6 @@ CAFFE = {
     "Net": {"layers": (2, "Layer"), "input": (3, "text"), "input_dim": (4, ""),
             "input_shape": (8, "Shape"), "layer": (100, "Layer")},
 }  # fmt: skip
-"""The messages of ``caffe.proto`` that say a net's inputs: numbers and types of fields."""
 
 
 @cache

@@ -18,23 +18,23 @@ from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
 
+# What each type of layer computes. A parameter ``blobs`` counts a layer's own weights.
 TABLE = s.OperationTable()
-"""What each type of layer computes. A parameter ``blobs`` counts a layer's own weights."""
 
+# Functions of one input without numbers.
 FUNCTIONS = s.word_list(
     "TanH Floor Ceil Round Sqrt Erf Sin Sinh Asin Tan Asinh Atan Atanh Sign Mish Swish HardSwish "
     "Softsign Gelu Sigmoid BNLL Softplus Not Acos Acosh Cos Cosh Reciprocal AbsVal:absolute "
     "GeluApproximation:gelu_tanh"
 )
-"""Functions of one input without numbers."""
 
+# Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
+# bitshift by name and computes none of them: OpenCV 4.14 asserts that in its ``typeDispatch``.
 NARY = {
     **s.word_list("add mul sub div pow fmod equal greater greater_equal less less_equal"),
     **s.word_list("sum:add prod:multiply max:maximum min:minimum mean:average mod:floor_mod"),
     **s.word_list("where lessorequal:less_equal greaterorequal:greater_equal"),
 }
-"""Operations of NaryEltwise, whose inputs broadcast as NumPy's do. It knows and, or, xor and
-bitshift by name and computes none of them: OpenCV 4.14 asserts that in its ``typeDispatch``."""
 
 ELTWISE = {
     **s.word_list("SUM:add PROD:multiply MAX:maximum MIN:minimum DIV:divide"),
@@ -57,8 +57,8 @@ def _dnn_axes(c: Call) -> str:
     return "dhw"[5 - c.rank() :]
 
 
+# Kernel, stride and dilation, a number a spatial axis.
 Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Kernel, stride and dilation, a number a spatial axis."""
 
 
 def _dnn_window(c: Call, kernel: Sequence[int] | None = None) -> Window:

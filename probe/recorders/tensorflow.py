@@ -33,23 +33,23 @@ from probe.recorders.tensorflow_values import NOTHING, array, schema, tensor_of,
 from probe.recording.contract import Input, Seen, Visit
 from probe.recording.recording import array_digest
 
+# Files; the folder of a SavedModel is known by its ``saved_model.pb``.
 ENDINGS = (".keras", ".h5", ".hdf5")
-"""Files; the folder of a SavedModel is known by its ``saved_model.pb``."""
 
 AGAIN = "save the model again"
+# Operations with a state that read no file, write none and call nothing outside of the graph.
 PLAIN = (
     *(*HARMLESS, "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
     *("DestroyResourceOp", "HashTableV2", "MutableHashTableV2", "LookupTableImportV2"),
     *("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt"),
     *("StatefulUniform", "StatefulStandardNormalV2", "Multinomial"),
 )
-"""Operations with a state that read no file, write none and call nothing outside of the graph."""
 
+# Parts of the names of operations that do: TensorFlow's registry marks not all of them.
 OUTSIDE = ("File", "Python", "PyFunc", "Dataset", "Summary", "Print", "Debug", "ImmutableConst")
-"""Parts of the names of operations that do: TensorFlow's registry marks not all of them."""
 
+# Functions that every SavedModel has to save its variables; nothing in it calls them.
 SAVING = ("__inference__traced_save", "__inference__traced_restore")
-"""Functions that every SavedModel has to save its variables; nothing in it calls them."""
 
 
 @dataclass(frozen=True)
@@ -244,5 +244,5 @@ def target() -> str:
 __all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
 
 
+# What watches a function of this library, see ``probe.recording.subject``.
 RECORDER = TensorFlowRecorder
-"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -48,21 +48,21 @@ from probe.semantics import operations as o
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
 FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+# Stateful by TensorFlow's registry, and yet the same however often they run.
 HARMLESS = (
     *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
     *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
     *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
 )
-"""Stateful by TensorFlow's registry, and yet the same however often they run."""
 
 READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
 HANDED_ON = ("Identity", "IdentityN", "StopGradient", "Snapshot")
+# What they give depends on no element, or on sizes alone: it is a constant of the run.
 SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
-"""What they give depends on no element, or on sizes alone: it is a constant of the run."""
 
 COMMUTE = ("Add", "AddV2", "Mul", "Maximum", "Minimum")
+# Elements of what is taken for a shape.
 SMALL_SHAPE = 16
-"""Elements of what is taken for a shape."""
 
 IMPORTS = ("import tensorflow as tf",)
 

@@ -17,8 +17,8 @@ from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
 
+# What each operation computes.
 TABLE = s.OperationTable()
-"""What each operation computes."""
 
 
 def _snake(names: str) -> dict[str, str]:
@@ -30,6 +30,7 @@ def _snake(names: str) -> dict[str, str]:
     }
 
 
+# Functions of the elements at one place without further arguments.
 FUNCTIONS = _snake(
     "Selu Tanh Neg Abs Square Erf Softsign Sin Tan Atan Sinh Asinh Atanh Expm1 "
     "Log1p Round Rint Floor Ceil Asin Sigmoid Exp Log Cos Rsqrt Softplus Erfc Cosh Acos Lgamma "
@@ -43,28 +44,27 @@ FUNCTIONS = _snake(
     "Real Imag Angle ComplexAbs:absolute Complex ReluGrad Relu6Grad EluGrad SeluGrad SigmoidGrad "
     "TanhGrad SoftplusGrad SoftsignGrad SqrtGrad RsqrtGrad ReciprocalGrad InvGrad"
 )
-"""Functions of the elements at one place without further arguments."""
 
+# By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
+# what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU
+# of 15 times 1e-40 is 0 in some places and 1e-40 in others. Eigen refines the processor's estimate
+# (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps: up to 2 ulp off, and different on
+# another processor. Roots only where it is built for AVX-512; quotients are the processor's own
+# everywhere, and so correctly rounded.
 APPROXIMATE = s.word_list("Reciprocal Inv:reciprocal Sqrt Relu Relu6 Sign")
-"""By their place. TensorFlow's threads read subnormal numbers as zeros, which Eigen's vectors and
-what is left over of them don't do alike where a function is a choice and no arithmetic: the ReLU of
-15 times 1e-40 is 0 in some places and 1e-40 in others.
-Eigen refines the processor's estimate (``rcpps``, ``vrcp14ps``, ``vrsqrt14ps``) by Newton steps:
-up to 2 ulp off, and different on another processor. Roots only where it is built for AVX-512;
-quotients are the processor's own everywhere, and so correctly rounded."""
 
 NARROW = ("float16", "bfloat16")
+# Eigen converts to narrow formats by way of float32, and so rounds these twice.
 WIDE = ("float64", "int32", "uint32", "int64", "uint64")
-"""Eigen converts to narrow formats by way of float32, and so rounds these twice."""
 
 REDUCES = s.word_list("Mean Sum Max Min Prod All Any EuclideanNorm:euclidean_norm")
+# What moves its first operand, by sizes and indices that its others hold: it is asked where.
 MOVES = (
     "StridedSlice Slice Tile MirrorPad ReverseV2 Reverse GatherNd ResizeNearestNeighbor Roll "
     "ExtractImagePatches ExtractVolumePatches DepthToSpace SpaceToDepth SpaceToBatchND "
     "BatchToSpaceND SpaceToBatch BatchToSpace ReverseSequence MatrixBandPart MatrixDiag "
     "MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 Diag DiagPart"
 )
-"""What moves its first operand, by sizes and indices that its others hold: it is asked where."""
 
 MATRICES = (
     "MatrixInverse MatrixDeterminant Cholesky Qr Svd SelfAdjointEigV2 Eig Lu MatrixSquareRoot "
@@ -75,12 +75,12 @@ SEGMENTS = (
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd"
 )
 
+# What reads all of its operands, in a manner that isn't known.
 EVERYTHING = (
     "Where Unique UniqueV2 ListDiff InvertPermutation Bincount DenseBincount LinSpace "
     "HistogramFixedWidth NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
     "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
 )
-"""What reads all of its operands, in a manner that isn't known."""
 
 
 @TABLE.row("Cast")

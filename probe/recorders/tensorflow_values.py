@@ -22,8 +22,8 @@ from tensorflow.python.framework import op_def_registry
 from probe.recording.contract import Lines
 from probe.semantics.contract import Call, Operand, Run
 
+# Types of tensors that are no arrays.
 UNREAD = ("resource", "variant", "string")
-"""Types of tensors that are no arrays."""
 
 EAGER = tf.__internal__.EagerTensor
 BFLOAT16 = np.dtype(tf.bfloat16.as_numpy_dtype)
@@ -87,16 +87,16 @@ def run_op(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int
     return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
 
 
+# Elements of an argument that lines and attributes spell out.
 SMALL_ARGUMENT = 64
-"""Elements of an argument that lines and attributes spell out."""
 
+# Names of inputs that say how an operation works, not on what: shapes, axes, paddings.
 STRUCTURE = frozenset(
     "reduction_indices dimension axis dim dims perm shape size crop_size input_sizes filter_sizes "
     "orig_input_shape multiples begin end strides paddings crops block_shape split_dim size_splits "
     "concat_dim shift depth k num_lower num_upper num_rows num_cols padding_value fft_length "
     "num_segments".split()
 )
-"""Names of inputs that say how an operation works, not on what: shapes, axes, paddings."""
 
 WHOLE = frozenset(
     one.as_datatype_enum for one in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8)
@@ -120,8 +120,8 @@ class Schema(NamedTuple):
     stateful: bool = False
 
 
+# What is known of an operation that isn't registered.
 NOTHING = Schema((), (), {}, {}, frozenset())
-"""What is known of an operation that isn't registered."""
 
 
 @cache
@@ -331,10 +331,10 @@ class RanOperation:
         return lines
 
 
+# Name scopes that TensorFlow opens by itself, and its optimisers of graphs.
 NO_LAYER = re.compile(
     r"((Stateful)?PartitionedCall(_\d+)?|ArithmeticOptimizer|ConstantFolding(Ctrl)?|LayoutOptimizer)$"
 )
-"""Name scopes that TensorFlow opens by itself, and its optimisers of graphs."""
 
 
 class ProcessState(NamedTuple):

@@ -519,5 +519,5 @@ def _pickled(path: Path) -> OpenedTorch:
 __all__ = ["ENDINGS", "TorchRecorder", "array", "opened", "tensors"]
 
 
+# What watches a function of this library, see ``probe.recording.subject``.
 RECORDER = TorchRecorder
-"""What watches a function of this library, see ``probe.recording.subject``."""

@@ -30,15 +30,15 @@ from probe.recorders.torch_values import (
 from probe.semantics.contract import Call as Base
 from probe.semantics.contract import NotSettled, Operand
 
+# Integers up to which an index belongs to what an operation means.
 SMALL = 1 << 20
-"""Integers up to which an index belongs to what an operation means."""
 
+# Operations that overwrite their first argument without reading it, as those that fill it with
+# random numbers do.
 OVERWRITES = ("copy_", "fill_", "zero_")
-"""Operations that overwrite their first argument without reading it, as those that fill it with
-random numbers do."""
 
+# Changes its running means in training alone, which its schema does not say.
 SOMETIMES = "native_batch_norm"
-"""Changes its running means in training alone, which its schema does not say."""
 
 
 class Facts(NamedTuple):
@@ -61,8 +61,8 @@ class Facts(NamedTuple):
     func: Any
 
 
+# By the operation's id: its own hash is computed in Python.
 FACTS: dict[int, Facts] = {}
-"""By the operation's id: its own hash is computed in Python."""
 
 
 def op_facts(func: Any) -> Facts:

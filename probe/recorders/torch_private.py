@@ -21,8 +21,8 @@ try:  # what is never compiled, nor what it calls
 except (ImportError, AttributeError):  # another release
     _SKIP = None
 
+# Whether this release can be told to compile neither a function nor what it calls.
 SKIPS = _SKIP is not None
-"""Whether this release can be told to compile neither a function nor what it calls."""
 
 
 def skip(function: Any) -> None:
@@ -31,13 +31,13 @@ def skip(function: Any) -> None:
         eval_frame.set_code_exec_strategy(function.__code__, _SKIP)
 
 
+# What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
+# would be compiled into compiled functions, and change them.
 CALL = torch.nn.Module._call_impl.__code__
-"""What runs whenever a module is called. Looked for among the frames of Python: hooks on modules
-would be compiled into compiled functions, and change them."""
 
 Region = Callable[[Sequence[Any], Callable[[], Any], Sequence[int]], Any]
+# The module of what Inductor compiles; it is large, and stays away until something is compiled.
 OUTPUT_CODE = "torch._inductor.output_code"
-"""The module of what Inductor compiles; it is large, and stays away until something is compiled."""
 
 
 @contextmanager
@@ -134,14 +134,14 @@ def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         yield from ((name, one) for name, one in every.items() if one is not None)
 
 
+# Returns what tells a storage from others while it lives.
 storage_address = attrgetter("_cdata")
-"""Returns what tells a storage from others while it lives."""
 
+# Returns an operation's schema: its name, arguments and results.
 schema = attrgetter("_schema")
-"""Returns an operation's schema: its name, arguments and results."""
 
+# Returns which of the operations of its name an operation is.
 overload = attrgetter("_overloadname")
-"""Returns which of the operations of its name an operation is."""
 
 _EXPIRED, _FREE = torch.UntypedStorage._expired, torch.UntypedStorage._free_weak_ref
 

@@ -18,25 +18,25 @@ from probe.semantics import moving
 from probe.semantics import operations as o
 from probe.semantics.asked import asked_move, asked_resize
 
+# What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
+# that PyTorch tags as such.
 TABLE = s.OperationTable()
-"""What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
-that PyTorch tags as such."""
 
 Row = Callable[[AtenCall], s.Meaning]
 
+# Functions of the elements at one place that PyTorch does not call so.
 UNTAGGED = {
     *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "polar"),
     "log_sigmoid_forward",
 }
-"""Functions of the elements at one place that PyTorch does not call so."""
 
+# What moves the elements of its first operand, by numbers and indices: it is asked where.
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
  diag_embed narrow im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
  masked_select _pack_padded_sequence reflection_pad1d reflection_pad2d reflection_pad3d
  replication_pad1d replication_pad2d replication_pad3d upsample_nearest1d upsample_nearest2d
  upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
  _upsample_nearest_exact3d"""
-"""What moves the elements of its first operand, by numbers and indices: it is asked where."""
 
 
 def meaning(call: AtenCall) -> s.Meaning:
@@ -56,6 +56,7 @@ def meaning(call: AtenCall) -> s.Meaning:
 
 # functions of elements
 
+# Functions with numbers: the arguments' names, in the order in which a constructor takes them.
 CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
     "gelu": ("approximate", lambda approximate: o.gelu(approximate == "tanh")),
     "leaky_relu": ("negative_slope", o.leaky_relu),
@@ -68,7 +69,6 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
     "clamp_min": ("min", lambda low: o.clip(low, None)),
     "clamp_max": ("max", lambda high: o.clip(None, high)),
 }
-"""Functions with numbers: the arguments' names, in the order in which a constructor takes them."""
 
 
 def _aten_function(c: AtenCall) -> s.Meaning:
@@ -336,8 +336,8 @@ def _encodes(c: AtenCall) -> s.Meaning:
     return build.done(*range(c.count, build.count))
 
 
+# The number of the cell in ``mkldnn_rnn_layer``: PyTorch computes all others by steps.
 LSTM = 2
-"""The number of the cell in ``mkldnn_rnn_layer``: PyTorch computes all others by steps."""
 
 
 @TABLE.row("mkldnn_rnn_layer")

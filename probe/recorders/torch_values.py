@@ -29,15 +29,15 @@ from probe.semantics import Moves, Unknown, Written
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 NUMBERS = "return tensors of a device that computes, such as the CPU"
+# Types of numbers that NumPy has as they lie in memory.
 DIRECT = {torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool}
-"""Types of numbers that NumPy has as they lie in memory."""
 
+# Types of numbers that NumPy has not: their bits are compared, as bytes.
 BYTES = {
     kind
     for name, kind in vars(torch).items()
     if ("float8" in name or "float4" in name) and isinstance(kind, torch.dtype)
 }
-"""Types of numbers that NumPy has not: their bits are compared, as bytes."""
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
@@ -180,12 +180,12 @@ def lay_like(bits: np.ndarray, slot: Slot) -> torch.Tensor:
     return view.expand(values.shape)
 
 
+# Formats of numbers, and integers of the same size, as which NumPy copies them.
 INTEGERS = {
     **dict.fromkeys((torch.float16, torch.bfloat16), torch.int16),
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
-"""Formats of numbers, and integers of the same size, as which NumPy copies them."""
 
 
 def copied_at(tensor: torch.Tensor, address: int) -> torch.Tensor:
@@ -300,15 +300,15 @@ class Lays:
 
 # which value a tensor is
 
+# Elements up to which it is worked out which of them a change through a view reached.
 MOST = 1 << 22
-"""Elements up to which it is worked out which of them a change through a view reached."""
 
+# Elements up to which that is kept for the next time.
 SMALL = 1 << 14
-"""Elements up to which that is kept for the next time."""
 
+# Memories that are met between two looks for those that have died: among those that the run made,
+# and among weights and inputs too, of which few ever do.
 SWEEP, SWEEP_ALL = 8, 128
-"""Memories that are met between two looks for those that have died: among those that the run made,
-and among weights and inputs too, of which few ever do."""
 
 
 class Memory(Held):

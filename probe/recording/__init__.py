@@ -23,6 +23,7 @@ there), ``end_to_end`` (all of it as one program of that library). What runs the
 step of ``probe.operation``; what these lack runs in the model's own library, and is unknown.
 """
 
+# The file of each library's recorder: imported when it is first needed.
 RECORDERS = {
     "torch": "probe.recorders.torch",
     "tensorflow": "probe.recorders.tensorflow",
@@ -32,4 +33,3 @@ RECORDERS = {
     "litert": "probe.recorders.litert",
     "opencv": "probe.recorders.opencv",
 }
-"""The file of each library's recorder: imported when it is first needed."""

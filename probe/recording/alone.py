@@ -225,13 +225,13 @@ def unequal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
     return np.asarray(one != other)
 
 
+# How arrays become a library's own values, by the module that an operation's lines import; the
+# second of arrays that hold the bits of bfloat16.
 WAYS = {
     "torch": ("torch.tensor({0})", "torch.tensor({0}).view(torch.bfloat16)"),
     "tensorflow": ("tf.constant({0})", "tf.bitcast({0}, tf.bfloat16)"),
     "jax": ("jnp.asarray({0})", "jax.lax.bitcast_convert_type(jnp.asarray({0}), jnp.bfloat16)"),
 }
-"""How arrays become a library's own values, by the module that an operation's lines import; the
-second of arrays that hold the bits of bfloat16."""
 
 IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "jax": "import jax"}
 
@@ -371,8 +371,8 @@ FEW = 64
 # Products that are replayed for the differing outputs that were not revealed.
 PRODUCTS = 1 << 27
 
+# What was revealed of operations, by name and shapes.
 Known = dict[Hashable, Revealer]
-"""What was revealed of operations, by name and shapes."""
 
 
 class RecordedSums(Comparison):

@@ -281,8 +281,8 @@ def module_paths() -> dict[str, str]:
     return {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+# Libraries that set their switches with each model.
 BY_MODEL = ("onnxruntime", "litert", "opencv")
-"""Libraries that set their switches with each model."""
 
 
 def model_switches(where: Target, model: str) -> dict[str, str]:
@@ -373,8 +373,8 @@ def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[st
     return one, other
 
 
+# Of a library that is not installed, or whose lines do not depend on it.
 RELEASE = "2.16"
-"""Of a library that is not installed, or whose lines do not depend on it."""
 
 
 class ProcessRecording(child.Worker):

@@ -20,11 +20,11 @@ from probe.semantics import Meaning
 
 INPUT, WEIGHT, CONSTANT = "input", "weight", "constant"
 
+# Runs one operation alone.
 Isolated = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""Runs one operation alone."""
 
+# Writes an operation as lines of Python, by the names of what it reads and of its result.
 Lines = Callable[[Sequence[str], str], list[str]]
-"""Writes an operation as lines of Python, by the names of what it reads and of its result."""
 
 
 @dataclass(slots=True)

@@ -23,8 +23,8 @@ from probe.recording.recording import Run, container_dtype
 from probe.recording.sums import Shape
 from probe.semantics import Each, Joins, Pads, Picks
 
+# Of a value: its number in the recording, or of one inside of an operation.
 Key = Hashable
-"""Of a value: its number in the recording, or of one inside of an operation."""
 
 
 @dataclass

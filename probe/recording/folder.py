@@ -48,8 +48,8 @@ MOST_ELEMENTS = 1 << 36
 LABELLED = 32
 
 NAME = re.compile(r"[0-9a-f]{32,128}\.npy")
+# Its digest says whether digests of a folder are of the kind that this release makes.
 CHECKED = np.arange(7, dtype=np.uint8)
-"""Its digest says whether digests of a folder are of the kind that this release makes."""
 
 
 def write_recording(
@@ -157,12 +157,12 @@ class _Files:
         return f"{name}.npy"
 
 
+# Modules whose releases are told, and the names of their distributions, where those differ.
 LIBRARIES = {
     **dict.fromkeys(("torch", "tensorflow", "keras", "jax", "jaxlib", "onnxruntime", "numpy")),
     "cv2": "opencv-python-headless",
     "ai_edge_litert": "ai-edge-litert",
 }
-"""Modules whose releases are told, and the names of their distributions, where those differ."""
 
 
 def environment_facts() -> dict[str, Any]:
@@ -474,12 +474,12 @@ class Gathers:
         return [np.moveaxis(every[index], last, self.kept) for index in self.sources]
 
 
+# Classes that a folder has by name.
 VOCABULARY: dict[str, Any] = {
     each.__name__: each
     for each in (*vars(semantics).values(), Step, Map, Gathers)
     if isinstance(each, type) and (dataclasses.is_dataclass(each) or each is Map)
 }
-"""Classes that a folder has by name."""
 
 
 def meaning_to_json(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:

@@ -133,9 +133,9 @@ def judge_operation(one: Aligned, left: Run, right: Run, known: Known) -> Judged
     return _over(one, left, right, _by_bits, "bits", f"{why}: compared by bits")
 
 
+# What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
+# places and not in others: TensorFlow's ReLU.
 NORMAL = "values that are not subnormal"
-"""What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
-places and not in others: TensorFlow's ReLU."""
 
 
 def given_of(meaning: Meaning) -> str:

@@ -217,8 +217,8 @@ class _Index:
         return {n: k for n, k in told if 2 * k >= min(len(words), counts[n])}
 
 
+# Labels, sorted; the value that has each; how many each value has.
 Table = tuple[np.ndarray, np.ndarray, dict[int, int]]
-"""Labels, sorted; the value that has each; how many each value has."""
 
 
 def _label_tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[object, Table]:
@@ -275,8 +275,8 @@ def read_alike(
 LARGE = 1 << 24
 
 
+# Labels of values that are known before anything is computed, by number.
 Known = Mapping[int, Labels]
-"""Labels of values that are known before anything is computed, by number."""
 
 
 def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
@@ -470,12 +470,12 @@ def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
 # Characters of a value that are printed.
 TOLD = 40
 
+# Arguments that change no number: what something is called, and where it is kept.
 NAMES_ALONE = {
     *("name", "shared_name", "container", "inline", "keep_unused", "device", "out_sharding"),
     *("sharding", "ctx_mesh", "layout", "memory_format", "pin_memory", "non_blocking"),
     *("_class", "_output_shapes", "debug_info", "donated_invars"),
 }
-"""Arguments that change no number: what something is called, and where it is kept."""
 
 
 @dataclass(frozen=True)
@@ -491,8 +491,8 @@ class Otherwise:
     scalars: Mapping[int, Labels]
 
 
+# By the numbers of the left and the right run's operation.
 Argued = Mapping[tuple[int, int], Otherwise]
-"""By the numbers of the left and the right run's operation."""
 
 
 def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:

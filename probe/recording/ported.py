@@ -57,8 +57,8 @@ from probe.semantics.labels import Labels, tag
 
 Arrays = Sequence[np.ndarray]
 
+# Why an operation is not sent: its bits are the same in every library.
 SETTLED = "it moves elements or rounds once"
-"""Why an operation is not sent: its bits are the same in every library."""
 
 RANKS = {1: "1d", 2: "2d", 3: "3d"}
 
@@ -339,6 +339,8 @@ def _call_or_numpy(
 
 # what NumPy computes of an operation that is several in one
 
+# NumPy's for what rounds at most once in float32 and float64; its float16 is rounded from float32,
+# which comes to the same (:class:`probe.backends.reference.Arithmetic`).
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "subtract": np.subtract,
@@ -353,8 +355,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.minimum(np.maximum(x, 0), 6),
 }
-"""NumPy's for what rounds at most once in float32 and float64; its float16 is rounded from float32,
-which comes to the same (:class:`probe.backends.reference.Arithmetic`)."""
 
 
 def _numpy_function(

@@ -127,8 +127,8 @@ def floating(dtype: str) -> bool:
     return "float" in dtype or "complex" in dtype
 
 
+# The number of a value, and which of its elements are meant.
 Part = tuple[int, Selection]
-"""The number of a value, and which of its elements are meant."""
 
 
 @dataclass(frozen=True)
@@ -576,8 +576,8 @@ def _joint_meaning(
     return replace(found, gives=()) if found.gives == (last,) else found
 
 
+# A step that has no numbers yet, and names of what it reads and gives.
 Entry = tuple[Step, Sequence[Any], Sequence[Any]]
-"""A step that has no numbers yet, and names of what it reads and gives."""
 
 
 def _number_steps(

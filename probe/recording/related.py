@@ -69,8 +69,8 @@ class Related:
     refused: InputError | None
 
 
+# Pairs of values that no operation gave, where both runs read them, with the operation's name.
 Met = list[tuple[Value, Value, str]]
-"""Pairs of values that no operation gave, where both runs read them, with the operation's name."""
 
 
 def related(left: Run, right: Run) -> Related:
@@ -360,8 +360,8 @@ def _loose(found: Difference, side: int) -> set[int]:
     }
 
 
+# Some elements of values, by their numbers.
 Samples = dict[int, np.ndarray]
-"""Some elements of values, by their numbers."""
 
 
 def _value_samples(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], Samples]:
@@ -450,8 +450,8 @@ REORDERED = (
     "with that of the same row"
 )
 
+# What differs between two operations of the same inputs only by which elements are read.
 PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
-"""What differs between two operations of the same inputs only by which elements are read."""
 
 
 def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[str]:

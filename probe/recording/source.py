@@ -380,6 +380,7 @@ def _sums_cause(region: Region, most: int, known: Known) -> Cause:
     return made
 
 
+# What a class says of two sums.
 SAID = {
     "order": "the products are added in different orders",
     "rounding": "the order is the same, but different products are fused into their additions",
@@ -388,17 +389,16 @@ SAID = {
     "flush": "one side flushes subnormal numbers to zero",
     "reach": "one side reads inputs outside of the window",
 }
-"""What a class says of two sums."""
 
 
 # Two formulas of the same, replayed one step after the other.
 
 
+# Of which NumPy rounds as a library does. float16 is added in float32 by some.
 STEPPED = ("float32", "float64")
-"""Of which NumPy rounds as a library does. float16 is added in float32 by some."""
 
+# Names of what is added, in the order of the left side's operands; no longer sums are named.
 LETTERS = "abcdefgh"
-"""Names of what is added, in the order of the left side's operands; no longer sums are named."""
 
 SUMS = (Contracts, Windows, Convolution, Reduces)
 
@@ -716,8 +716,8 @@ def terms_cause(
     return Cause("order", why, len(apart), len(apart))
 
 
+# An operand's number, or two of these that are added.
 Terms = int | tuple["Terms", "Terms"]
-"""An operand's number, or two of these that are added."""
 
 
 def _addition_tree(one: Alone) -> Terms | None:

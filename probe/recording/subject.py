@@ -26,6 +26,7 @@ from probe.recording.contract import Input, Opened, Operation, Recorder, Seen, V
 from probe.recording.inputs import arrays_restored
 from probe.recording.store import array_digest
 
+# The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's.
 FILES = {
     ".onnx": "onnxruntime",
     ".tflite": "litert",
@@ -33,21 +34,20 @@ FILES = {
     **dict.fromkeys((".pt2", ".pt", ".pth"), "torch"),
     **dict.fromkeys((".caffemodel", ".prototxt"), "opencv"),
 }
-"""The library that runs files of each ending; a folder with ``saved_model.pb`` is TensorFlow's."""
 
+# Files of other libraries that a library reads too.
 ALSO = {"opencv": (".onnx", ".tflite")}
-"""Files of other libraries that a library reads too."""
 
 ENDINGS = f"{', '.join(FILES)}, a SavedModel folder, or module:function"
 
+# What to do about a function that has no inputs yet.
 OR_SHAPE = "--shape 8x64 (generated float32 numbers)"
-"""What to do about a function that has no inputs yet."""
 
+# Packages that recorders import beside their library, by the name under which pip has them.
 OTHERS = ("onnx",)
-"""Packages that recorders import beside their library, by the name under which pip has them."""
 
+# The library of a value by the package of its type.
 PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax"}
-"""The library of a value by the package of its type."""
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*")
 

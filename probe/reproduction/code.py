@@ -141,12 +141,13 @@ def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
             yield place, letter
 
 
+# Numbers that are written one by one; more of them are packed.
 WRITTEN = 256
-"""Numbers that are written one by one; more of them are packed."""
 
+# Numbers in an array of zeros that get a line each.
 PICKED = 24
-"""Numbers in an array of zeros that get a line each."""
 
+# Functions that read what ``assignments`` writes.
 READERS = {
     "numbers": '''
 def numbers(text, *shape):
@@ -160,7 +161,6 @@ def unpacked(text, *shape):
     return np.frombuffer(packed, "{little}").reshape(shape).copy()
 ''',
 }
-"""Functions that read what ``assignments`` writes."""
 
 
 def numpy_dtype(dtype: str) -> str:
@@ -217,8 +217,8 @@ def hexadecimal(value: float) -> str:
     return f"{digits}p{exponent}" if exponent else digits
 
 
+# The name of probe's own arithmetic.
 NUMPY = "probe on NumPy"
-"""The name of probe's own arithmetic."""
 
 
 @dataclass(frozen=True)

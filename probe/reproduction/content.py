@@ -129,11 +129,11 @@ def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
     return {"case": shrunk.near.value.label, "step": shrunk.near.step}
 
 
+# What a library says of itself that is written down.
 FACTS = (
     *("build", "compiler", "onednn", "mode", "blas", "capability", "below", "jaxlib_version"),
     *("onnx_version", "gpu", "cuda", "cudnn", "threads"),
 )
-"""What a library says of itself that is written down."""
 
 
 def facts_of(targets: tuple[Target, Target], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -229,11 +229,11 @@ def _same_comparison_elsewhere(results: Results, chosen: dict[str, Any]) -> list
     return [found[key] for key in sorted(found)]
 
 
+# Partial sums of an output that are written out.
 MOST_SUMS = 24
-"""Partial sums of an output that are written out."""
 
+# Products of an output that are written out.
 MOST_PRODUCTS = 12
-"""Products of an output that are written out."""
 
 
 def cause(made: Reproduction) -> str:
@@ -277,8 +277,8 @@ def cause_in_full(found: Comparison, evidence: Evidence | None, drawn: bool) -> 
     return "\n\n".join([head, *sides])
 
 
+# Products of a sum up to which a report lists them, for a computation that anybody can check.
 LISTED = 200
-"""Products of a sum up to which a report lists them, for a computation that anybody can check."""
 
 
 def beyond(found: Comparison) -> str:

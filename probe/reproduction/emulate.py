@@ -28,8 +28,8 @@ from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, leaf_name
 from probe.window import Geometry
 
+# Bytes of operands and outputs that a file may hold. Python reads the file whole.
 LARGEST = 1 << 28
-"""Bytes of operands and outputs that a file may hold. Python reads the file whole."""
 
 TREE_SHOWN = 120
 
@@ -171,11 +171,11 @@ def _fused_leaves(leaves: Sequence[int]) -> str:
     return text if len(text) < 60 else f"{len(leaves)} of them"
 
 
+# Products of an output up to which its sum is written out.
 PRODUCTS = 8
-"""Products of an output up to which its sum is written out."""
 
+# Pairs of outputs that are.
 OUTPUTS = 4
-"""Pairs of outputs that are."""
 
 HEAD = '''"""What reproduce.py computes, added up in the same order and rounded at the same places.
 

@@ -38,8 +38,8 @@ from probe.target import Target
 
 BY = ("bits", "order")
 
+# Outputs up to which all are revealed, though some are asked about.
 SMALL = 256
-"""Outputs up to which all are revealed, though some are asked about."""
 
 Predicate = Callable[[Finding], bool]
 
@@ -163,11 +163,11 @@ class Failing:
         self.revive()
 
 
+# Causes that the sums themselves show.
 KINDS = ("order", "rounding", "precision", "flush")
-"""Causes that the sums themselves show."""
 
+# Differing outputs whose zeros are looked at.
 MOST = 64
-"""Differing outputs whose zeros are looked at."""
 
 Kernels = dict[str, dict[str, list[str]]]
 
@@ -356,11 +356,11 @@ def _not_zero(found: Comparison, position: int, filter_: int, read: Sequence[int
     return kept
 
 
+# Settings that are tried: each costs a start of the library.
 SWITCHES = 4
-"""Settings that are tried: each costs a start of the library."""
 
+# Values of the axis that are tried, beyond the two of the smallest case.
 VALUES = 8
-"""Values of the axis that are tried, beyond the two of the smallest case."""
 
 
 def by_values(failed: Failing, finding: Finding) -> list[str]:

@@ -32,11 +32,11 @@ from probe.reproduction.shortest import shortest_script
 from probe.shrink import BUDGET, Shrunk, smallest_finding
 from probe.target import Target
 
+# Of ``machine.json``.
 FORMAT = 1
-"""Of ``machine.json``."""
 
+# Summands up to which a report shows those that are 0 too.
 WRITTEN = 4
-"""Summands up to which a report shows those that are 0 too."""
 
 
 @dataclass(frozen=True)

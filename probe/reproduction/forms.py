@@ -21,6 +21,7 @@ class Form(NamedTuple):
     sections: tuple[tuple[str, str], ...]
 
 
+# By the names of backends, and ``onednn`` for those that carry it; ``other``: of all others.
 FORMS = {
     "tensorflow": Form(
         "TensorFlow",
@@ -127,7 +128,6 @@ FORMS = {
         ),
     ),
 }
-"""By the names of backends, and ``onednn`` for those that carry it; ``other``: of all others."""
 
 FORMS["keras"] = FORMS["tensorflow"]._replace(
     name="Keras", tracker="https://github.com/keras-team/keras/issues/new"
@@ -140,6 +140,7 @@ FORMS["reference"] = Form(
 )
 FORMS["other"] = FORMS["reference"]._replace(name="", tracker="the library's issue tracker")
 
+# What the documentation says of bits, in our words, and where.
 PROMISES = {
     "torch": (
         "PyTorch's notes on numerical accuracy say that results which are equal in mathematics "
@@ -160,10 +161,10 @@ PROMISES = {
         "https://oneapi-src.github.io/oneDNN/dev_guide_attributes_deterministic.html",
     ),
 }
-"""What the documentation says of bits, in our words, and where."""
 
 PROMISES["keras"] = PROMISES["tensorflow"]
 
+# The same for two targets: releases, switches, processors.
 PROMISES_APART = {
     "torch": (
         "PyTorch's notes on reproducibility do not promise the same results in other releases, on "
@@ -176,4 +177,3 @@ PROMISES_APART = {
         PROMISES["onednn"][1],
     ),
 }
-"""The same for two targets: releases, switches, processors."""

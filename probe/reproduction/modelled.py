@@ -32,8 +32,8 @@ from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
 from probe.target import Target
 
+# Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
 TRIES = 150
-"""Smaller cases that are tried: each is larger than one by hand, and somebody waits for it."""
 
 
 @dataclass(frozen=True)

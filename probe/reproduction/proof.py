@@ -17,17 +17,17 @@ from probe.errors import InputError, NotReproduced, TargetError
 from probe.runtimes.runtime import Missing, Runtime
 from probe.target import Target
 
+# What a script's exit status says.
 DIFFERS, AGREES, CANNOT_RUN = 1, 0, 2
-"""What a script's exit status says."""
 
 VERDICTS = {DIFFERS: "still there", AGREES: "gone"}
+# How the last line begins: Python itself ends with 1 too, where a script is broken.
 LAST = {DIFFERS: r"\d+ of \d+ outputs differ, up to ", AGREES: r"none of \d+ outputs differs"}
-"""How the last line begins: Python itself ends with 1 too, where a script is broken."""
 
 CANNOT_TELL = "can't tell"
 
+# Seconds that one run of a script may take; longer where the processor is emulated.
 TIME_LIMIT = 600.0
-"""Seconds that one run of a script may take; longer where the processor is emulated."""
 
 BITS = re.compile(r"= \S+ \(0x([0-9a-f]+)\)")
 

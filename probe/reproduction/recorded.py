@@ -37,8 +37,8 @@ from probe.reproduction.folder import FORMAT, fresh
 from probe.reproduction.program import ScriptFunction
 from probe.target import Target
 
+# Summands up to which both orders are drawn.
 DRAWN = 64
-"""Summands up to which both orders are drawn."""
 
 
 @dataclass(repr=False)
@@ -300,8 +300,8 @@ def _content_of_machine_json(
     }
 
 
+# Elements of all operands together up to which they stand in the script.
 WRITTEN = 4096
-"""Elements of all operands together up to which they stand in the script."""
 
 OPERANDS = "operands.npz"
 
@@ -352,8 +352,8 @@ LIBRARIES = {
     ),
 }
 
+# How a library takes and gives arrays, by the name of the target.
 LIBRARIES["keras"] = LIBRARIES["tensorflow"]
-"""How a library takes and gives arrays, by the name of the target."""
 
 
 def name_as_text(name: str) -> str:

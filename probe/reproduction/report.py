@@ -14,25 +14,25 @@ from probe.reproduction.failing import Effect, Kernels
 from probe.reproduction.forms import FORMS, PROMISES, PROMISES_APART
 from probe.target import Target
 
+# Characters that GitHub takes in one form.
 LIMIT = 65_536
-"""Characters that GitHub takes in one form."""
 
+# Characters of the exact script up to which it stands in a report that has no shorter one.
 PASTED = 12_000
-"""Characters of the exact script up to which it stands in a report that has no shorter one."""
 
+# Lines of a short script that stands both first and in the form's own field for code.
 REPEATED = 14
-"""Lines of a short script that stands both first and in the form's own field for code."""
 
+# Operations whose length counts rows.
 ROWS = ("matmul", "dot", "dense", "linear")
-"""Operations whose length counts rows."""
 
+# What is not pasted.
 ATTACHED = {
     "reproduce.py": "prints every differing output with its bits; exit status 1: they differ",
     "emulated.py": "both sides added up by NumPy alone, to the same bits",
     "order.png": "both trees",
     "machine.json": "versions, processor, and the bits that were measured",
 }
-"""What is not pasted."""
 
 
 def form_of(target: Target, name: str | None = None) -> str:

@@ -25,17 +25,17 @@ from probe.reproduction import code, proof
 from probe.reproduction.code import ScriptLibrary, of_case
 from probe.target import Target
 
+# Numbers of an array that are written out; of more only those that are not 0, by their places.
 LITERAL = 40
-"""Numbers of an array that are written out; of more only those that are not 0, by their places."""
 
+# Numbers that are not 0, up to which that is done.
 SPARSE = 24
-"""Numbers that are not 0, up to which that is done."""
 
+# Lines after which a script is no short one.
 LINES = 60
-"""Lines after which a script is no short one."""
 
+# What makes a library's own array of one, by targets whose calls are plain expressions.
 WRAPPED = {"torch": "torch.tensor", "tensorflow": "tf.constant"}
-"""What makes a library's own array of one, by targets whose calls are plain expressions."""
 
 Index = tuple[int, ...]
 

@@ -33,6 +33,7 @@ class Pins:
     beside: tuple[str, ...] = ()
 
 
+# By the name of a target, oldest first.
 RELEASES: dict[str, tuple[Pins, ...]] = {
     "tensorflow": (
         Pins("0.12", "3.6"),
@@ -61,18 +62,18 @@ RELEASES: dict[str, tuple[Pins, ...]] = {
     "litert": (Pins("1.0", "3.11"),),
     "openblas": (Pins("0.3.23", "3.11", ("numpy",)),),
 }
-"""By the name of a target, oldest first."""
 
+# Distributions to try, each with the version from which it exists (a patch level: that one only).
+#
+# ``tensorflow-cpu`` is half as large as ``tensorflow``, and the same on a processor.
 DISTRIBUTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "tensorflow": (("tensorflow-cpu", "1.15.0"), ("tensorflow-cpu", "2.1"), ("tensorflow", "0")),
     "jax": (("jax[cpu]", "0"),),
     "litert": (("ai-edge-litert", "0"),),
     "openblas": (("scipy-openblas64", "0"),),
 }
-"""Distributions to try, each with the version from which it exists (a patch level: that one only).
 
-``tensorflow-cpu`` is half as large as ``tensorflow``, and the same on a processor."""
-
+# Releases to search for a change, one a minor version: patch releases seldom change a kernel.
 RELEASED: dict[str, tuple[str, ...]] = {
     library: tuple(releases.split())
     for library, releases in {
@@ -98,15 +99,14 @@ RELEASED: dict[str, tuple[str, ...]] = {
         ),
     }.items()
 }
-"""Releases to search for a change, one a minor version: patch releases seldom change a kernel."""
 
+# What pip itself needs on a Python before it can install anything.
 OLD_PIP = {"3.6": ("pip==21.3.1",)}
-"""What pip itself needs on a Python before it can install anything."""
 
+# What pip needs beside TensorFlow on a Python; uv resolves these by itself.
 PIP_BESIDE = {
     "3.6": tuple("numpy<1.17 protobuf<3.18 markdown<3.3 werkzeug<2 wheel<0.38 absl-py<1.3".split())
 }
-"""What pip needs beside TensorFlow on a Python; uv resolves these by itself."""
 
 
 @dataclass(frozen=True)
@@ -156,18 +156,18 @@ def _distributions(library: str, version: str, arm64: bool) -> list[str]:
     return [name for name in fits if not (arm64 and name == "tensorflow-cpu")]
 
 
+# Seconds that one installer may take.
 LIMIT = 1800
-"""Seconds that one installer may take."""
 
+# Platforms whose arm64 wheels are taken, best first.
 WHEELS = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
-"""Platforms whose arm64 wheels are taken, best first."""
 
+# Variables that would lead an installer elsewhere. Where packages come from is the user's own.
 PRIVATE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
-"""Variables that would lead an installer elsewhere. Where packages come from is the user's own."""
 
 
+# The oldest Python that uv provides.
 UV_OLDEST = (3, 8)
-"""The oldest Python that uv provides."""
 
 
 class Failed(Exception):
@@ -285,8 +285,8 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
 
 
+# Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported.
 find_spec = PathFinder.find_spec
-"""Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported."""
 
 
 def run_installer(

@@ -23,8 +23,8 @@ from probe.runtimes.environments import Environment, printed
 
 X86, ARM64 = "qemu-x86_64", "qemu-aarch64"
 PACKAGE = "install qemu's user mode (Debian, Ubuntu: apt install qemu-user)"
+# How much longer an emulated processor may take for an answer. Measured: 5 to 10 times.
 SLOWER = 10.0
-"""How much longer an emulated processor may take for an answer. Measured: 5 to 10 times."""
 
 
 @cache

@@ -36,9 +36,10 @@ from probe.schema.tables import (
 if TYPE_CHECKING:
     import pyarrow
 
+# Version of the format that is written. All older ones can be read: see :data:`HISTORY`.
 VERSION = 8
-"""Version of the format that is written. All older ones can be read: see :data:`HISTORY`."""
 
+# What each version added. A column that is newer than a file reads as null.
 HISTORY: dict[int, str] = {
     1: "The first format: every table and column that is not listed below.",
     2: "Whole networks: `networks`, `activations`, `padded_lengths`, `programs`, `decisions`. "
@@ -51,8 +52,8 @@ HISTORY: dict[int, str] = {
     8: "How accurate each side is: `accuracies`. Whether rounding can be why, in columns of "
     "`trials`, `walks` and `sources`; `causes.beyond`.",
 }
-"""What each version added. A column that is newer than a file reads as null."""
 
+# Every table with its columns, in the order in which files have them.
 TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "networks": NETWORKS,
     "activations": ACTIVATIONS,
@@ -72,8 +73,8 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
     "verdicts": VERDICTS,
     "accuracies": ACCURACIES,
 }
-"""Every table with its columns, in the order in which files have them."""
 
+# What a row of each table is.
 ABOUT: dict[str, str] = measurements.ABOUT | {
     "networks": "One row per network. If `part` is given, the other tables describe that part "
     "alone.",
@@ -102,7 +103,6 @@ ABOUT: dict[str, str] = measurements.ABOUT | {
     "accuracies": "One row per differing output that was explained, of many evenly taken ones: how "
     "far each side is from the exact result, and what rounding can do at the most.",
 }
-"""What a row of each table is."""
 
 RUN_IDENTITY = (
     "experiment",

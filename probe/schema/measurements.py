@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+# The int64 that stands for null in arrays: no distance in ulps is that small.
 NULL_INT = -(2**63)
-"""The int64 that stands for null in arrays: no distance in ulps is that small."""
 
+# Our type names and the Arrow type of each. ``json`` is text with sorted keys.
 TYPES = {
     "text": "string",
     "json": "string",
@@ -24,7 +25,6 @@ TYPES = {
     "ranges": "list<int64>",
     "indices": "list<int64>",
 }
-"""Our type names and the Arrow type of each. ``json`` is text with sorted keys."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def since(version: int, *columns: Column) -> tuple[Column, ...]:
     return tuple(replace(column, since=max(version, column.since)) for column in columns)
 
 
+# Returns columns that the second version of the format added.
 second = partial(since, 2)
-"""Returns columns that the second version of the format added."""
 
 
 RUN = key_column("run_id", "text", "the run that measured it: `runs.run_id`")
@@ -85,11 +85,11 @@ VARY = key_column(
     *("vary", "text"),
     "the axis that was varied: `length`, `batch`, `filters`, `channels`, `layout`",
 )
+# The integers that stand for words of :mod:`probe.layout` in ``at`` and ``against``.
 LAYOUTS = (
     "layouts by number: 1 `contiguous`, 2 `transposed`, 3 `channels_last`, 4 `strided`, "
     "1000 + N `offset:N`"
 )
-"""The integers that stand for words of :mod:`probe.layout` in ``at`` and ``against``."""
 AT = key_column("at", "int", f"the axis' value on the left side; {LAYOUTS}", "elements of `vary`")
 AGAINST = key_column("against", "int", "the axis' value on the right side", "elements of `vary`")
 PAIR = (RUN, CASE, TARGET, VARY, AT, AGAINST)

@@ -209,6 +209,7 @@ REMEDIES = second(
 )
 
 JUDGED_SINCE = 8
+# What is proved of differing outputs, in tables of runs: see ``probe.enclosure``.
 VERDICT_COUNTS = since(
     JUDGED_SINCE,
     *(
@@ -221,7 +222,6 @@ VERDICT_COUNTS = since(
         }.items()
     ),
 )
-"""What is proved of differing outputs, in tables of runs: see ``probe.enclosure``."""
 
 REFUSED = "refused: see `reason`"
 NO_REFEREE = "no direct call of this library, or refused"

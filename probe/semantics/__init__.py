@@ -67,11 +67,11 @@ from probe.semantics.moving import (
 from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Convolution, Windows
 
+# Elements that are moved and copied by an index, however that is known.
 MOVED = (Moves, Asked, Mapped)
-"""Elements that are moved and copied by an index, however that is known."""
 
+# What an operation means that moves elements and computes none.
 MOVING = (*MOVED, Turns, Reshapes, Same)
-"""What an operation means that moves elements and computes none."""
 
 __all__ = [
     "MOVED", "MOVING", "TRUE", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",

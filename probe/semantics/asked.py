@@ -31,13 +31,13 @@ from probe.semantics.contract import (
 from probe.semantics.labels import Labels, Name, of_content
 from probe.semantics.sums import Blends, Whole
 
+# Bits of the numbers 0, 1, 2, ... that a format holds exactly, with a sign where it has one.
 BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "int64": 62, "int32": 30,
         "uint32": 30, "uint64": 62, "int16": 14, "uint16": 15, "int8": 6, "uint8": 7, "bool": 1,
         "complex64": 23, "complex128": 52}  # fmt: skip
-"""Bits of the numbers 0, 1, 2, ... that a format holds exactly, with a sign where it has one."""
 
+# Elements, read or given, up to which an operation is asked: positions take 8 bytes each.
 MOST = 1 << 24
-"""Elements, read or given, up to which an operation is asked: positions take 8 bytes each."""
 
 
 class Map(NamedTuple):
@@ -292,8 +292,8 @@ def _runnable(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
     return call.run, held
 
 
+# Bits behind the point of a weight that is asked: libraries round it in formats of their own.
 FINE = 18
-"""Bits behind the point of a weight that is asked: libraries round it in formats of their own."""
 
 
 def asked_resize(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> Meaning:

@@ -16,8 +16,8 @@ from probe.semantics.labels import Labels, joint, tag
 
 Shapes = Sequence[tuple[int, ...]]
 Numbers = Callable[[], np.ndarray]
+# An operation alone: container arrays of what it reads to those of what it gives.
 Run = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
-"""An operation alone: container arrays of what it reads to those of what it gives."""
 
 
 class Meaning(ABC):
@@ -294,8 +294,8 @@ def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
     return found
 
 
+# A row of a library's table: what a call of this operation computes.
 Row = Callable[..., Meaning]
-"""A row of a library's table: what a call of this operation computes."""
 
 C = TypeVar("C", bound=Call)
 R = TypeVar("R", bound=Row)

@@ -13,20 +13,23 @@ from probe.semantics import functions, mixing
 from probe.semantics.contract import Exact, LeavesZeros, Meaning, Shapes
 from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 
+# Functions that round each half of a complex number once. A product adds two products, in an order
+# and with a fusion that the library chooses.
 COMPLEX_SETTLED = {"add", "subtract", "cast"}
-"""Functions that round each half of a complex number once. A product adds two products, in an order
-and with a fusion that the library chooses."""
 
+# Functions that round nothing of a real number, and take the root of a sum of a complex one.
 COMPLEX_OPEN = {"absolute", "sign"}
-"""Functions that round nothing of a real number, and take the root of a sum of a complex one."""
 
+# Numbers with which a function rounds once more: the factor of a sum, the quotient of a floor, the
+# power of ten of a rounding.
 MORE = {"alpha", "rounding_mode", "decimals"}
-"""Numbers with which a function rounds once more: the factor of a sum, the quotient of a floor, the
-power of ten of a rounding."""
 
+# Numbers of the hard sigmoid that hard_swish is made of.
 SIXTH = (("alpha", float(np.float32(1 / 6))), ("beta", 0.5))
-"""Numbers of the hard sigmoid that hard_swish is made of."""
 
+# Functions that some libraries have and others compute in steps: the word, numbers and operands of
+# each step, where 0 is what the function reads, 1, 2, ... are what the steps give, and 1.0 is a
+# number.
 COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]], ...]] = {
     ("square", ()): (("multiply", (), (0, 0)),),
     ("rsqrt", ()): (("sqrt", (), (0,)), ("reciprocal", (), (1,))),
@@ -50,9 +53,6 @@ COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]]
     ),
     ("hard_swish", ()): (("hard_sigmoid", SIXTH, (0,)), ("multiply", (), (0, 1))),
 }
-"""Functions that some libraries have and others compute in steps: the word, numbers and operands
-of each step, where 0 is what the function reads, 1, 2, ... are what the steps give, and 1.0 is a
-number."""
 
 
 @dataclass(frozen=True)

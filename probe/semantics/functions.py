@@ -189,8 +189,8 @@ def _parse() -> tuple[dict[str, Function], dict[str, str]]:
 
 
 FUNCTIONS, _NAMES = _parse()
+# A function without a row: nothing is known of it.
 UNKNOWN = Function()
-"""A function without a row: nothing is known of it."""
 
 
 def canonical(word: str) -> str:

@@ -23,8 +23,8 @@ from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_wo
 from probe.semantics.moving import Joins, Picks, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, numbered
 
+# What subtracts a mean (but an RMSNorm), divides by a root mean square, scales and shifts.
 NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
-"""What subtracts a mean (but an RMSNorm), divides by a root mean square, scales and shifts."""
 
 
 def exponentials(
@@ -280,13 +280,13 @@ class Encodes(Meaning):
 # recurrent layers
 
 
+# Letters of each cell's gates: input, forget, cell, output; reset, update, new.
 GATES = {"lstm": "ifgo", "gru": "rzn", "rnn": "n"}
-"""Letters of each cell's gates: input, forget, cell, output; reset, update, new."""
 
+# Steps, and weights between states, up to which a layer is labelled step by step, each state by
+# itself: some 5 ms a step, and a pair of labels for each weight and sample where weights are known
+# by their numbers. Larger ones have a label a step and sample, as only the same layer has.
 MOST_STEPS, MOST_WEIGHTS = 1 << 11, 1 << 17
-"""Steps, and weights between states, up to which a layer is labelled step by step, each state by
-itself: some 5 ms a step, and a pair of labels for each weight and sample where weights are known by
-their numbers. Larger ones have a label a step and sample, as only the same layer has."""
 
 
 @dataclass(frozen=True)

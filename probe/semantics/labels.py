@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# The label of an exact zero: it adds nothing to a sum, and makes a product zero.
 ZERO = np.uint64(0)
-"""The label of an exact zero: it adds nothing to a sum, and makes a product zero."""
 
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL = (1 << 64) - 1
@@ -33,8 +33,8 @@ def mixed(array: np.ndarray) -> np.ndarray:
     return _scatter(np.array(array, np.uint64, order="C"))
 
 
+# Labels that are mixed at once, so that they stay in the cache.
 BLOCK = 1 << 14
-"""Labels that are mixed at once, so that they stay in the cache."""
 
 
 def _scatter(found: np.ndarray) -> np.ndarray:
@@ -124,8 +124,8 @@ def joint(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     return np.asarray(found, np.uint64)
 
 
+# Which axis of which value an index counts along, where labels along it are left out.
 Name = int | tuple[object, ...]
-"""Which axis of which value an index counts along, where labels along it are left out."""
 
 
 def of_index(name: Name, size: int) -> np.ndarray:
@@ -283,8 +283,8 @@ class Selection(NamedTuple):
         return found
 
 
+# No element of either value.
 NOTHING = Selection((), np.zeros(0, np.int64), np.zeros(0, np.int64), ((), ()), True)
-"""No element of either value."""
 
 
 def told_apart(left: Labels, right: Labels) -> tuple[int, ...]:
@@ -345,8 +345,8 @@ def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarr
     return found[known[place] == labels[found]]
 
 
+# Bits of labels by which most of those are left out that the other side has not.
 MOST_BITS = 26
-"""Bits of labels by which most of those are left out that the other side has not."""
 
 
 def _maybe_among(some: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 
 from probe.semantics.labels import ZERO, Labels, Name, joint, mixed, premix, tag, unmix
 
+# Pairs of labels that a product mixes at once.
 MOST_LABELS = 1 << 22  # speed alone
-"""Pairs of labels that a product mixes at once."""
 
 
 def all_known(reads: Sequence[Labels]) -> bool:
@@ -197,8 +197,8 @@ def pair(one: Labels, two: Labels, what: np.uint64) -> Labels:
     return Labels(shape, found, all_known([one, two]), names)
 
 
+# What tells the labels of a b c from those of a + b + c.
 PRODUCT = tag("a product of two")
-"""What tells the labels of a b c from those of a + b + c."""
 
 
 def associated(one: Labels, two: Labels, adds: bool) -> Labels:

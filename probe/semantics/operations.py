@@ -22,8 +22,8 @@ from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Sam
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Frame, Windows
 
+# Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them.
 SELU = (1.6732632423543772, 1.0507009873554805)
-"""Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them."""
 
 
 def as_float32(value: Any) -> Any:
@@ -212,6 +212,7 @@ def reduced(
     return Reduces(tuple(axes), name, keep, name in ADDS, numbers, places)
 
 
+# What libraries call reductions, where the one name is another.
 REDUCTIONS = {
     "amax": "max",
     "amin": "min",
@@ -222,13 +223,12 @@ REDUCTIONS = {
     "std": "deviation",
     "log_sum_exp": "logsumexp",
 }
-"""What libraries call reductions, where the one name is another."""
 
+# Reductions that zeros among what they read do not change.
 ADDS = ("sum",)
-"""Reductions that zeros among what they read do not change."""
 
+# Orders of vector norms that have names.
 NORMS = {"l1": 1, "l2": 2, "euclidean_norm": 2}
-"""Orders of vector norms that have names."""
 
 
 def vector_norm(axes: Sequence[int], order: float = 2, keep: bool = False) -> Reduces:
@@ -295,8 +295,8 @@ def batch_norm_in_training(
 # sliding windows
 
 
+# Zeros before and behind, an axis each; cut off where negative.
 Padding = tuple[tuple[int, int], ...]
-"""Zeros before and behind, an axis each; cut off where negative."""
 
 
 def same_padding(
@@ -522,8 +522,8 @@ def arange(start: float, step: float, count: int, dtype: str) -> Meaning:
     return Made(("range", float(start), float(step)), dtype, places=True)
 
 
+# Dtypes of ranges whose container arrays are NumPy's own.
 CONTAINED = ("float32", "float64", "int32", "int64")
-"""Dtypes of ranges whose container arrays are NumPy's own."""
 
 
 def ranged(call: Call) -> Meaning:

@@ -166,8 +166,8 @@ def numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
     return joint(full, index.reshape(sizes))
 
 
+# How far below a maximum something is that a mask hides; no rounding comes near it.
 FAR = 1000.0
-"""How far below a maximum something is that a mask hides; no rounding comes near it."""
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from probe.comparison import Finding
 from probe.shrink import shapes
 from probe.shrink.search import Passed, Search, ShrinkStep, Spent
 
+# Calls of the predicate; from 256 channels to a minimal case takes some 100.
 BUDGET = 300
-"""Calls of the predicate; from 256 channels to a minimal case takes some 100."""
 
+# Seeds of generated operands that are tried where the start's own don't show the failure.
 TRIES = 8
-"""Seeds of generated operands that are tried where the start's own don't show the failure."""
 
 
 @dataclass
@@ -115,11 +115,11 @@ def _report_step(
 
 Tensors = dict[str, np.ndarray]
 
+# Significant bits that a decimal digit counts for: log2 10, rounded up.
 DIGIT = 4
-"""Significant bits that a decimal digit counts for: log2 10, rounded up."""
 
+# What a power of two away from 1 counts for, in significant bits.
 FAR = 0.125
-"""What a power of two away from 1 counts for, in significant bits."""
 
 
 def number_steps(weighted: bool) -> list[ShrinkStep[Finding]]:

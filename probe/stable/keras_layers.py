@@ -189,5 +189,5 @@ def _layer_is_exact(layer):
     return exact(run) or exact(without_training)
 
 
+# Of axes that are open, such as the batch: enough for the windows of most pools.
 SIZE = 48
-"""Of axes that are open, such as the batch: enough for the windows of most pools."""

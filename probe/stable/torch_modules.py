@@ -155,5 +155,5 @@ def _module_is_exact(module):
     return any(exact(lambda x=x: copied(x)) for x in tensors)
 
 
+# Elements of an input that a layer is run on.
 MOST = 1 << 24
-"""Elements of an input that a layer is run on."""

@@ -26,8 +26,8 @@ from probe.errors import StoreError
 from probe.store import layout
 
 SEAL = b"PROBE256"
+# Rows that are written, and held in memory, together.
 ROW_GROUP = 2**17
-"""Rows that are written, and held in memory, together."""
 
 _COMPACTED = b"probe.compacted"
 _TAIL = 8  # bytes behind the footer: its length and PAR1

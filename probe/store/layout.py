@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote
 from probe import schema
 from probe.errors import StoreError
 
+# Tables whose id is a hash of the row: the same on every machine, so kept once.
 CONTENT = ("cases", "orders", "roundings", "networks")
-"""Tables whose id is a hash of the row: the same on every machine, so kept once."""
 
 _FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
 _PARTITIONED = re.compile(r"part-\d+\.parquet")

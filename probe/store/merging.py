@@ -26,10 +26,10 @@ from probe.store import file, layout, parquet
 if sys.platform != "win32":
     import fcntl
 
+# Written after all others: what these say is done has its other rows on the disk already.
 LAST = ("comparisons", "failures")
-"""Written after all others: what these say is done has its other rows on the disk already."""
+# The file with which a store finds out whether it can write.
 TRIAL = ".writable.tmp"
-"""The file with which a store finds out whether it can write."""
 
 
 _IN_ORDER = sorted(schema.TABLES, key=lambda name: name in LAST)

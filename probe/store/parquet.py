@@ -27,9 +27,9 @@ Answer = TypeVar("Answer")
 _ATTEMPTS = 20
 PAIR = ("run_id", "case_id", "target", "vary", "at", "against")
 PLACE = PAIR[:-1]
+# Tables whose rows with equal values here were found together: the later set replaces the older as
+# a whole, though the two may differ in their keys.
 TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
-"""Tables whose rows with equal values here were found together: the later set replaces the older
-as a whole, though the two may differ in their keys."""
 
 _TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
 _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}

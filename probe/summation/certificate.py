@@ -42,25 +42,25 @@ from probe.summation.reveal import RevealedTree
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 
+# Questions to one summation, above which none is asked.
 BUDGET = 16384
-"""Questions to one summation, above which none is asked."""
 
 AT_ONCE = 64  # speed alone: weights of that many calls are made at once
 KEPT = 1024  # products up to which the questions about a few summations are kept
 
+# Fields of ``Rounding`` that are asked; a summation in which another one is set has no proof.
 ASKED = {
     *("fused", "accumulator_format", "rounded", "product_format"),
     *("truncated", "intermediate_format"),
     *("flushed_inputs", "flushed_weights", "flushed_products", "flushed_whole", "flushed_sums"),
     "tininess",
 }
-"""Fields of ``Rounding`` that are asked; a summation in which another one is set has no proof."""
 
 
 FLUSHING = {name for name in ASKED if name.startswith("flushed_")}
 EVERYWHERE = frozenset([EVERY])
+# Questions about every node whose answers follow from those of ``Keeping``.
 KEEPING = {"shortened"}
-"""Questions about every node whose answers follow from those of ``Keeping``."""
 
 
 def words(refuted: str) -> str:
@@ -155,8 +155,8 @@ def _counted_chunks(rows: int, chunk: int, count: Count) -> Iterator[slice]:
         count.set(count.done + min(chunk, rows - at), count.total)
 
 
+# Weights of calls, (calls, leaves), and what has to come out of each.
 Weighted = tuple[np.ndarray, np.ndarray]
-"""Weights of calls, (calls, leaves), and what has to come out of each."""
 
 
 @dataclass(frozen=True)

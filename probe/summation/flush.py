@@ -31,11 +31,11 @@ AT_ONCE = 1 << 20  # leaves that are set in one call
 ALIKE = 4  # sets of weights by which filters are told apart where something is flushed
 SPAN = 4  # binades between the constant input and 1 where products are asked about
 
+# Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
 Sets = list[np.ndarray]
-"""Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each."""
 
+# Sets, and how many of each came out at every position.
 Counted = list[tuple[np.ndarray, np.ndarray]]
-"""Sets, and how many of each came out at every position."""
 
 
 def flushing_outputs(masks: Masks) -> np.ndarray:

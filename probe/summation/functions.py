@@ -27,6 +27,10 @@ from probe.worker import child
 
 Function = Callable[..., Any]
 
+# Kinds of operands on which a function that is not a sum in one order is compared with formulas,
+# how many sets of each, and over how many powers of two their sizes are spread: a formula that
+# nearly adds agrees with another one on numbers of one size, and on a dozen sets by luck.
+# ``pairs``: each has its negative, but for the last ones, so that one compensation is not enough.
 SETS = (
     ("cancel", 8, 0),
     ("normal", 64, 0),
@@ -34,10 +38,6 @@ SETS = (
     ("normal", 32, 24),
     ("pairs", 16, 48),
 )
-"""Kinds of operands on which a function that is not a sum in one order is compared with formulas,
-how many sets of each, and over how many powers of two their sizes are spread: a formula that nearly
-adds agrees with another one on numbers of one size, and on a dozen sets by luck. ``pairs``: each
-has its negative, but for the last ones, so that one compensation is not enough."""
 
 COUNT = sum(count for _, count, _ in SETS)
 

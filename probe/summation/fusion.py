@@ -26,8 +26,8 @@ from probe.summation.reveal import RevealedTree
 from probe.summation.tree import BIAS, Tree
 
 Pair = tuple[int, int]
+# Pairs that were asked at once, and how many of them are fused at every position.
 Part = tuple[list[Pair], np.ndarray]
-"""Pairs that were asked at once, and how many of them are fused at every position."""
 
 SAMPLED = 2  # paths and nodes that are asked of every tree; all are where one is kept wider
 

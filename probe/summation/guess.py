@@ -39,8 +39,8 @@ class Lost(Exception):
     """The answers are not those of a regular tree, or it would take too many."""
 
 
+# As ``Tree.nodes``, leaves numbered by their rank within a branch.
 Nodes = list[tuple[int, ...]]
-"""As ``Tree.nodes``, leaves numbered by their rank within a branch."""
 
 SINGLE: Nodes = []
 PAIR: Nodes = [(0, 1)]

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from probe.summation.tree import BIAS, Tree, leaf_name
 
+# Leaves up to which a tree is drawn.
 DRAWN = 16
-"""Leaves up to which a tree is drawn."""
 
+# Brackets within brackets, after which a short sum ends in dots.
 NESTED = 40
-"""Brackets within brackets, after which a short sum ends in dots."""
 
 Item: TypeAlias = "int | NotationSum"
 

@@ -295,15 +295,15 @@ def check_sets(summands: int) -> list[str]:
     return ["cancel"] * 8 + ["normal"] * 4 if summands < 16 else ["cancel"] * 4 + ["normal"] * 2
 
 
+# Outputs of check operands, all sets together, up to which further sets are replayed.
 ENOUGH = 128
-"""Outputs of check operands, all sets together, up to which further sets are replayed."""
 KINDS_OF_MORE = ("normal", "cancel", "image")
+# Operands of all further sets together.
 MOST_NUMBERS = 1 << 18
-"""Operands of all further sets together."""
 
+# Sets on which a summation is replayed again that failed where outputs answered for it: as many, or
+# fewer where these are more than 64 times ``MOST_NUMBERS``.
 DOUBTED = 192
-"""Sets on which a summation is replayed again that failed where outputs answered for it: as many,
-or fewer where these are more than 64 times ``MOST_NUMBERS``."""
 
 
 class _OpenOutputs:

@@ -24,15 +24,15 @@ from probe.summation.tree import Tree
 DIVIDED, TIMES = "divided by the count", "times the rounded reciprocal of the count"
 FLUSHES = ("", "results", "operands", "operands and results")
 COMPARED = "operands where they are compared"
+# Kinds of fresh operands, and how many of each: what every way has to give the bits of.
 SETS = (("normal", 3), ("cancel", 2), ("uneven", 6), ("masks", 4), ("tiny", 2))
-"""Kinds of fresh operands, and how many of each: what every way has to give the bits of."""
+# Outputs up to which so many more uneven operands are taken: a short sum agrees more by luck.
 FEW, MORE = 64, 18
-"""Outputs up to which so many more uneven operands are taken: a short sum agrees more by luck."""
+# Kinds that only maxima are asked about, and only where the operands are not finite.
 STRANGE = ("infinite", "nan")
-"""Kinds that only maxima are asked about, and only where the operands are not finite."""
 
+# Returns the library's outputs, container, for an input of the case's shape, container.
 Ask = Callable[[np.ndarray], np.ndarray]
-"""Returns the library's outputs, container, for an input of the case's shape, container."""
 
 
 def _nested_chain(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
@@ -284,8 +284,8 @@ def _flushing(way: Way) -> Iterator[Way]:
         yield replace(way, flushed=what)
 
 
+# Outputs that are pooled at once.
 AT_ONCE = 1 << 15  # speed alone
-"""Outputs that are pooled at once."""
 
 
 class PoolAnswers:

@@ -134,8 +134,8 @@ def _answer_as_expected(
     return fine
 
 
+# Leaves a, b and d, and one that a and b meet over, or -1.
 Triple = tuple[int, int, int, int]
-"""Leaves a, b and d, and one that a and b meet over, or -1."""
 
 
 @dataclass

@@ -29,17 +29,17 @@ from probe.case import Case
 from probe.launch import AnySession
 from probe.window import Geometry
 
+# Calls that may be spent on naming the elements that reach outputs.
 MOST = 1024
-"""Calls that may be spent on naming the elements that reach outputs."""
 
+# Elements that are edited in one request: some 50 MB travel.
 EDITS = 1 << 22
-"""Elements that are edited in one request: some 50 MB travel."""
 
+# Outputs times elements of an axis that are looked through when elements are named.
 ROWS = 1 << 22
-"""Outputs times elements of an axis that are looked through when elements are named."""
 
+# Positions times groups, the first ones, of which it is said what reaches them.
 NAMED = 512
-"""Positions times groups, the first ones, of which it is said what reaches them."""
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ from probe.summation.arithmetic import Doubles, Flush, Rounder, tiny_doubles
 from probe.summation.summation import EVERY, Summation
 from probe.summation.tree import BIAS, Tree
 
+# Picks rows of an array: a slice where they are evenly spaced, which costs no copy.
 Pick = slice | np.ndarray
-"""Picks rows of an array: a slice where they are evenly spaced, which costs no copy."""
 
+# Is given the nodes of every level and their values, (nodes, outputs).
 Record = Callable[[np.ndarray, Doubles], None]
-"""Is given the nodes of every level and their values, (nodes, outputs)."""
 
 
 @dataclass(frozen=True)

@@ -341,8 +341,8 @@ def _read_bias(
     return replace(rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column])))
 
 
+# A quarter of an ulp of 1 in bfloat16, and in float16.
 LITTLE = (2.0**-9, 2.0**-12)
-"""A quarter of an ulp of 1 in bfloat16, and in float16."""
 SHORT_FORMATS = {1: "bfloat16", 2: "float16"}
 
 
@@ -411,6 +411,7 @@ def _read_shortened(
     return rounding
 
 
+# Roundings that one set of operands shows each, in the order in which they are asked and read.
 QUESTIONS = (
     RoundingQuestion(
         "shortened",
@@ -452,4 +453,3 @@ QUESTIONS = (
         read=_read_twice,
     ),
 )
-"""Roundings that one set of operands shows each, in the order in which they are asked and read."""

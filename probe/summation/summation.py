@@ -23,8 +23,8 @@ from probe.summation.tree import BIAS, Tree
 
 Row = dict[str, Any]
 
+# In a set of what is flushed: all of its kind, whatever the tree.
 EVERY = -2
-"""In a set of what is flushed: all of its kind, whatever the tree."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from probe.launch import AnySession
 from probe.summation.masks import SessionOperator
 from probe.window import Geometry
 
+# Digits for operators that round: below this base; as far from a whole number as an answer may be.
+#
+# A Winograd convolution of such digits is off by less than 0.001 in float32.
 SMALL, DOUBT = 4, 1 / 16
-"""Digits for operators that round: below this base; as far from a whole number as an answer may be.
-
-A Winograd convolution of such digits is off by less than 0.001 in float32.
-"""
 
 
 def reveal_windows(operator: SessionOperator) -> np.ndarray:

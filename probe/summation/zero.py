@@ -18,8 +18,8 @@ from probe import floats
 from probe.summation.masks import Masks
 from probe.summation.tree import BIAS, Tree
 
+# Nothing is added; +0 is added to the first product, after it is rounded; or before.
 KEPT, ADDED, FUSED = "kept", "+0 added", "+0 fused"
-"""Nothing is added; +0 is added to the first product, after it is rounded; or before."""
 
 
 def signs(masks: Masks) -> np.ndarray:

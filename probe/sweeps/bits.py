@@ -277,11 +277,11 @@ class _SweepState(Campaign[SweepQuestion]):
                 self.found[text].left_out = by_case
 
 
+# Columns of ``comparisons`` that a summary and a ranking need.
 RECALLED = [
     *("run_id", "case_id", "target", "vary", "at", "against", "compared", "not_compared"),
     *("differing", "max_ulp", "first", "control", "signed_zero"),
 ]
-"""Columns of ``comparisons`` that a summary and a ranking need."""
 
 
 class _CaseSweep:

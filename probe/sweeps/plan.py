@@ -17,8 +17,8 @@ from probe import floats, layout, memory, operands, options, schema, window
 from probe.case import Case
 from probe.errors import InputError
 
+# Plans whose operands are kept: targets that run side by side are at about the same case.
 CACHED = 4
-"""Plans whose operands are kept: targets that run side by side are at about the same case."""
 
 Ranges = list[list[int]]
 Item = tuple[int, list[tuple[Ranges | None, Ranges]]]

@@ -32,11 +32,11 @@ WEIGHTS = {
     "all": 0.5,
 }
 MODULI = (2, 4, 8, 16, 32)
+# Values of a case that are asked at once: of one that was never asked, and of any other. Each time
+# the largest value runs again with its controls, three runs more.
 FIRST, MOST = 8, 64
-"""Values of a case that are asked at once: of one that was never asked, and of any other. Each
-time the largest value runs again with its controls, three runs more."""
+# A case is asked in about that many requests at least, however many values it has.
 PIECES = 256
-"""A case is asked in about that many requests at least, however many values it has."""
 GOLDEN = 0.6180339887498949
 
 

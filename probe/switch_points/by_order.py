@@ -35,14 +35,14 @@ if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     from probe.store import Store
 
 PATIENCE = 3  # processes that may be lost one after the other
+# Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.
 PATIENT = 900.0
-"""Seconds for an answer or a start: nothing may be called a failure that is only a busy machine."""
 
+# Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge.
 BUDGET = 1024
-"""Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge."""
 
+# Failures that another day may not have: a busy machine, an installation without a network.
 PASSING = ("timeout", "unavailable")
-"""Failures that another day may not have: a busy machine, an installation without a network."""
 
 
 @dataclass

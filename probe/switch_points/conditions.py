@@ -19,11 +19,11 @@ from probe.switch_points.bisection import WHAT, ReleaseQuestion
 from probe.switch_points.fewest import ReleaseStep, smallest
 from probe.target import Target
 
+# A switch, ``version`` or ``device``, and its value; None: the default.
 Condition = tuple[str, str | None]
-"""A switch, ``version`` or ``device``, and its value; None: the default."""
 
+# Conditions up to which all sets are tried, 64 at the most.
 MOST = 6
-"""Conditions up to which all sets are tried, 64 at the most."""
 
 
 @dataclass

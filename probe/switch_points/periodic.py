@@ -30,8 +30,8 @@ PERIOD = 61  # a prime: every remainder of a vector's or block's length meets ev
 AT_ONCE = 1 << 16  # outputs replayed at once
 SEED = 0x5EA5
 
+# Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range.
 SHORT = 32  # summands up to which sums agree by luck, so that more sets are tried
-"""Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range."""
 
 Columns = list[np.ndarray]  # for every group what each leaf meets, (leaves, windows)
 Weights = tuple[np.ndarray, np.ndarray | None]

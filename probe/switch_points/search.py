@@ -36,14 +36,14 @@ from probe.switch_points.recognition import (
 from probe.switch_points.switches import PLURAL, Switch, Thresholds, threads_of
 from probe.window import axis_of
 
+# Bytes that input and output may take in both processes together.
 MEMORY = 6 << 30
-"""Bytes that input and output may take in both processes together."""
 
 ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
 SCANNED = 64  # short lengths that are all run
+# Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
+# that the same lengths are run on a busy machine.
 WORK = 10_000_000_000
-"""Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
-that the same lengths are run on a busy machine."""
 A_CALL = 400_000  # products that take as long as what a call costs besides
 CHECKS = 2  # random lengths in every interval of the grid
 LONGEST_PERIOD = 16  # of tails

@@ -22,6 +22,7 @@ from probe.geometry import BY_SIZE, Padding, Pair, around
 Pairs = tuple[Pair, ...]
 
 
+# Frameworks by name, and the target that runs each here. A target's name is taken too.
 FRAMEWORKS = {
     "torch": "torch",
     "tensorflow": "tensorflow",
@@ -30,7 +31,6 @@ FRAMEWORKS = {
     "onnx": "onnxruntime",
     "caffe": "opencv",
 }
-"""Frameworks by name, and the target that runs each here. A target's name is taken too."""
 
 PLAIN = {
     "torch": "PyTorch pads both ends equally",

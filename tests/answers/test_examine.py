@@ -87,6 +87,7 @@ def test_the_report_of_a_models_layer_is_that_of_a_case_and_says_where_it_came_f
     assert told["case"]["op"] == "dense" and told["bits"] and "model" in told
 
 
+@pytest.mark.slow
 def test_what_is_no_case_gets_the_operations_own_script(tmp_path):
     layer, x, count = head()
     with torch.no_grad():
@@ -172,6 +173,7 @@ def test_mistakes_are_one_line_that_says_what_to_do(name):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Keras, while it saves
 def test_the_invariant_mode_gets_the_model_of_a_keras_file(tmp_path):
     """A file of layers is no program: its layers are replaced, as of a model in memory."""
     keras = pytest.importorskip("keras")

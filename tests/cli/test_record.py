@@ -133,7 +133,7 @@ def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
 
     written = []
     folder = SimpleNamespace(no_case="")
-    fake = SimpleNamespace(write=lambda *given: written.append(given) or folder)
+    fake = SimpleNamespace(write_operation=lambda *given: written.append(given) or folder)
     monkeypatch.setitem(sys.modules, "probe.reproduction.recorded", fake)
     found = probe.first_difference(*apart(X))
     found.reproduce("report")

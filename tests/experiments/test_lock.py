@@ -17,6 +17,7 @@ script = import_module("lock")
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.slow
 def test_a_quick_run_has_no_false_alarm_and_its_notebook_runs_on_it(tmp_path):
     for _ in range(2):  # what is stored already is not measured twice
         told = script.main(["--quick", "--store", str(tmp_path)], standalone_mode=False)

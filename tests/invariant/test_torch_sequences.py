@@ -305,7 +305,8 @@ def test_attention_of_onnx_keeps_its_bits():
         require_parts(same, alone(same(*inputs)), inputs, (0, 0), 0)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("LSTM", marks=pytest.mark.slow), "GRU", "attention"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "attention"])
+@pytest.mark.slow_at("LSTM", "GRU")
 def test_masked_sequences_of_keras_keep_their_bits(kind):
     keras = pytest.importorskip("keras")
     if keras.backend.backend() != "tensorflow":

@@ -187,6 +187,7 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
     assert load(tmp_path).programs.drop(columns="run_id").equals(found.drop(columns="run_id"))
 
 
+@pytest.mark.slow
 def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     """Two pools and three convolutions: short content leaves the last one fewer than 9 outputs."""
     network = NineLayers(2, blocks=2, fixed=120)

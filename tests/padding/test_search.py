@@ -488,6 +488,7 @@ def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
     assert one.sized(5).safe == 5 and one.own_places  # every output reads content
 
 
+@pytest.mark.slow
 def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
     # a double of a compiler: as one program, inputs below 70 positions give other outputs
     path, target, words = switching(tmp_path)

@@ -396,6 +396,7 @@ def test_conditions_of_a_replay_are_found(saved):
         bisect.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
 
 
+@pytest.mark.slow
 def test_a_function_of_another_library_is_replayed(tmp_path, monkeypatch):
     """Which library a function runs on is known when it has run."""
     pytest.importorskip("torch", reason="PyTorch is not installed")

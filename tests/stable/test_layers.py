@@ -173,6 +173,7 @@ def test_keras_models_within_models_are_stable(accumulate):
         assert equal(compiled(x).numpy(), whole, "float32")
 
 
+@pytest.mark.slow
 def test_keras_report_names_what_was_left_and_activations():
     keras = keras_or_skip()
     from probe.stable import keras_layers

@@ -20,6 +20,7 @@ from probe.summation import certificate, notation
 from probe.summation.summation import Summation
 from probe.summation.tree import leaf_name
 
+# What each cause says of an output.
 MEANING = {
     "window": "reads different inputs: a different padding, stride or groups, not rounding",
     "reach": "a NaN or an infinity gets in from an input or a weight outside of its window",
@@ -36,7 +37,6 @@ MEANING = {
     "to integers or put through a function), so there is no order to compare",
     "unexplained": "the replay gave different bits, so the cause is unknown",
 }
-"""What each cause says of an output."""
 
 
 def causes_table(causes: Mapping[str, int]) -> RenderableType:
@@ -57,8 +57,8 @@ def cause_style(cause: str) -> str:
     return "bold red" if cause in ("unexplained", "nondeterministic") else "cyan"
 
 
+# Summations that are written out for a side.
 MOST = 5
-"""Summations that are written out for a side."""
 
 
 def explanation(
@@ -182,11 +182,11 @@ def _orders_of_side(
         )
 
 
+# Columns from which the two sides stand side by side.
 WIDE = 100
-"""Columns from which the two sides stand side by side."""
 
+# Partial sums up to which all are written out; else those around where the sides part.
 SUMS = 20
-"""Partial sums up to which all are written out; else those around where the sides part."""
 
 
 def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:

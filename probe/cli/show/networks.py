@@ -20,8 +20,8 @@ from probe.padding.search import SafeSize
 from probe.printing import counted, ranges, table
 from probe.switch_points.switches import threads_text
 
+# Rows of contents, and of stretches of a plan, that are printed.
 MOST = 24
-"""Rows of contents, and of stretches of a plan, that are printed."""
 
 
 COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}

@@ -67,11 +67,11 @@ def output_name(index: tuple[int, ...]) -> str:
     return f"out[{', '.join(map(str, index))}]"
 
 
+# Outputs that are written out: the first, the last, and those that are not as predicted.
 SHOWN = 12
-"""Outputs that are written out: the first, the last, and those that are not as predicted."""
 
+# Reads of one output that are written out.
 READS = 12
-"""Reads of one output that are written out."""
 
 
 def windows(found: WindowsAnswer) -> RenderableType:
@@ -94,12 +94,12 @@ def windows(found: WindowsAnswer) -> RenderableType:
     )
 
 
+# What ``probe.summation.reach`` finds, of outputs.
 REACHED = {
     "inputs": "multiply inputs outside of their window by 0: an infinity there gives NaN",
     "weights": "are reached by the weights of different filters",
     "padding": "multiply their padding: an infinite weight at padding gives NaN",
 }
-"""What ``probe.summation.reach`` finds, of outputs."""
 
 
 def _reach_lines(found: WindowsAnswer) -> Iterator[Text]:
@@ -194,8 +194,8 @@ def _entry_in_words(tensor: str, index: tuple[object, ...], shape: tuple[int, ..
     return f"{tensor}[{', '.join(kept)}]"
 
 
+# Summations that are written out, and that are drawn too.
 MOST, DRAWN = 8, 3
-"""Summations that are written out, and that are drawn too."""
 
 
 def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
@@ -285,8 +285,8 @@ def rounding_in_words(found: Summation, dtype: str) -> str:
     return "; ".join(found.text(dtype, ranges))
 
 
+# Stretches, and kinds of rows, that are written out.
 LISTED = 20
-"""Stretches, and kinds of rows, that are written out."""
 
 
 def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> RenderableType:

@@ -90,8 +90,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
     }
 
 
+# Rows of a query that are printed as a table; --json has all.
 MOST_SHOWN = 1000
-"""Rows of a query that are printed as a table; --json has all."""
 
 
 def query_answer(found: Mapping[str, Any]) -> RenderableType:

@@ -158,8 +158,8 @@ def _command_that_explains(found: Summary, case: Case) -> Text:
     return Text(f"why: {command}", no_wrap=True, overflow="ignore")
 
 
+# Summations that are written out for a target.
 MOST = 6
-"""Summations that are written out for a target."""
 
 
 def sweep_by_order(

@@ -13,11 +13,11 @@ from probe.floats import rounded_text
 from probe.printing import counted, next_commands, table
 from probe.recording.difference import Aligned
 
+# Rows of operations that are printed; --json has all.
 MOST = 40
-"""Rows of operations that are printed; --json has all."""
 
+# Reasons of unknown operations that are printed; --json has all.
 MOST_REASONS = 6
-"""Reasons of unknown operations that are printed; --json has all."""
 
 MOVE = "move elements (reshape, transpose, slice and the like)"
 COLOURS = {
