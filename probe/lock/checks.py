@@ -160,6 +160,7 @@ class BitsSession:
     """What the checks of a process found. ``update``, ``bless``: as of pytest's flags.
 
     ``cache``: where accepted arrays are kept; None: nowhere.
+    ``root``: the folder that tests' files are named from; the lock's own if not given.
     """
 
     def __init__(
@@ -169,8 +170,10 @@ class BitsSession:
         update: bool = False,
         bless: str | None = None,
         cache: Path | None = None,
+        root: Path | None = None,
     ) -> None:
         self.path, self.bless, self.cache = path, bless, cache
+        self.root = root or path.parent
         self.update = update or bless is not None
         self.out = Path(os.environ[OUT]) if os.environ.get(OUT) else None
         self.lock = LockFile() if self.out else read_lock(path)
@@ -242,11 +245,13 @@ class BitsSession:
         files = {one.partition("::")[0] for one in tests}
         used = {one.check for one in self.results} | set(self.lock.runs)
         found = []
-        for check in [one for one in self.lock.checks if one not in used]:
+        for check in self.lock.checks:
+            if check in used or check.rpartition("::")[0] in self.lock.runs:
+                continue  # a model with several outputs has a check for each
             parts = check.split("::")
             heads = ("::".join(parts[:n]) for n in range(len(parts), 1, -1))
             test = next((one for one in heads if one in tests), None)
-            gone = parts[0] in files or not (self.path.parent / parts[0]).exists()
+            gone = parts[0] in files or not (self.root / parts[0]).exists()
             if gone if test is None else test in self.finished:
                 found.append(check)
         return found
@@ -264,6 +269,8 @@ class BitsSession:
                 # entry that holds is replaced, and keeps its conditions
                 apart = {n: facts_apart(lock.conditions[n], one.facts) for n in kept}
                 holding = [n for n in kept if not apart[n]]
+                if self.bless is None and any(kept[n].bits != one.bits for n in holding):
+                    continue  # another process added other bits meanwhile: no value is replaced
                 facts = lock.conditions[min(holding)] if holding else one.facts
                 for other in holding:
                     if kept[other].bits != one.bits and conditions_key(facts) != other:
@@ -271,7 +278,8 @@ class BitsSession:
                 if one.verdict == NEW and one.check not in lock.checks:
                     # a test that was renamed keeps its entries of other machines
                     for name in gone:
-                        if any(each.bits == one.bits for each in lock.checks[name].values()):
+                        old = lock.checks.get(name, {})  # none: taken by another test
+                        if any(each.bits == one.bits for each in old.values()):
                             lock.checks[one.check] = lock.checks.pop(name)
                             break
                 reason = (self.bless or "") if one.verdict == CHANGED else ""

@@ -3,6 +3,7 @@ reports are made."""
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import sys
 from collections import defaultdict
@@ -26,7 +27,7 @@ class BitsFixture:
     def __init__(self, session: BitsSession, test: str, root: Path) -> None:
         self._session, self._test, self._root = session, test, root
         self._names = defaultdict[str, int](int)
-        self._given = set[str]()
+        self._given, self._checks = set[str](), set[str]()
         self._watched: list[Any] | None = None
         self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
 
@@ -60,6 +61,10 @@ class BitsFixture:
         wrong = []
         for part, array in named_arrays(value):
             check = "::".join(filter(None, (self._test, own, part)))
+            if check in self._checks:
+                why = "two checks of this test have one name"
+                raise InputError("name", check, why, "give each check its own name")
+            self._checks.add(check)
             found = self._session.checked(check, self._test, array, place)
             if found.verdict in (NEW, CHANGED) and found not in self._session.accepted:
                 wrong.append(found.message)
@@ -69,10 +74,10 @@ class BitsFixture:
     def record_body(self, item: Any) -> None:
         """Runs the body of a test that passed once more, watched, where its operations are wanted:
         a new check's, or those of a test that is run again to find a cause."""
-        session, test = self._session, item.nodeid
+        session, test = self._session, self._test
         session.finished.add(test)
-        if not session.wants(test):
-            return
+        if not session.wants(test) or inspect.iscoroutinefunction(item.obj):
+            return  # a coroutine needs its plugin's loop
 
         def body() -> list[Any]:
             self._watched = found = list[Any]()
@@ -123,9 +128,10 @@ def print_summary(reporter: Any, config: Any, session: BitsSession) -> None:
         return
     results, unused = session.results, getattr(config, "bits_unused", [])
     _find_causes(results, session, config)
-    told = reports.terminal_lines(results, session.accepted, unused, session.update)
-    if error := getattr(config, "bits_error", ""):
-        told.append(error)
+    error = getattr(config, "bits_error", "")
+    written = () if error else session.accepted
+    told = reports.terminal_lines(results, written, unused, session.update and not error)
+    told += [error] * bool(error)
     for each in config.getoption("bits_report"):
         told.append(reports.write_report(each, config.invocation_params.dir, results, unused))
     if told:

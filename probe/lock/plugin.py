@@ -67,9 +67,17 @@ def session_of(config: pytest.Config) -> BitsSession:
             update=config.getoption("bits_update"),
             bless=config.getoption("bits_bless"),
             cache=None if cache is None else config.rootpath / cache.mkdir("bits"),
+            root=config.rootpath,
         )
     found: BitsSession = config.stash[SESSION]
     return found
+
+
+def name_of_test(item: Any) -> str:
+    """Returns a test's name, without the group that pytest-xdist's loadgroup puts behind it."""
+    marks = item.iter_markers("xdist_group")
+    groups = {str((*one.args, one.kwargs.get("name", "default"))[0]) for one in marks}
+    return str(item.nodeid).removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
 @pytest.fixture
@@ -79,7 +87,8 @@ def bits(request: pytest.FixtureRequest) -> BitsFixture:
     from probe.lock.fixture import BitsFixture
 
     try:
-        return BitsFixture(session_of(request.config), request.node.nodeid, request.config.rootpath)
+        config = request.config
+        return BitsFixture(session_of(config), name_of_test(request.node), config.rootpath)
     except InputError as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -120,7 +129,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Keeps which tests there are, if all of these files' tests are run."""
     some = any("::" in one for one in session.config.args)
     if not some and TESTS not in session.config.stash and not session.testsfailed:
-        session.config.stash[TESTS] = [item.nodeid for item in session.items]
+        session.config.stash[TESTS] = [name_of_test(item) for item in session.items]
 
 
 # last: pytest-xdist's own hook ends its workers, whose results come meanwhile
@@ -137,6 +146,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         tests = config.stash.get(TESTS, None)
         if output is None or found.out:
             fixture.close_session(config, found, tests)
+            if getattr(config, "bits_error", ""):  # what passed was not kept
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
         else:
             fixture.hand_over(found, tests, output)
 

@@ -23,7 +23,7 @@ from probe.launch import AnySession, library_variables, open_session
 from probe.lock import rerun, why
 from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked, judged_check
 from probe.lock.conditions import LIBRARIES, conditions_key
-from probe.lock.file import Bits, changing
+from probe.lock.file import Bits, LockFile, changing
 from probe.progress import Say, silent
 from probe.recording import apart, recording
 from probe.recording.inputs import shapes_of
@@ -103,7 +103,7 @@ def lock_run(
     Returns what was found, judged by what the lock had. InputError: the name is another check's;
     the bits changed and there is no reason.
     """
-    session = BitsSession(path, update=True, bless=reason)
+    session, gone = BitsSession(path, update=True, bless=reason), list[str]()
     if session.lock.runs.get(name, dict(spec)) != dict(spec):
         why_not = "the lock has a different check of this name"
         raise InputError("name", name, why_not, "give another --name")
@@ -117,9 +117,14 @@ def lock_run(
             raise InputError("check", one.check, "its bits changed", todo)
         if found.verdict != SAME:
             session.accepted.append(found)
+    if missing := _missing_outputs(session.lock, name, every):
+        if reason is None:
+            todo = "run probe check, or give --bless REASON"
+            raise InputError("check", missing[0].check, "this output is gone", todo)
+        gone = [one.check for one in missing]
     if session.accepted and operations:
         session.operations[name] = conditions_key(session.accepted[0].facts), operations
-    session.finish()
+    session.finish(gone)
     with changing(path) as now:
         now.runs[name] = dict(spec)
     return session.results
@@ -157,6 +162,7 @@ def check_runs(
             results.append(one)
             continue
         results += [judged_check(now, one.check, name, one.bits, one.facts) for one in found]
+        results += _missing_outputs(now, name, found)
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
     if wrong := [one for one in results if one.verdict in verdicts and not one.why]:
 
@@ -164,6 +170,19 @@ def check_runs(
             return _command(now.runs[one.test], one.test, path.parent, install)
 
         why.explain_changes(wrong, session, command, install, tell)
+    return results
+
+
+def _missing_outputs(lock: LockFile, name: str, found: Sequence[Checked]) -> list[Checked]:
+    """Returns the lock's checks of a run which it has no more: fewer outputs are a change too."""
+    there, results = {one.check for one in found}, list[Checked]()
+    for check, entries in lock.checks.items():
+        output = check.rpartition("::")[0] == name and check not in lock.runs
+        if (check == name or output) and check not in there:
+            one = Checked(check, name, Bits("none", (), "0" * 32), {}, CHANGED)
+            one.accepted = next(iter(entries.values()))
+            one.why = {"cause": None, "said": "there is no such output any more"}
+            results.append(one)
     return results
 
 

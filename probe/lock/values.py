@@ -60,7 +60,9 @@ def bits_of(value: Any) -> Bits:
 def array_of(value: Any) -> tuple[np.ndarray, str]:
     """Returns a container array in this machine's byte order, and its dtype's name. InputError."""
     if isinstance(value, bytes | bytearray | memoryview):
-        return np.frombuffer(value, np.uint8), "bytes"
+        # a view with steps is no buffer of bytes in a row
+        stepped = isinstance(value, memoryview) and not value.c_contiguous
+        return np.frombuffer(bytes(value) if stepped else value, np.uint8), "bytes"
     if isinstance(value, np.ma.MaskedArray):
         why = "elements below a mask have no defined bits"
         raise InputError("value", "masked array", why, "check value.filled(0) and value.mask")
@@ -79,7 +81,7 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
     except (TypeError, ValueError, RuntimeError) as error:
         why = f"it is not one array ({' '.join(str(error).split())[:100]})"
         raise InputError("value", kind, why, "check its parts, by name") from None
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "OT":  # NumPy's strings of any length are pointers too
         given = isinstance(value, np.ndarray)
         why = "an array of objects has no bits of its own" if given else "it is not one array"
         raise InputError("value", kind, why, "check arrays of numbers, by name")
@@ -99,12 +101,15 @@ def _torch_bits(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
     if value.is_quantized or value.layout != torch.strided or value.is_nested:
         why = "a quantized, sparse or nested tensor is made of several arrays"
         raise InputError("value", type(value).__name__, why, "check each of them, by name")
+    if value.is_meta:
+        todo = "give one of a device that computes"
+        raise InputError("value", type(value).__name__, "a meta tensor has no elements", todo)
     plain = value.detach().cpu().resolve_conj().resolve_neg()
     try:
         return np.asarray(plain.numpy())
-    except TypeError:  # bfloat16, float8
+    except TypeError:  # bfloat16, float8, complex32
         name = str(value.dtype).rpartition(".")[2]
-        unit = {1: torch.uint8, 2: torch.int16}[value.element_size()]
+        unit = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[value.element_size()]
         return np.asarray(plain.contiguous().view(unit).numpy()), name
 
 
@@ -114,9 +119,10 @@ def _portable(array: np.ndarray) -> np.ndarray:
     if kind in (np.longdouble, np.clongdouble) and np.finfo(np.longdouble).nmant == 63:
         # 10 bytes of 16 are the number; whatever was on the stack stands in the others
         parts = np.ascontiguousarray(array).view(np.longdouble).reshape(-1)
-        bare = parts.view(np.uint8).reshape(len(parts), -1)[:, :10]
+        size = kind.itemsize // (1 + (kind.kind == "c"))
+        bare = np.ascontiguousarray(parts.view(np.uint8).reshape(len(parts), size)[:, :10])
         per = 10 * (1 + (kind.kind == "c"))
-        return np.ascontiguousarray(bare).reshape(-1, per).view(f"V{per}").reshape(array.shape)
+        return bare.reshape(array.size, per).view(f"V{per}").reshape(array.shape)
     if kind.byteorder == ">" or (sys.byteorder == "big" and kind.byteorder == "="):
         return array.astype(kind.newbyteorder("<"))
     return array
@@ -125,13 +131,22 @@ def _portable(array: np.ndarray) -> np.ndarray:
 def named_arrays(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yields (name, array) of what may be nested in dictionaries, lists, tuples and frames.
 
-    Names are joined by dots: ``hidden.0``. A list of plain numbers is one array.
+    Names are joined by dots: ``hidden.0``. A list of plain numbers is one array. InputError: two
+    arrays have one name; one has no parts.
     """
+    names = set[str]()
+    for own, one in _named_parts(value, name):
+        if own in names:
+            todo = "give them other names"
+            raise InputError("value", own, "two arrays have this name", todo)
+        names.add(own)
+        yield own, one
+
+
+def _named_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     parts: Any = None
     if isinstance(value, Mapping):
         parts = [(str(key), one) for key, one in value.items()]
-        if len({key for key, _ in parts}) < len(parts):
-            raise InputError("value", "dict", "two keys have one name", "give them other names")
     elif _package(value) in ("pandas", "polars") and hasattr(value, "columns"):
         parts = [(str(key), value[key].to_numpy()) for key in value.columns]
     elif isinstance(value, list | tuple) and not _only_numbers(value):
@@ -146,7 +161,7 @@ def named_arrays(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         todo = "give at least one array (an array without elements is fine)"
         raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
     for key, one in parts:
-        yield from named_arrays(one, f"{name}.{key}" if name else key)
+        yield from _named_parts(one, f"{name}.{key}" if name else key)
 
 
 def _only_numbers(value: Any) -> bool:

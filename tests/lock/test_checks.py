@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from probe.lock import file
-from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, first_changed, judged_check
+from probe.lock.checks import (
+    CHANGED,
+    NEW,
+    SAME,
+    UNKNOWN,
+    BitsSession,
+    first_changed,
+    judged_check,
+)
 from probe.lock.conditions import facts_apart
 from probe.lock.values import bits_of
 
@@ -100,3 +108,38 @@ def test_operations_are_compared_in_their_order():
     assert "is run, where it was aten.relu" in first_changed(old, [old[0], "aten.gelu - 07"])
     assert "2 operations are run, where it was 3" in first_changed(old, old[:2])
     assert first_changed([], old) == ""
+
+
+def test_two_renamed_tests_keep_their_entries_of_other_machines(tmp_path):
+    path, values = tmp_path / file.NAME, {"a": np.zeros(3), "b": np.ones(3)}
+    with file.changing(path) as lock:
+        for name, value in values.items():
+            lock.accept(f"t.py::{name}", HERE | {"cores": 99}, bits_of(value))
+    session = BitsSession(path, update=True)
+    for name, value in values.items():
+        session.checked(f"t.py::{name}2", f"t.py::{name}2", value, ("t.py", 1))
+    session.finish(session.unused(["t.py::a2", "t.py::b2"]))
+    checks = file.read_lock(path).checks
+    assert {name: len(some) for name, some in checks.items()} == {"t.py::a2": 2, "t.py::b2": 2}
+
+
+def test_a_lock_elsewhere_and_a_model_with_several_outputs_lose_nothing(tmp_path):
+    path = tmp_path / "locks" / file.NAME
+    path.parent.mkdir()
+    (tmp_path / "left_out.py").touch()
+    with file.changing(path) as lock:
+        for name in ("left_out.py::test", "gone.py::test", "model::0", "model::1"):
+            lock.accept(name, HERE, OLD)
+        lock.runs["model"] = {"model": "package:function"}
+    assert BitsSession(path, root=tmp_path).unused(["t.py::test"]) == ["gone.py::test"]
+
+
+def test_of_two_processes_that_add_one_check_the_second_replaces_nothing(tmp_path):
+    path = tmp_path / file.NAME
+    both = [BitsSession(path, update=True) for _ in range(2)]
+    for number, session in enumerate(both):
+        session.checked("t.py::test", "t.py::test", np.full(3, float(number)), ("t.py", 1))
+    for session in both:
+        session.finish()
+    (one,) = file.read_lock(path).checks["t.py::test"].values()
+    assert one.bits == OLD

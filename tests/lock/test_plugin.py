@@ -1,10 +1,11 @@
 """pytest's part, as somebody uses it: in projects of their own, in processes of their own."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from probe.lock import file
+from probe.lock import file, plugin
 from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
@@ -74,6 +75,10 @@ def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
             bits.check(1, "x")
             bits.check(2, "x")
 
+        def test_parts(bits):
+            bits.check({"x": 1})
+            bits.check(2, "x")
+
         def test_objects(bits):
             bits.check(np.array([None]))
         """,
@@ -81,6 +86,7 @@ def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
     status, told = project.pytest("--bits-update")
     assert status == 1
     assert "name=x: this test has checked something of this name already" in told
+    assert "two checks of this test have one name" in told
     assert "an array of objects has no bits" in told
     assert "Traceback" not in told
 
@@ -142,6 +148,17 @@ def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
     assert status == 1
     assert "it has format 9" in told
     assert project.lock.read_text() == text
+    status, told = project.pytest("--bits-update", "--bits-lock", "nowhere/bits.lock")
+    assert status == 1  # the tests passed, and nothing was kept
+    assert "No such file or directory" in told
+    assert "written" not in told
+    assert "Traceback" not in told
+
+
+def test_a_group_of_xdist_is_no_part_of_a_tests_name():
+    mark = SimpleNamespace(args=("large",), kwargs={})
+    item = SimpleNamespace(nodeid="t.py::test@large", iter_markers=lambda _: [mark])
+    assert plugin.name_of_test(item) == "t.py::test"
 
 
 def test_strict_settings_and_warnings_as_errors_are_not_disturbed(project):

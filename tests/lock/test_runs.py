@@ -61,6 +61,21 @@ def test_wrong_input_is_one_line(words, told, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "bits.lock").exists()
 
 
+def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkeypatch, capfd):
+    """Of a run with several outputs, the lock has a check for each."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["lock", *CASE, "--name", "rows"]) == 0
+    with file.changing(tmp_path / "bits.lock") as lock:
+        (named,) = lock.checks["rows"]
+        lock.accept("rows::1", lock.conditions[named], bits_of(np.zeros(3)))
+    assert run(["check"]) == 1
+    assert "there is no such output any more" in capfd.readouterr().out
+    assert run(["lock", *CASE, "--name", "rows"]) == 2
+    assert run(["lock", *CASE, "--name", "rows", "--bless", "one is enough"]) == 0
+    assert list(file.read_lock(tmp_path / "bits.lock").checks) == ["rows"]
+    assert run(["check"]) == 0
+
+
 def test_formats_that_numpy_lacks_are_called_by_their_names(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert run(["lock", *CASE, "--dtype", "bfloat16", "--name", "case"]) == 0

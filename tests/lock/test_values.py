@@ -90,6 +90,7 @@ def test_numbers_bytes_and_files(tmp_path):
         (object(), "not one array"),
         (np.ma.array([1, 2], mask=[0, 1]), "mask"),
         (np.zeros(2, [("a", "f4"), ("b", "f8")]), "structured"),
+        (np.array(["a", "bc"], np.dtypes.StringDType()), "objects"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -106,3 +107,20 @@ def test_nested_values_have_names():
     assert [n for n, _ in named_arrays(np.zeros(2, [("a", "f4"), ("b", "f8")]))] == ["a", "b"]
     with pytest.raises(InputError, match="no arrays"):
         list(named_arrays({}))
+
+
+@pytest.mark.parametrize("value", [{"a": {"b": 1.0}, "a.b": 2.0}, {1: 1.0, "1": 2.0}])
+def test_two_arrays_of_one_name_are_refused(value):
+    with pytest.raises(InputError, match="two arrays have this name"):
+        list(named_arrays(value))
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_rare_values_have_bits_or_are_refused():
+    assert bits_of(memoryview(b"abcdef")[::2]) == bits_of(b"ace")
+    assert bits_of(np.zeros((0, 3), np.longdouble)).shape == (0, 3)
+    torch = pytest.importorskip("torch")
+    half = torch.zeros(2, dtype=torch.complex32)
+    assert bits_of(half).dtype == "complex32"
+    with pytest.raises(InputError, match="no elements"):
+        bits_of(torch.empty(2, device="meta"))
