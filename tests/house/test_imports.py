@@ -172,14 +172,13 @@ def names_gone(code):
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("probe", "lib"):
             home = importlib.import_module(node.module)
             for name in (one.name for one in node.names):
+                place = f"{node.module}.{name}"
                 if hasattr(home, name):
                     known[name] = getattr(home, name)
-                elif hasattr(home, "__path__") and importlib.util.find_spec(
-                    f"{node.module}.{name}"
-                ):
-                    known[name] = importlib.import_module(f"{node.module}.{name}")
+                elif hasattr(home, "__path__") and importlib.util.find_spec(place):
+                    known[name] = importlib.import_module(place)
                 else:
-                    yield f"{node.module}.{name}"
+                    yield place
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             home = known.get(node.value.id)
             if isinstance(home, types.ModuleType) and not hasattr(home, node.attr):
