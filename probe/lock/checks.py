@@ -270,7 +270,7 @@ class BitsSession:
                 apart = {n: facts_apart(lock.conditions[n], one.facts) for n in kept}
                 holding = [n for n in kept if not apart[n]]
                 if self.bless is None and any(kept[n].bits != one.bits for n in holding):
-                    continue  # another process added other bits meanwhile: no value is replaced
+                    continue  # a different process has added different bits: they stay
                 facts = lock.conditions[min(holding)] if holding else one.facts
                 for other in holding:
                     if kept[other].bits != one.bits and conditions_key(facts) != other:

@@ -278,8 +278,8 @@ def _own_matrix(c: Call, last: int, *names: str, more: tuple[Any, ...] = ()) -> 
 
 @TABLE.row("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D")
 def _spectrum(c: Call) -> s.Meaning:
-    """A transform with one real side may be given other lengths than its input has. The input is
-    cut off or padded with zeros then, as a part of what is computed."""
+    """A transform between real and complex numbers may have a length that its input has not: the
+    operation itself cuts the input off or pads it with zeros."""
     axes = range(-(int(c.op[-2]) if c.op.endswith("D") else 1), 0)
     sizes = c.integers(1) if c.has(1) else [c.shape()[axis] for axis in axes]
     inverse, real = c.op.startswith("I"), "RFFT" in c.op

@@ -627,8 +627,10 @@ def meaning_from_json(told: Mapping[str, Any], folder: ArrayFolder) -> Meaning:
 
 
 def from_format_1(told: Any, gives: Shapes) -> Any:
-    """Returns the JSON of an operation of format 1 in that of format 2; ``gives``: the shapes of
-    what it gives. Format 1 had no word for tuples, and one of its own for each of four classes."""
+    """Returns an operation's JSON of format 1 in format 2; ``gives``: the shapes of its results.
+
+    Format 1 wrote tuples as lists, and had its own keys for each of four classes.
+    """
     if isinstance(told, list):
         return {"tuple": [from_format_1(one, gives) for one in told]}
     if not isinstance(told, Mapping):

@@ -330,7 +330,7 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
         pair = int(found.differing[number])
         position, filter_ = (int(n) for n in found.pairs.left[pair])
         read = leaves[classes[position]].tolist()
-        # products of 0 add nothing, and nobody sees where they stand
+        # products of 0 change no sum, wherever they are added
         kept = _not_zero(found, position, filter_, read)
         left = found.left.summation(found.pairs.left[pair])
         right = found.right.summation(found.pairs.right[pair])

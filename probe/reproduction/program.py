@@ -188,7 +188,7 @@ def interpreters_apart(targets: tuple[Target, Target], libraries: list[ScriptLib
         if target.version is not None:
             try:
                 python = f", on Python {release_recipe(target.name, str(target.version)).python}"
-            except InputError:  # nobody knows which Python the release is for
+            except InputError:  # the release is not in the table of releases and Pythons
                 python = ""
             found.append(f"The {word} one has {library.name} {target.version}{python}.")
         if target.device.partition(":")[0] not in NATIVE:

@@ -295,7 +295,7 @@ def batch_norm_in_training(
 # sliding windows
 
 
-# Zeros before and behind, an axis each; cut off where negative.
+# For each axis the number of zeros before and after it; a negative number cuts elements off.
 Padding = tuple[tuple[int, int], ...]
 
 

@@ -8,8 +8,8 @@ fusion of a summation, and counts the outputs that answered all of it. What is a
 - ``Keeping``: that each node of this one is a node of the true tree, and in which format;
 - every product, whether it comes in whole (``fusion``);
 - the ``rounding.QUESTIONS``: how results are cut, what sums go through;
-- what subnormal numbers become: that nothing is flushed (``flush.flushing_outputs``), or every
-  operand, every product and every sum that is said to be (``flush``, ``flushing_questions``).
+- what subnormal numbers become: that nothing is flushed (``flush.flushing_outputs``), or that every
+  operand, product and sum is flushed as revealed (``flush``, ``flushing_questions``).
 
 Proved against all trees, nodes that add several exactly, and formats of up to ``widest`` digits at
 any node, rounded to nearest, for sums of products that add in one order whatever the operands are.
