@@ -401,8 +401,8 @@ SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
 def _unfused(
     walked: Walked, first: Aligned, sides: SizedInputs, tell: Say, told: Told
 ) -> tuple[Walked, Aligned]:
-    """Looks into a fused layer by running the model without fusion. That is a different program, and
-    the answer says so. Returns the comparison and the source for the report."""
+    """Looks into a fused layer by running the model without fusion: a different program, as the
+    answer says. Returns the comparison and the source for the report."""
     mha = import_module("torch").backends.mha
     before = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(False)
