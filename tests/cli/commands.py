@@ -248,6 +248,22 @@ def not_for_ever(words: Sequence[str]) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def ran(capsys: Any, text: str, *more: str) -> tuple[int, str, str]:
+    """Runs ``probe TEXT`` and returns its status, stdout and stderr."""
+    status = shell.run([*text.split(), *more])
+    return (status, *capsys.readouterr())
+
+
+def answered(capsys: Any, command: str, status: int = 0) -> tuple[Any, str]:
+    """Returns the object that a command prints with --json, and its text: nothing on stderr."""
+    assert shell.run([*command.split(), "--json"]) == status
+    found = json.loads(capsys.readouterr().out)
+    assert shell.run(command.split()) == status
+    text, err = capsys.readouterr()
+    assert not err and "\x1b" not in text
+    return found, text
+
+
 def kept_to(words: Sequence[str]) -> int:
     """Runs a command line in this process and checks what every one has to keep to: its status."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape"), io.StringIO()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -15,35 +14,17 @@ from probe.explaining.evidence import differing_example
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 from probe.target import Target
-from tests.cli.commands import in_this_process
+from tests.cli.commands import answered
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --operands cancel"
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    """A folder of its own, and the reference in this process."""
-    monkeypatch.chdir(tmp_path)
-    with in_this_process(monkeypatch):
-        yield
-
-
-def ran(capsys, command, status=0):
-    """The object and the text that a command prints."""
-    assert shell.run([*command.split(), "--json"]) == status
-    found = json.loads(capsys.readouterr().out)
-    assert shell.run(command.split()) == status
-    text, err = capsys.readouterr()
-    assert not err and "\x1b" not in text
-    return found, text
-
-
 def test_an_order_is_explained_and_shown_in_full(capsys):
     command = f"explain {CASE} --at 6 --against 20 --target {SWITCHES}"
-    found, text = ran(capsys, command)
+    found, text = answered(capsys, command)
     assert found["causes"] == {"order": found["differing"]} and found["replayed"] == 2
     assert found["left_orders"][0]["tree"] == "((((0+1)+2)+3)+4)"
     assert found["right_orders"][0]["tree"] == "(((0+1)+(2+3))+4)"
@@ -90,15 +71,15 @@ def test_the_next_commands_of_a_pool_take_pools(capsys):
 
 def test_length_says_the_same_as_at(capsys):
     command = f"{CASE} --against 20 --target {SWITCHES}"
-    at, _ = ran(capsys, f"explain --at 6 {command}")
-    length, _ = ran(capsys, f"explain --length 6 {command}")
+    at, _ = answered(capsys, f"explain --at 6 {command}")
+    length, _ = answered(capsys, f"explain --length 6 {command}")
     assert at["causes"] == length["causes"] and at["example"] == length["example"]
 
 
 @pytest.mark.parametrize(("algorithm", "cause"), [("fused", "rounding"), ("pairwise", "order")])
 def test_two_targets_at_one_shape(algorithm, cause, capsys):
     words = f"--length 9 --target reference --against-target reference,algorithm={algorithm}"
-    found, text = ran(capsys, f"explain {CASE} {words}")
+    found, text = answered(capsys, f"explain {CASE} {words}")
     assert set(found["causes"]) == {cause} and found["replayed"] == found["compared"] == 5
     assert found["left"]["length"] == found["right"]["length"] == 9
     assert cause in text.splitlines()[0]
@@ -106,7 +87,7 @@ def test_two_targets_at_one_shape(algorithm, cause, capsys):
 
 def test_other_windows_are_told_from_rounding(capsys):
     words = "--stride 2 --padding same --length 8 --against-padding caffe --target reference"
-    found, text = ran(capsys, f"explain --op conv1d --kernel 3 {words}")
+    found, text = answered(capsys, f"explain --op conv1d --kernel 3 {words}")
     assert set(found["causes"]) == {"window"} and found["windows_differ"] == 4
     assert found["example"]["left"]["reads"] != found["example"]["right"]["reads"]
     assert "reads x[6] x[7] x[-]" in text and "← order" not in text
@@ -114,25 +95,25 @@ def test_other_windows_are_told_from_rounding(capsys):
 
 def test_what_is_no_sum_gets_no_tree(capsys):
     words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target"
-    found, text = ran(capsys, f"order {words} reference,algorithm=winograd")
+    found, text = answered(capsys, f"order {words} reference,algorithm=winograd")
     assert found["orders"] == [] and found["replayed"] == 0 and found["evidence"]
     assert found["not_a_sum"] == found["outputs"] == 6 and "not a sum" in text
     other = "--against-target reference,algorithm=winograd"
-    found, text = ran(capsys, f"explain {words} reference {other}")
+    found, text = answered(capsys, f"explain {words} reference {other}")
     assert set(found["causes"]) == {"not-a-sum"} and "order not known" in text
     assert found["example"]["right"]["tree"] is None
 
 
 def test_what_does_not_repeat_itself_is_said(capsys):
     words = "--op conv1d --kernel 3 --in-channels 4 --length 8 --target reference,algorithm=random"
-    found, text = ran(capsys, f"order {words} --fail-on finding", status=1)
+    found, text = answered(capsys, f"order {words} --fail-on finding", status=1)
     assert found["refusal"] == "nondeterministic" and found["orders"] == []
     assert "nondeterministic: the same shape, run again, gives different bits" in text
 
 
 def test_the_orders_of_one_shape(capsys):
     words = "--op conv1d --kernel 3 --in-channels 2 --filters 3 --padding same --bias normal"
-    found, text = ran(capsys, f"order {words} --length 9 --target reference --fail-on finding")
+    found, text = answered(capsys, f"order {words} --length 9 --target reference --fail-on finding")
     assert found["outputs"] == found["replayed"] == 27 and found["shape"] == [1, 9, 3]
     assert {"calls", "seconds", "checks", "evidence", "not_a_sum"} <= set(found)
     assert sum(one["outputs"] for one in found["orders"]) == 27
@@ -144,7 +125,7 @@ def test_the_orders_of_one_shape(capsys):
 
 
 def test_windows_as_predicted(capsys):
-    found, text = ran(
+    found, text = answered(
         capsys, "window --op conv1d --kernel 3 --padding same --length 4 --target reference"
     )
     assert found["as_predicted"] == found["windows_read"] == 4
@@ -156,7 +137,7 @@ def test_windows_as_predicted(capsys):
 
 def test_windows_of_groups_and_a_batch(capsys):
     words = "--op conv2d --kernel 2 --in-channels 4 --filters 4 --groups 2 --batch 2 --length 3"
-    found, text = ran(capsys, f"window {words} --target reference --padding caffe")
+    found, text = answered(capsys, f"window {words} --target reference --padding caffe")
     assert found["as_predicted"] == found["windows_read"] == len(found["windows"])
     last = found["windows"][-1]
     assert last["filter"] == 2 and last["output"][0] == 1
@@ -166,7 +147,7 @@ def test_windows_of_groups_and_a_batch(capsys):
 
 def test_the_lengths_at_which_a_target_switches(capsys):
     words = f"thresholds {CASE} --upto 300 --scan 16 --target reference,length_switch=40"
-    found, text = ran(capsys, f"{words} --fail-on finding", status=1)
+    found, text = answered(capsys, f"{words} --fail-on finding", status=1)
     assert [(one["at"], one["causes"]) for one in found["switches"]] == [(44, ["order"])]
     assert [(one["first"], one["last"]) for one in found["stretches"]] == [(5, 43), (44, 300)]
     assert "1 switch between lengths 5 and 300" in text and "44 .. 300" in text
@@ -175,7 +156,7 @@ def test_the_lengths_at_which_a_target_switches(capsys):
 
 def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
     words = f"emulate {CASE} --length 6 --against 20 --target {SWITCHES} --out run.py"
-    found, text = ran(capsys, words)
+    found, text = answered(capsys, words)
     assert found["replayed"] == 2 + 16 and len(found["runs"]) == 2 and found["bytes"] > 1000
     assert "python run.py" in text
     done = subprocess.run(

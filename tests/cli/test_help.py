@@ -19,15 +19,9 @@ from probe import errors
 from probe.cli import options, shell
 from probe.errors import InputError, TargetError, one_of
 from probe.printing import table
+from tests.cli.commands import ran
 
 pytestmark = pytest.mark.long
-
-
-def ran(capsys, text):
-    """Status, stdout and stderr of ``probe TEXT``."""
-    status = shell.run(text.split())
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 @pytest.mark.parametrize("name", shell.COMMANDS)

@@ -13,43 +13,26 @@ from probe import machine
 from probe.cli import experiment, shell
 from probe.errors import ProbeError
 from probe.store import Store
-from tests.cli.commands import in_this_process
+from tests.cli.commands import answered
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 SWEEP = f"sweep --op conv1d --kernel 5 --operands cancel --lengths 5..12 --target {SWITCHES}"
 SWEEP += " --store results/sweep"
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    """A folder of its own, and the reference in this process."""
-    monkeypatch.chdir(tmp_path)
-    with in_this_process(monkeypatch):
-        yield
-
-
-def ran(capsys, command, status=0):
-    assert shell.run([*command.split(), "--json"]) == status
-    found = json.loads(capsys.readouterr().out)
-    assert shell.run(command.split()) == status
-    text, err = capsys.readouterr()
-    assert not err
-    return found, text
-
-
 def test_results_are_summed_up_by_target(capsys):
     assert shell.run([*SWEEP.split(), "--target", "reference==0.1"]) == 3
     capsys.readouterr()
-    found, text = ran(capsys, "results results")
+    found, text = answered(capsys, "results results")
     assert found["machines"] == [machine.label()] and found["compared"] == 28
     one, failed = found["targets"]
     assert one["target"] == SWITCHES and one["comparisons"] == 7 and one["unstable"] > 0
     assert failed["target"] == "reference==0.1" and failed["failures"] == 1
     assert not failed["comparisons"] and failed["max_ulp"] == 0
     assert SWITCHES in text and "1 case, 1 machine" in text
-    ran(capsys, "results results --fail-on differing", status=1)
+    answered(capsys, "results results --fail-on differing", status=1)
 
 
 SQL = """
@@ -127,7 +110,7 @@ def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
         store.append(
             "failures", {"run_id": "r", "target": "a\x1b[2Jb", "kind": "x", "message": "m"}
         )
-    found, text = ran(capsys, "results results")
+    found, text = answered(capsys, "results results")
     assert found["targets"][0]["target"] == "a\x1b[2Jb" and "a\\x1b[2Jb" in text
     assert "\x1b" not in text
 
@@ -135,9 +118,9 @@ def test_what_strangers_wrote_does_not_reach_the_terminal(capsys):
 def test_stores_are_merged_by_machine(capsys):
     assert shell.run(SWEEP.split()) == 0
     capsys.readouterr()
-    found, text = ran(capsys, "merge results/sweep --out all")
+    found, text = answered(capsys, "merge results/sweep --out all")
     assert found["folders"] == [f"all/{machine.label()}"] and text.startswith("wrote all/")
-    assert ran(capsys, "results all")[0] == ran(capsys, "results results")[0]
+    assert answered(capsys, "results all")[0] == answered(capsys, "results results")[0]
     assert shell.run("merge all --out all".split()) == 2
     assert "choose a different folder" in capsys.readouterr().err
 
@@ -149,7 +132,7 @@ def test_a_store_is_explained(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["causes"] == {"order": found["differing"]}
     assert found["replayed"] == found["differing"] > 0 and found["failures"] == []
-    stored, text = ran(capsys, "results results")
+    stored, text = answered(capsys, "results results")
     assert stored["targets"][0]["causes"] == found["causes"] and "order" in text
 
 

@@ -16,6 +16,7 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.recording import difference
 from probe.semantics import Unknown
+from tests.cli.commands import ran
 from tests.recording import causes
 from tests.recording.taped import Taped, apart, network, normal
 
@@ -46,13 +47,6 @@ def _elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def planted(monkeypatch):
     return causes.planted(monkeypatch)
-
-
-def ran(capsys, text):
-    """Status, stdout and stderr of ``probe TEXT``."""
-    status = shell.run(text.split())
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 def test_record_and_diff_say_what_first_difference_says(capsys, planted):

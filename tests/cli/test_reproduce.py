@@ -12,20 +12,11 @@ from probe.cli import shell
 from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.target import Target
-from tests.cli.commands import in_this_process
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 
 SWITCHES = "reference,algorithm=pairwise,length_switch=8"
 CASE = "--op conv1d --kernel 5 --operands cancel"
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    """A folder of its own, and the reference in this process."""
-    monkeypatch.chdir(tmp_path)
-    with in_this_process(monkeypatch):
-        yield
 
 
 def printed(capsys, command, status=0):

@@ -13,6 +13,7 @@ import probe
 from probe.cli import options, shell
 from probe.errors import InputError, TargetError
 from probe.printing import ranges
+from tests.cli.commands import ran
 
 CONV = "--op conv1d --kernel 5".split()
 
@@ -22,13 +23,6 @@ def _elsewhere(tmp_path, monkeypatch):
     """Commands write below the current folder unless told otherwise."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-
-
-def ran(capsys, text, *more):
-    """Status, stdout and stderr of ``probe TEXT``."""
-    status = shell.run([*text.split(), *more])
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 BAD = {
