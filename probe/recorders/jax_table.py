@@ -265,13 +265,13 @@ def _lax_solve(c: Call) -> s.Meaning:
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(one.primitive.name, one) for one in flat_of(c["jaxprs"].solve).equations]
+    every = [(one.op, one) for one in flat_of(c["jaxprs"].solve).equations]
     solves = [one for name, one in every if name == "triangular_solve"]
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
     shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
     if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
         return s.Unknown("a solver whose operands are stacked differently")
-    said = tuple(repr(sorted(one.params.items())) for one in solves)
+    said = tuple(repr(sorted(one.words.items())) for one in solves)
     own = [len(shape) - axes for shape in shapes]
     said = said or tuple(sorted({name for name, _ in every}))
     systems = o.Systems(c.count, slots, shapes, c.gives)
@@ -429,7 +429,7 @@ def moves(means: s.Meaning) -> bool:
 def only(program: Flat) -> Equation | None:
     """The one equation of a program that computes; the last, where all move; None for several."""
     found = [one for one in program.equations if not moves(meaning(one.called()))]
-    if len(found) > 1 or any(one.primitive.name in LOOPS for one in found):
+    if len(found) > 1 or any(one.op in LOOPS for one in found):
         return None
     found = found or program.equations[-1:]
     return found[0] if found else None
@@ -444,10 +444,10 @@ def fold(program: Flat, one: Equation) -> s.Meaning | None:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
         return _fold_product(program, one, means)
-    if isinstance(means, s.Reduces) and not means.keep and last.reads == one.gives:
+    if isinstance(means, s.Reduces) and not means.keep and last.slots == one.gives:
         shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        if len(program.equations) == 2 and one.reads == (0,) and last.outs[0].shape == kept:
+        if len(program.equations) == 2 and one.slots == (0,) and last.outs[0].shape == kept:
             return replace(means, keep=True)
     return None
 
@@ -460,7 +460,7 @@ def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning
         n: [(n, axis) for axis in range(len(aval.shape))] for n, aval in enumerate(program.ins)
     }
     for each in program.equations:
-        given = [axes.get(n) if isinstance(n, int) else None for n in each.reads]
+        given = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
         if each is one and all(given):
             pairs = [
                 sorted(zip(given[n] or [], text, strict=True))
