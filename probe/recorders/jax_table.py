@@ -243,18 +243,15 @@ FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "invers
 @TABLE.row([*SOLVES])
 def _lax_stack(c: Call) -> s.Meaning:
     """A stack of systems, or one system beside stacks of others' parts."""
-    own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
-    leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
-    lead = max(leads, key=len)
-    systems = o.Systems(c.count, range(c.count), shapes, c.gives)
-    return o.solved(c.op, systems, own, lead, c.numbers())
+    own = dict(enumerate(SOLVES[c.op]))
+    leads = [c.shape(slot)[: c.rank(slot) - n] for slot, n in own.items()]
+    return o.solved(c.op, c, own, max(leads, key=len), c.numbers())
 
 
 @TABLE.row("triangular_solve")
 def _lax_triangular(c: Call) -> s.Meaning:
     how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
-    systems = o.Systems(2, (0, 1), [c.shape(0), c.shape(1)], c.gives)
-    return o.triangular_solve(systems, *(c[name] for name in how))
+    return o.triangular_solve(c, (0, 1), *(c[name] for name in how))
 
 
 @TABLE.row("custom_linear_solve")
@@ -268,14 +265,13 @@ def _lax_solve(c: Call) -> s.Meaning:
     every = [(one.op, one) for one in flat_of(c["jaxprs"].solve).equations]
     solves = [one for name, one in every if name == "triangular_solve"]
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
-    shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
-    if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
+    lead = c.gives[0][:axes]
+    if any(shape[:axes] != lead for shape in (*map(c.shape, slots), *c.gives)):
         return s.Unknown("a solver whose operands are stacked differently")
     said = tuple(repr(sorted(one.words.items())) for one in solves)
-    own = [len(shape) - axes for shape in shapes]
+    own = {slot: c.rank(slot) - axes for slot in slots}
     said = said or tuple(sorted({name for name, _ in every}))
-    systems = o.Systems(c.count, slots, shapes, c.gives)
-    return o.solved("linear_solve", systems, own, lead, said)
+    return o.solved("linear_solve", c, own, lead, said)
 
 
 # movement
