@@ -5,6 +5,5 @@ bits here (library releases, processor, BLAS core, threads, flags), ``file`` rea
 lock, ``checks`` compares and keeps, ``rerun`` and ``why`` run a check again under an entry's
 conditions until its bits return. ``plugin`` and ``fixture`` are pytest's part, ``runs`` are checks
 without tests and their exit status, ``reports`` and ``workflow`` are for CI. ``assertions``
-compares two values without a lock, ``demo`` shows what moves a bit without a library. Nothing is
-imported here: pytest loads the plugin at each start.
+compares two values without a lock. Nothing is imported here: pytest loads the plugin at each start.
 """

@@ -13,6 +13,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.lock.values import array_of, bits_of, named_arrays
 from probe.progress import silent
+from probe.recording.inputs import listed_inputs
 
 # Elements that differ, of each array, which a message shows.
 SHOWN = 3
@@ -26,13 +27,13 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
 
     ``left``, ``right``: arrays or tensors of any library, numbers, files (``pathlib.Path``), or
     these in dictionaries and lists. Zeros of different signs and NaNs of different payloads differ;
-    dtypes and shapes count. Two functions are called, with ``inputs`` (a sequence of arrays) if
+    dtypes and shapes count. Two functions are called, with ``inputs`` (an array, or several) if
     given; where they differ, ``probe.first_difference`` says at which operation and why.
     Errors: InputError for what has no bits of its own, such as arrays of objects.
     """
     __tracebackhide__ = True
     both = callable(left) and callable(right)
-    given = () if inputs is None else tuple(inputs)
+    given = listed_inputs(inputs)
     sides = [dict(named_arrays(one(*given) if both else one)) for one in (left, right)]
     told = []
     for name in dict.fromkeys((*sides[0], *sides[1])):
@@ -41,7 +42,7 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
         elif bits_of(sides[0][name]) != bits_of(sides[1][name]):
             told.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
     if told and both:
-        told += _why_functions_differ(left, right, inputs)
+        told += _why_functions_differ(left, right, given if inputs is not None else None)
     if told:
         raise AssertionError("\n".join(told))
 

@@ -95,8 +95,7 @@ def bits(request: pytest.FixtureRequest) -> BitsFixture:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Runs a test; what is wrong is one line. A test whose checks are new is run once more,
-    watched. A marked test's model is run at each batch size."""
+    """Runs a test; what is wrong is one line. A marked test's model is run at each batch size."""
     marked = next(pyfuncitem.iter_markers("same_bits"), None)
     if marked is None and "bits" not in pyfuncitem.funcargs:
         return (yield)
@@ -111,7 +110,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
             wrong = "\n".join(rows_of_marked(pyfuncitem, marked))
         fixture = pyfuncitem.funcargs.get("bits")
         if isinstance(fixture, BitsFixture) and not wrong:
-            fixture.record_body(pyfuncitem)
+            fixture.passed(pyfuncitem)
     except (BitsChanged, ProbeError) as error:
         wrong = str(error)
     if wrong:  # outside of the except block: it would be printed as the context
@@ -164,10 +163,10 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Says what was the same, what changed and why, and what is unknown."""
-    if SESSION in config.stash:
+    if SESSION in config.stash or config.getoption("bits_report"):
         from probe.lock import fixture
 
-        fixture.print_summary(terminalreporter, config, config.stash[SESSION])
+        fixture.print_summary(terminalreporter, config, _opened_session(config))
 
 
 def _opened_session(config: pytest.Config) -> BitsSession | None:
@@ -176,5 +175,6 @@ def _opened_session(config: pytest.Config) -> BitsSession | None:
 
     try:
         return session_of(config)
-    except InputError:
+    except InputError as error:
+        config.bits_error = str(error)
         return None

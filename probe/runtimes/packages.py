@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -283,6 +284,33 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         interpreter = str(find_python("{}.{}".format(*sys.version_info)) or sys.executable)
     own = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
+
+
+# This interpreter's own installer.
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+def install_in_front(folder: Path, requirements: Sequence[str], modules: Sequence[str]) -> None:
+    """Installs releases into a new folder, which goes in front of this interpreter's own path.
+
+    Alone first: the rest of the environment stays what it is; where the modules can't be imported
+    so, with what they depend on. Raises Failed.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for more in (["--no-deps"], []):
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as made:
+            code = f"import sys; sys.path.insert(0, {made!r}); import {', '.join(modules)}"
+            words = [*PIP, "install", "-q", "--target", made, *more, *requirements]
+            try:
+                run_installer(words, f"installing {requirements[0]}")
+                run_installer([sys.executable, "-c", code], f"importing {', '.join(modules)}")
+            except Failed:
+                if more:
+                    continue
+                raise
+            Path(made).rename(folder)
+            Path(made).mkdir()  # for the context manager to remove
+            return
 
 
 # Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported.

@@ -61,6 +61,7 @@ BROKEN = {
         "merge conflict",
     ),
     "newer": ("format = 1", "format = 2", "it has format 2"),
+    "cut": ("# end\n", "", "it was cut"),
     "none": ("format = 1", "", "does not begin with its format"),
     "damaged": ("hash = ", "hash ", "Expected"),
     "facts": ('isa = "avx2"', 'isa = "avx512"', "changed by hand"),
