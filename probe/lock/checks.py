@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
-from probe.errors import ProbeError
+from probe.answers.same_bits import where_they_differ
 from probe.lock import conditions
-from probe.lock.assertions import where_they_differ
-from probe.lock.conditions import Apart, Facts, conditions_key, facts_apart
+from probe.lock.conditions import Apart, Facts, apart_text, conditions_key, facts_apart
 from probe.lock.file import Accepted, LockFile, changing, heads, read_lock
-from probe.lock.values import Bits, array_of, bits_of
-from probe.recording.folder import begin_recording, write_recording
-from probe.recording.recording import Run
-from probe.recording.subject import function_recorder
-from probe.recording.walk import watched
-from probe.semantics.contract import Exact, Unknown
+from probe.recording.values import Bits, array_of, bits_of
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 
@@ -35,9 +28,6 @@ RECORD, DIGESTS, WHOLE = "PROBE_BITS_RECORD", "digests", "whole"
 
 # Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
 LARGEST = 1 << 24
-
-# Operations of a run whose digests are kept: a line each in the lock.
-MOST = 2000
 
 
 @dataclass
@@ -84,15 +74,7 @@ class Checked:
     @property
     def conditions(self) -> str:
         """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
-        groups = (
-            ", ".join(
-                f"{name.removeprefix('library.')} {'unset' if old is None else old} -> "
-                f"{'unset' if new is None else new}"
-                for name, (old, new) in facts.items()
-            )
-            for facts in self.apart.values()
-        )
-        return "; ".join(groups) or "the same conditions"
+        return apart_text(self.apart) or "the same conditions"
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe check --json`` and ``--bits-report=json`` have of it."""
@@ -228,6 +210,8 @@ class BitsSession:
 
     def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
         """Runs a test's checks a few times more, watched, to know their operations."""
+        from probe.answers.record import recorded_operations
+
         assert self.out is not None
         folder = self.out / "recording" if os.environ[RECORD] == WHOLE else None
         self.recorded[test] = recorded_operations(function, folder, bare)
@@ -294,55 +278,3 @@ class BitsSession:
         np.savez(folder / "arrays.npz", **kept)  # type: ignore[arg-type]
         done = {"checks": told, "conditions": conditions.here(), "operations": self.recorded}
         (folder / "bits.json").write_text(json.dumps(done))
-
-
-def digests_of(run: Run) -> list[str]:
-    """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
-    and what did not repeat its bits within the run. With them beside a check's bits the first
-    operation that changed is known without the machine that the lock was made on."""
-    found = []
-    for one in run.operations:
-        moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
-        if not moves and not run.unsteady.intersection(one.gives):
-            every = "".join(run.values[n].digest for n in one.gives)
-            told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
-            found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
-    return found[:MOST]
-
-
-def recorded_operations(
-    function: Callable[[], Any],
-    folder: Path | None = None,
-    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
-) -> tuple[list[str], str]:
-    """Runs a function a few times, watched; returns its operations' digests, or why there are none.
-
-    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
-    plain NumPy is watched by the arrays that it is called with alone.
-    """
-    try:
-        recorder = function_recorder(function, bare=bare)
-        with begin_recording(folder) if folder else nullcontext() as store:
-            run, notes = watched(recorder, "the run", store)
-            if folder:
-                write_recording(run, folder, notes=notes)
-        return digests_of(run), ""
-    except Exception as error:  # what the user's test raises when it is run again, say
-        known = isinstance(error, ProbeError)
-        return [], f"{'' if known else f'{type(error).__name__}: '}{' '.join(str(error).split())}"
-
-
-def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
-    """Returns the first operation whose digest changed, in words; empty where none is known.
-
-    Operations are matched in their order. Where the names part, other operations are run.
-    """
-    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
-        if one != other:
-            both = (each.rsplit(" ", 2) for each in (one, other))
-            was, now = (f"{op} at {path}".removesuffix(" at -") for op, path, _ in both)
-            ran = was if was == now else f"{now} is run, where it was {was}"
-            return f"operation {number} of {len(old)}: {ran}"
-    if old and new and len(old) != len(new):
-        return f"{len(new)} operations are run, where it was {len(old)}; those in common agree"
-    return ""

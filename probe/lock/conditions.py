@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -56,11 +56,17 @@ def here(libraries: Iterable[str] = ()) -> Facts:
         found[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
     found |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
     found |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
-    for fact, (module, ask, default) in SETTINGS.items():
+    for fact, (module, how, *default) in KNOWN["settings"].items():
         # a module may still be on its way in: only what it has by now is asked
         with suppress(AttributeError):
-            if (value := ask(sys.modules.get(module))) != default:
+            value: Any = sys.modules.get(module)
+            for name in how.split("."):
+                value = getattr(value, name.removesuffix("()"))
+                value = value() if name.endswith("()") else value
+            if value not in (*default, None):
                 found[fact] = int(value) if isinstance(value, int) else str(value)
+    if (gpus := getattr(sys.modules.get("torch"), "cuda", None)) and gpus.is_initialized():
+        found["processor.gpu"] = gpus.get_device_name()
     for name, (core, threads, config) in _openblas(loaded).items():
         found[f"blas.{name}"], found[f"threads.{name}"] = core().decode(), int(threads())
         if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
@@ -85,37 +91,6 @@ def _release(name: str, file: str | None) -> str:
                 return found.version
     version = getattr(sys.modules.get(name), "__version__", None)
     return version if isinstance(version, str) else "none"
-
-
-# Settings of loaded libraries, by fact: the module, how it is asked, and the default: no fact.
-SETTINGS: dict[str, tuple[str, Callable[[Any], Any], Any]] = {
-    "processor.gpu": ("torch", lambda m: m.cuda.is_initialized() and m.cuda.get_device_name(), 0),
-    "threads.torch": ("torch", lambda m: m.get_num_threads(), None),
-    "flag.torch.deterministic": ("torch", lambda m: m.are_deterministic_algorithms_enabled(), 0),
-    "flag.torch.mkldnn": ("torch", lambda m: m.backends.mkldnn.enabled, 1),
-    "flag.torch.float32_matmul_precision": (
-        "torch",
-        lambda m: m.get_float32_matmul_precision(),
-        "highest",
-    ),
-    "flag.jax.x64": ("jax", lambda m: m.config.jax_enable_x64, 0),
-    "flag.jax.default_matmul_precision": (
-        "jax",
-        lambda m: m.config.jax_default_matmul_precision,
-        None,
-    ),
-    "threads.tensorflow": (
-        "tensorflow",
-        lambda m: m.config.threading.get_intra_op_parallelism_threads(),
-        0,
-    ),
-    "flag.tensorflow.deterministic": (
-        "tensorflow",
-        lambda m: m.config.experimental.is_op_determinism_enabled(),
-        0,
-    ),
-    "threads.cv2": ("cv2", lambda m: m.getNumThreads(), None),
-}
 
 
 @cache
@@ -175,6 +150,17 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
                 continue
         found.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
     return found
+
+
+def apart_text(apart: Apart, both: bool = True) -> str:
+    """Returns ``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
+
+    def told(name: str, pair: Sequence[str | int | None]) -> str:
+        values = ("unset" if one is None else str(one) for one in pair[: 1 + both])
+        return f"{name.removeprefix('library.')} {' -> '.join(values)}"
+
+    each = (", ".join(told(*fact) for fact in facts.items()) for facts in apart.values())
+    return "; ".join(each)
 
 
 def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:

@@ -9,23 +9,28 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probe.answers.same_bits import differing_rows
 from probe.errors import InputError
 from probe.lock import reports
 from probe.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
-from probe.lock.values import named_arrays
 from probe.printing import counted
 from probe.recording.inputs import listed_inputs
 from probe.recording.subject import library_of_values
+from probe.recording.values import named_arrays
 
 if TYPE_CHECKING:
     from probe.lock.rerun import Command
 
 # Seconds after which tests are no longer recorded alone, a process each.
 RECORDING = 120.0
+
+
+# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
+MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
 
 
 class BitsChanged(AssertionError):
@@ -211,3 +216,31 @@ def _command(config: Any, *tests: str) -> Command:
         words += ["-p", "probe.lock.plugin"]  # not installed, but named by -p
     words += [f"{config.rootpath}/{one}" for one in tests]
     return Command(words, config.invocation_params.dir)
+
+
+def rows_of_marked(item: Any, mark: Any) -> list[str]:
+    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
+    one, with the first operation that does and its cause; [] where none does.
+
+    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
+    several in a list or a dictionary). InputError: of the mark.
+    """
+    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
+        why, todo = "it is not expected", f"use {', '.join(MARK)}"
+        raise InputError("same_bits", ", ".join(wrong), why, todo)
+    given = MARK | mark.kwargs
+    values = []
+    for name in (given["model"], given["inputs"]):
+        known = item._fixtureinfo.name2fixturedefs.get(name)
+        if not known and not item.session._fixturemanager.getfixturedefs(name, item):
+            todo = f"write a fixture {name}, or name it in the mark"
+            raise InputError("fixture", name, "there is none for @pytest.mark.same_bits", todo)
+        value = item.funcargs.get(name)
+        values.append(item._request.getfixturevalue(name) if value is None else value)
+    batch: Any = given["batch"]
+    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
+    if len(sizes) < 2 or sizes[0] < 1:
+        why = "two sizes or more are compared, from 1 on"
+        raise InputError("batch", batch, why, "write batch=range(1, 33)")
+    axis: Any = given["axis"]
+    return differing_rows(values[0], values[1], sizes, int(axis))

@@ -21,14 +21,12 @@ import numpy as np
 
 from probe.lock.checks import OUT, RECORD
 from probe.lock.conditions import CORES_OF, LIBRARIES, Facts
-from probe.lock.values import Bits
 from probe.progress import Say
-from probe.runtimes import environments, packages
+from probe.recording.values import Bits
+from probe.runtimes import packages
 
 # Seconds that one run may take.
 TIME_LIMIT = 900.0
-
-DONE = ".complete"
 
 
 @dataclass(frozen=True)
@@ -129,22 +127,15 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 
     ``install``: also download what isn't there yet.
     """
-    wanted = [f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())]
     if "none" in releases.values():
         return "it was not installed then"
-    slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
-    folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
-    with environments.locked(folder):
-        if not (folder / DONE).exists():
-            if not install:
-                return f"{', '.join(wanted)} is not installed (--bits-why=install installs it)"
-            tell(f"installing {', '.join(wanted)}")
-            try:
-                packages.install_in_front(folder, wanted, list(releases))
-            except packages.Failed as error:
-                return f"{', '.join(wanted)} can't be installed here: {error}"
-            (folder / DONE).touch()
-    return folder
+    wanted = {name: f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())}
+    text = ", ".join(wanted.values())
+    try:
+        found = packages.in_front(wanted, install, tell)
+    except packages.Failed as error:
+        return f"{text} can't be installed here: {error}"
+    return found or f"{text} is not installed (--bits-why=install installs it)"
 
 
 def distribution_of(name: str) -> str:
@@ -152,14 +143,3 @@ def distribution_of(name: str) -> str:
     half as large as ``tensorflow``, and the same on a processor."""
     every = LIBRARIES.get(name, [name])
     return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
-
-
-def releases_known(name: str) -> list[str]:
-    """Returns the releases of a module's distribution that pip's index has for this interpreter,
-    ascending, without previews; [] where it can't be asked."""
-    # experimental, as pip says: what it prints is read so that anything else gives no releases
-    told = environments.printed(*packages.PIP, "index", "versions", distribution_of(name)) or ""
-    _, _, told = told.partition("Available versions: ")
-    every = [one.strip() for one in told.partition("\n")[0].split(",")]
-    plain = (one for one in every if one.replace(".", "").isdigit())
-    return sorted(plain, key=environments.release_numbers)

@@ -20,17 +20,27 @@ from typing import Any
 
 from probe import floats
 from probe.answers.first_difference import of_stored, operation_text
+from probe.answers.record import first_changed
+from probe.answers.same_bits import where_they_differ
 from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import InputError, ProbeError
-from probe.lock.assertions import where_they_differ
-from probe.lock.checks import CHANGED, WHOLE, BitsSession, Checked, first_changed
-from probe.lock.conditions import CORES_OF, FLAGS, THREADS, Apart, facts_apart, restoring
-from probe.lock.rerun import Command, Rerun, overlay, releases_known, run_again
+from probe.lock.checks import CHANGED, WHOLE, BitsSession, Checked
+from probe.lock.conditions import (
+    CORES_OF,
+    FLAGS,
+    THREADS,
+    Apart,
+    apart_text,
+    facts_apart,
+    restoring,
+)
+from probe.lock.rerun import Command, Rerun, distribution_of, overlay, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
 from probe.runtimes.environments import release_numbers
+from probe.runtimes.packages import releases_known
 from probe.switch_points.fewest import ReleaseStep, first_change, smallest
 
 # Seconds after which no further check is looked into, unless releases are to be installed.
@@ -66,8 +76,12 @@ class CauseSearch:
     def run(self, groups: Sequence[str]) -> Rerun:
         """Runs the check once under some of the entry's conditions, the others as they are here."""
         if tuple(groups) not in self.ran:
-            said = self.said(groups) or AGAIN
-            self.ran[tuple(groups)] = self.run_under(self.surroundings(groups), said, WHOLE)
+            known, command = len(self.missing), self.surroundings(groups)
+            self.ran[tuple(groups)] = (
+                Rerun(Path(), why="it can't be had here")
+                if len(self.missing) > known
+                else self.run_under(command, self.said(groups) or AGAIN, WHOLE)
+            )
         return self.ran[tuple(groups)]
 
     def run_under(self, command: Command, said: str, record: str = "") -> Rerun:
@@ -119,21 +133,11 @@ class CauseSearch:
 
     def said(self, groups: Sequence[str]) -> str:
         """Returns the entry's side of some conditions in words."""
-        return "; ".join(
-            ", ".join(
-                f"{name.removeprefix('library.')} {'unset' if old is None else old}"
-                for name, (old, _) in self.one.apart[group].items()
-            )
-            for group in groups
-        )
+        return apart_text({group: self.one.apart[group] for group in groups}, both=False)
 
     def returns(self, groups: Sequence[str]) -> bool:
         """Returns whether these conditions bring the accepted bits back."""
         assert self.one.accepted is not None
-        known = len(self.missing)
-        self.surroundings(groups)
-        if len(self.missing) > known:
-            return False
         return self.run(groups).checks.get(self.one.check) == self.one.accepted.bits
 
     def smallest_sets(self) -> list[list[str]]:
@@ -223,13 +227,18 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         return found | _compared_runs(search, search.run(sets[0]), sets[0])
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in one.apart and not search.missing and one.apart:
-        facts = search.run(list(one.apart)).facts
-        held = not facts_apart(session.lock.conditions[one.nearest], facts)
+        ran = search.run(list(one.apart))
+        # one that did not come to the check says nothing, and has no facts in which to differ
+        held = one.check in ran.checks
+        held = held and not facts_apart(session.lock.conditions[one.nearest], ran.facts)
     if one.apart and not held:
         told = [f"{name}: {why}" for name, why in search.missing.items()]
         told = told or ["this machine can't have all conditions of the entry"]
         found["notes"] += [f"not known: {text}" for text in dict.fromkeys(told)]
         return found
+    if now != one.bits:  # another test's state may be why, and where the accepted bits came from
+        said = "alone it has different bits from those in this run: what runs before it counts"
+        return found | {"notes": [f"not known: {said}"]}
     found["cause"] = YOUR_CODE
     found["said"] = "your code (or its data): no condition brings the accepted bits back"
     old, new = session.kept(one), here.array(one.check)
@@ -251,7 +260,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     name = name if name in facts else BLAS
     old, new = map(str, facts[name])
     low, high = sorted(map(release_numbers, (old, new)))
-    inner = [n for n in releases_known(name) if low < release_numbers(n) < high]
+    inner = [n for n in releases_known(distribution_of(name)) if low < release_numbers(n) < high]
     if not inner:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
