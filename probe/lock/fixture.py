@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Seconds after which tests are no longer recorded alone, a process each.
 RECORDING = 120.0
 
-
 # What ``@pytest.mark.same_bits`` takes, and what is meant without it.
 MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
 
@@ -43,7 +42,7 @@ class BitsFixture:
     def __init__(self, session: BitsSession, test: str, root: Path) -> None:
         self._session, self._test, self._root = session, test, root
         self._names = defaultdict[str, int](int)
-        self._given, self._checks = set[str](), set[str]()
+        self._checks = set[str]()
         self._watched: list[Any] | None = None
         self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
 
@@ -64,13 +63,12 @@ class BitsFixture:
         if self._watched is not None:  # the body is run again, watched
             self._watched.append(value)
             return
-        if name is not None and name in self._given:
+        if name is not None and name in self._names:
             why = "this test has checked something of this name already"
             raise InputError("name", name, why, "give each check its own name")
-        self._given |= {name} if name is not None else set()
         self._names[name or ""] += 1
         count = self._names[name or ""]
-        own = name if name is not None else f"#{count}" * (count > 1)
+        own = name or f"#{count}" * (count > 1)
         frame = sys._getframe(1)
         path = Path(frame.f_code.co_filename)
         below = path.is_relative_to(self._root)
@@ -106,7 +104,7 @@ class BitsFixture:
                 self._watched = None
             return found
 
-        if self._bare is not None and len(self._names) == 1:
+        if self._bare is not None and sum(self._names.values()) == 1:
             function, inputs = self._bare
             session.record(test, lambda: function(*inputs), self._bare)
         else:
@@ -135,12 +133,14 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     # with these pytest leaves tests out and does not call them deselected
     some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
-    if wanted := {one.test: None for one in session.accepted if one.test in session.recordable}:
-        _record_operations([*wanted], session, config)
     try:
-        session.finish(config.bits_unused if session.update else ())
-    except InputError as error:
-        config.bits_error = str(error)
+        if wanted := {one.test: None for one in session.accepted if one.test in session.recordable}:
+            _record_operations([*wanted], session, config)
+    finally:  # also where it is interrupted: what was accepted is kept
+        try:
+            session.finish(config.bits_unused if session.update else ())
+        except InputError as error:
+            config.bits_error = str(error)
 
 
 def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> None:

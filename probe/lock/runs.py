@@ -40,7 +40,7 @@ from probe.recording.subject import open_model
 from probe.target import Target
 
 # Targets whose module has a different name.
-MODULES = {"opencv": "cv2", "litert": "ai_edge_litert", "keras": "keras"}
+MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}
 
 
 def how_computed(

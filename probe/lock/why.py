@@ -39,9 +39,8 @@ from probe.lock.rerun import Command, Rerun, distribution_of, overlay, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.runtimes.environments import release_numbers
 from probe.runtimes.packages import releases_known
-from probe.switch_points.fewest import ReleaseStep, first_change, smallest
+from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
 
 # Seconds after which no further check is looked into, unless releases are to be installed.
 BUDGET = 120.0
@@ -259,9 +258,8 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     name = group.partition(" ")[2]
     name = name if name in facts else BLAS
     old, new = map(str, facts[name])
-    low, high = sorted(map(release_numbers, (old, new)))
-    inner = [n for n in releases_known(distribution_of(name)) if low < release_numbers(n) < high]
-    if not inner:
+    order = releases_in_order(old, new, releases_known(distribution_of(name)))
+    if len(order) < 3:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
     same = [one for one, pair in facts.items() if pair == facts[name]]
@@ -278,9 +276,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
 
     with suppress(InputError):
-        change = first_change(
-            [old, *(inner if release_numbers(old) == low else inner[::-1]), new], ask
-        )
+        change = first_change(order, ask)
         told = {"first_release": change.first, "last_release": change.last}
         return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}
