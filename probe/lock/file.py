@@ -97,7 +97,8 @@ class LockFile:
         }
         conditions = {named: self.conditions[named] for named in used & set(self.conditions)}
         lines = [HEAD, f"format = {FORMAT}"]
-        every = conditions, self.checks, operations, self.runs
+        every: list[Mapping[str, Mapping[str, Any]]]
+        every = [conditions, self.checks, operations, self.runs]
         for kind, table in zip(TABLES, every, strict=True):
             for name, facts in sorted(table.items()):
                 lines += ["", f"[{kind}.{_toml_key(name)}]"] if facts else []
