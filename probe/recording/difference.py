@@ -101,7 +101,7 @@ class Pair:
 
 
 @dataclass
-class Aligned:
+class Region:
     """A region: the operations of both runs, or of one, between values that are matched.
 
     ``left``, ``right``: the operations that give its results; ``inside``: all of either side, in
@@ -133,6 +133,11 @@ class Aligned:
     doubt: bool = False
     handed: bool = False
     reason: Reason | None = None
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """Returns ``left`` and ``right``."""
+        return self.left, self.right
 
     @property
     def verdict(self) -> str:
@@ -195,7 +200,7 @@ class Difference:
 
     left: Run
     right: Run
-    operations: list[Aligned]
+    operations: list[Region]
     outputs: list[Pair]
     argued: Argued = field(default_factory=dict)
     causes: dict[int, Any] = field(default_factory=dict)
@@ -203,12 +208,12 @@ class Difference:
     same_inputs: bool = False
 
     @property
-    def first(self) -> Aligned | None:
+    def first(self) -> Region | None:
         """Returns the first source."""
         return next(iter(self.sources), None)
 
     @property
-    def sources(self) -> list[Aligned]:
+    def sources(self) -> list[Region]:
         """Returns all sources, in order."""
         return [one for one in self.operations if one.verdict == "source"]
 
@@ -240,7 +245,7 @@ class Difference:
         return found
 
     @property
-    def computed(self) -> list[Aligned]:
+    def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
         found = []
         for one in self.operations:
@@ -327,7 +332,7 @@ class _Regions:
     def difference(self) -> Difference:
         """Returns all regions, in the order of the left run, and the outputs."""
         ours, theirs = self.runs
-        found: list[Aligned] = []
+        found: list[Region] = []
         for both in self.match.operations:
             one = self._region(*both)
             # a compiled function of two outputs has one difference, which would be listed twice
@@ -338,11 +343,11 @@ class _Regions:
         outputs = [self.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
         return Difference(ours, theirs, found, outputs, self.argued)
 
-    def _region(self, mine: int | None, other: int | None) -> Aligned:
+    def _region(self, mine: int | None, other: int | None) -> Region:
         ours, theirs = self.runs
         one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
         inside = (() if mine is None else (mine,)), (() if other is None else (other,))
-        made = Aligned(one.name, one.op, one.path, mine, other, inside=inside)
+        made = Region(one.name, one.op, one.path, mine, other, inside=inside)
         if mine is None or other is None:
             return made
         two = theirs.operations[other]
@@ -376,7 +381,7 @@ class _Regions:
             self._widen(made)
         return made
 
-    def _widen(self, made: Aligned) -> None:
+    def _widen(self, made: Region) -> None:
         """Takes what comes before into a region, up to values that are matched."""
         assert made.left is not None and made.right is not None
         values = self.match.values
@@ -403,7 +408,7 @@ class _Regions:
         made.path = made.path if not one else ""
         self._named(made)
 
-    def _named(self, made: Aligned) -> None:
+    def _named(self, made: Region) -> None:
         texts = [region_text(*one) for one in zip(self.runs, made.inside, strict=True)]
         made.op = " against ".join(dict.fromkeys(texts))
         made.note = (
@@ -412,7 +417,7 @@ class _Regions:
             else f"by its labels, the right run's {texts[1]} computes the same"
         )
 
-    def _overlap(self, one: Aligned, other: Aligned) -> bool:
+    def _overlap(self, one: Region, other: Region) -> bool:
         """Whether two regions are the same on one side, share what computes on the other, and
         neither reads what comes after the first."""
         if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
@@ -427,7 +432,7 @@ class _Regions:
             for pair in other.reads
         )
 
-    def _join(self, before: Aligned, one: Aligned) -> None:
+    def _join(self, before: Region, one: Region) -> None:
         """Takes a second region into a first one."""
         first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
         before.inside = tuple(sorted(first)), tuple(sorted(second))
@@ -559,9 +564,9 @@ def of_outputs(found: Difference) -> Reason | None:
     return _common_reason(roots, ends) or Reason(_why_not_compared(some[0], found))
 
 
-def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
+def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Region]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
-    some: dict[Reason, list[Aligned]] = {}
+    some: dict[Reason, list[Region]] = {}
     for one in found.operations:
         if one.verdict == "unknown" and one.reason is not None:
             some.setdefault(one.reason, []).append(one)
