@@ -26,8 +26,9 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed
 from probe.recording.apart import switch_lines
-from probe.recording.difference import Difference, Pair, Region, grouped_reasons, of_outputs
+from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
+from probe.recording.matching import Pair
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording

@@ -23,8 +23,9 @@ from probe.layout import CONTIGUOUS
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
 from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
-from probe.recording.difference import Pair, Region
+from probe.recording.difference import Region
 from probe.recording.judging import Judged, given_of, has_no_choice, judge_operation, weighted
+from probe.recording.matching import Pair
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There

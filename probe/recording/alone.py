@@ -28,7 +28,8 @@ from probe import budget, comparison, floats, ulp
 from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
-from probe.recording.difference import Difference, Pair, Region, measure_pair
+from probe.recording.difference import Difference, Region, measure_pair
+from probe.recording.matching import Pair
 from probe.recording.recording import (
     Operation,
     Run,

@@ -39,8 +39,8 @@ from probe.recording.alone import (
     unequal_bits,
 )
 from probe.recording.contract import CONSTANT, WEIGHT
-from probe.recording.difference import Difference, Pair, Region
-from probe.recording.matching import Both, Runs, align, labels_of, matched, result_labels
+from probe.recording.difference import Difference, Region
+from probe.recording.matching import Both, Match, Pair, Runs, align, result_labels
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -375,15 +375,16 @@ class Followed:
 def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
     that read the same and were computed alike before; None: what is read decides alone."""
-    found = Followed(*labels_of(left, right))
+    match = Match((left, right))
+    runs, labels = match.runs, match.labels
+    found = Followed(*labels)
     if judge is None:
         return found
     changed: set[int] = set()
-    runs, labels = (left, right), (found.left, found.right)
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
         # a loop that is run step by step: what is not told to compute as its match is different
-        pairs = matched(runs, labels, {}).operations
+        pairs = match.operations
     for mine, other in pairs:
         if mine is None:
             continue

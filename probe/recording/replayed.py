@@ -41,10 +41,10 @@ from probe.recording.apart import (
 from probe.recording.contract import Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Repeat, Run, record_run
+from probe.recording.recording import Run, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
-from probe.recording.walk import unsteady
+from probe.recording.walk import unsteady, values_apart
 from probe.target import Target, why_unavailable
 
 # a session keeps weights by key, and several ports may put theirs to one
@@ -316,11 +316,8 @@ def _noticed(
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replay_run``, with what differs as ``unsteady``.
     Nondeterministic where outputs do."""
-    found, again = replay_run(run, port), Repeat(run.values)
-    again.digests = [value.digest for value in replay_run(run, port).values]
-    again.addresses = [None] * len(again.digests)
-    values = found.values
-    apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
+    found, again = replay_run(run, port), replay_run(run, port)
+    apart = frozenset(values_apart(found, again))
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
     made, facts = run.made, port.session.facts

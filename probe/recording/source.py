@@ -34,8 +34,9 @@ from probe.recording.alone import (
     reveal_sums,
     unequal_bits,
 )
-from probe.recording.difference import NAMES, Pair, Region, is_near
+from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
+from probe.recording.matching import Pair
 from probe.recording.recording import (
     Operation,
     Run,
