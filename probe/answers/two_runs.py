@@ -40,6 +40,14 @@ ADVICE = {
 }
 
 
+def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
+    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
+    takes."""
+    if any(name in two for name in ("at", "against", "against_target", "sizes")):
+        return True
+    return "vary" in two and "inputs" not in two and all(one is None for one in padding)
+
+
 def two_runs(
     model: Any,
     target: str | Target | None = None,

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
+import probe
 from probe import backends, target
 from probe.errors import InputError, Misaligned, Nondeterministic, TargetError
 from probe.launch import AnySession, Arrays, Session
@@ -437,4 +438,5 @@ if __name__ == "__main__":
     # by its name: what runs as __main__ is a second copy of this module, with classes of its own
     from probe.recording.apart import ProcessRecording as Served
 
+    probe.OWN_PROCESS = True
     child.main(Served)

@@ -307,7 +307,7 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
     pytest.importorskip("torch")
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
     request = {"do": "written", "lines": text, "imports": ["import torch"]}
-    plain = apart._Remote(None, request | {"dtypes": ["float32", "float32"]})
+    plain = apart.Remote(None, request | {"dtypes": ["float32", "float32"]})
     arrays = {"0": normal(3, 4), "1": normal(5, 2)}
     served = apart.ProcessRecording()
     moves = [(plain, [0, 0])]
@@ -315,7 +315,7 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
     for one, wanted in moves:
         assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
     other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
-    assert apart._Remote(None, other).moved([8]) is None
+    assert apart.Remote(None, other).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
