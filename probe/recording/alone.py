@@ -246,21 +246,19 @@ def isolated_sides(
     output = next(apart, None) if output is None else output
     if region.left is None or region.right is None or output is None:
         return None
-    pair, pairs, runs, numbers = region.gives[output], region.reads, (left, right), region.ends
+    pair, pairs = region.gives[output], region.reads
+    runs, numbers = [left, right], [region.left, region.right]
     if region.joint:
         # of what is given one value is looked at, with the operations that it comes from
-        runs = tuple(
-            as_one_operation(run, operations_between(run, [value], outside)[0], [value])
-            for run, value, inside in zip(runs, (pair.left, pair.right), region.inside, strict=True)
-            for outside in [{n for n, v in enumerate(run.values) if v.given not in inside}]
-        )
-        numbers, output = tuple(len(run.operations) - 1 for run in runs), 0
-        reads = [run.operations[-1].reads for run in runs]
+        for at, value in enumerate((pair.left, pair.right)):
+            values, inside = runs[at].values, region.inside[at]
+            outside = {n for n, one in enumerate(values) if one.given not in inside}
+            group = operations_between(runs[at], [value], outside)[0]
+            runs[at] = as_one_operation(runs[at], group, [value])
+            numbers[at] = len(runs[at].operations) - 1
+        reads, output = [run.operations[-1].reads for run in runs], 0
         pairs = [one for one in pairs if one.left in reads[0] and one.right in reads[1]]
-    first, second = (
-        Alone.of(run, number, output, pair, at, pairs)
-        for at, (run, number) in enumerate(zip(runs, numbers, strict=True))
-    )
+    first, second = (Alone.of(runs[n], numbers[n], output, pair, n, pairs) for n in (0, 1))
     return first, second
 
 

@@ -429,10 +429,10 @@ def record_again(recorder: Recorder, run: Run) -> Run:
     try:  # an input that no operation reads may be an output
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     finally:
-        both = zip(run.values, watch.values, strict=False)
-        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in both):
+        ours, theirs = ([(v.shape, v.dtype) for v in one.values] for one in (run, watch))
+        if theirs != ours[: len(theirs)]:
             raise Nondeterministic(OTHER_OPERATIONS) from None
-    if len(watch.values) != len(run.values):
+    if len(theirs) != len(ours):
         raise Nondeterministic(OTHER_OPERATIONS)
     return Run(recorder.target, recorder.note, watch.values, (), outputs, watch.store)
 
