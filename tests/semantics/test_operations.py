@@ -10,6 +10,11 @@ from probe.semantics import Same, Unknown
 from probe.semantics import operations as o
 
 ALIKE = {
+    "the largest, as they come": (o.top_k(2, 3), o.along("top_k", 2, (-1,), (3,))),
+    "the smallest, in any order": (
+        o.top_k(2, 3, 0, False, False),
+        o.along("top_k", 2, (0,), (3, "smallest", "any order")),
+    ),
     "no bound is no clip's bound": (o.clip(-np.inf, 3.0), o.clip(None, 3.0)),
     "both bounds at infinity": (o.clip(-np.inf, np.inf), o.clip(None, None)),
     "a clip at zero": (o.clip(0.0, np.inf), o.function("relu")),
