@@ -164,7 +164,7 @@ class _Path:
         limit, last = self.ready(), -1
         taken: list[Triple] = []
         left: list[tuple[int, int, Triple]] = []
-        while self.jobs and len(taken) < most and len(left) < WORDS * most:
+        while self.jobs and len(taken) < most and len(left) < WORDS * most:  # speed alone
             job = self.jobs[0]
             if job[1] >= limit:
                 break

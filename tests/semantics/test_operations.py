@@ -100,3 +100,8 @@ def test_norms_leave_out_the_batch_and_channels_that_they_say() -> None:
     assert o.batch_norm_in_training(4, 1e-5, along=3).axes == (0, 1, 2)
     scale, shift = (o.norm((1,), 1e-5, *flags) for flags in ((True, False), (False, True)))
     assert scale != shift
+
+
+def test_zeros_change_a_sum_by_nothing_and_a_mean_or_a_minimum_by_something() -> None:
+    words = ("sum", "mean", "min", "prod", "euclidean_norm")
+    assert [o.reduced(word, (1,)).zero for word in words] == [True, False, False, False, True]
