@@ -596,7 +596,7 @@ class Marked:
     def outputs(self, changed: dict[int, Labels] | None = None) -> dict[int, np.ndarray]:
         """Returns a label for each position of each wanted output, with some operands' changed."""
         some = self.found | (changed or {})
-        found = result_labels(self.run, self.operation, some)  # type: ignore[arg-type]
+        found = result_labels(self.run, self.operation, some)
         both = zip(self.operation.gives, found, strict=True)
         return {n: line_labels(one, self.axis(n)) for n, one in both if n in self.wanted}
 

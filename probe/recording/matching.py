@@ -421,7 +421,7 @@ class _Matched:
         self.found[side][number] = label
 
 
-def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
+def result_labels(run: Run, one: Operation, found: Sequence[Labels | None] | Known) -> list[Labels]:
     """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [run.values[n].shape for n in one.gives]

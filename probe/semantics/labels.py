@@ -201,6 +201,18 @@ def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
     return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
 
 
+def of_lines(bits: np.ndarray, axes: Sequence[int]) -> Labels:
+    """Labels by content of each index along some axes: of all that stands there together."""
+    every = of_content(bits).array
+    rest = tuple(axis for axis in range(every.ndim) if axis not in axes)
+    sizes = [every.shape[axis] if axis in rest else 1 for axis in range(every.ndim)]
+    index = np.arange(prod(sizes), dtype=np.uint64).reshape(sizes)
+    with np.errstate(over="ignore"):
+        found = joint(every, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
+    zero = (every == ZERO).all(axis=rest, keepdims=True)
+    return Labels(bits.shape, np.where(zero, ZERO, found))
+
+
 class Selection(NamedTuple):
     """Elements of a left value and of a right one that must agree, pair by pair.
 
