@@ -37,6 +37,9 @@ from probe.recorders.tensorflow_graphs import (
     SHAPES,
     FunctionGraph,
     FunctionNode,
+    call_options,
+    calls_functions,
+    run_functions,
     traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
@@ -184,7 +187,7 @@ class TensorFlowOperations:
     # sums of products
 
     def _matmul(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if follows[1] or words.get("transpose_a") or not known_format(words):
             return None
         turned, as_it_is = bool(words.get("transpose_b")), once(node)
@@ -206,7 +209,7 @@ class TensorFlowOperations:
         return handler
 
     def _matrices(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if not known_format({"T": words.get("T", words.get("Ta"))}):
             return None
         ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
@@ -220,7 +223,7 @@ class TensorFlowOperations:
         return self._contraction(node, follows, labels)
 
     def _einsum(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         equation = words["equation"]
         text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
         ins, _, out = text.partition("->")
@@ -281,7 +284,7 @@ class TensorFlowOperations:
         return handler
 
     def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words, back = words_of(node), node.op in TRANSPOSED
+        words, back = node.words, node.op in TRANSPOSED
         where = 2 if back else 0
         if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
             return None
@@ -307,20 +310,18 @@ class TensorFlowOperations:
     # samples
 
     def _normalised(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if any(follows[1:]) or words.get("is_training") or not channels_last(words):
             return None
         return self._along(node, follows)
 
     def _of_xla(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
-        return self._along(node, follows) if convolves(words_of(node)["f"]) else None
+        return self._along(node, follows) if convolves(node.words["f"]) else None
 
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        extra = (
-            (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
-        )
+        extra = (digest_of(node.words["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
         name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
         left = self._plain(node, LEFT)
 
@@ -364,7 +365,7 @@ class TensorFlowOperations:
         return handler
 
     def _reduction(self, node: FunctionNode) -> Handler:
-        words = words_of(node)
+        words = node.words
         name, attributes = node.op, tuple(node.attributes)
         as_it_is, left = once(node), self._plain(node, "it adds over the batch")
 
@@ -400,7 +401,7 @@ class TensorFlowOperations:
         return handler
 
     def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        if not known_format(words_of(node)):
+        if not known_format(node.words):
             return None
         as_it_is = once(node)
 
@@ -489,10 +490,6 @@ NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
-def words_of(node: FunctionNode) -> dict[str, Any]:
-    return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-
-
 def known_format(words: dict[str, Any]) -> bool:
     """Returns whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
@@ -508,7 +505,7 @@ TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "confi
 
 def extra_of(node: FunctionNode) -> list[Any]:
     """Attributes that decide what is computed, besides types."""
-    words = words_of(node)
+    words = node.words
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
 
 
@@ -520,14 +517,11 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
 
 
 def called_name(node: FunctionNode) -> str:
-    return str(words_of(node)["f"]) if node.op in CALLS else node.op
+    return str(node.words["f"]) if node.op in CALLS else node.op
 
 
 def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
-    if node.op not in CALLS:
-        return tuple(node.attributes)
-    pairs = context.context().function_call_options.as_attrs().items()
-    return tuple(one for pair in pairs for one in pair)
+    return call_options() if node.op in CALLS else tuple(node.attributes)
 
 
 def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
@@ -657,29 +651,17 @@ class FunctionRunner:
         return steps
 
     def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
-        words = words_of(node)
-        if node.op in CALLS and not _compiled_by_xla(words["f"]):
-            return lambda read: self(words["f"], read, flags)
-        if node.op in LOOPS:
+        if not calls_functions(node):
+            return self.choose(node, flags)
 
-            def loop(read: list[Any]) -> list[Any]:
-                kept = _unchanged(traced_graph(words["body"], self._graphs))
-                flags = tuple(at not in kept for at in range(len(read)))
-                while bool(array(self(words["cond"], read, flags)[0])):
-                    read = self(words["body"], read, flags)
-                return read
+        def handler(read: list[Any]) -> list[Any]:
+            follows = flags[1:] if node.op in BRANCHES else flags
+            if node.op in LOOPS:
+                kept = _unchanged(traced_graph(node.words["body"], self._graphs))
+                follows = tuple(at not in kept for at in range(len(read)))
+            return run_functions(node, read, lambda name, given: self(name, given, follows))
 
-            return loop
-        if node.op in BRANCHES:
-            many = "Case" in node.op
-            names = words["branches"] if many else [words["else_branch"], words["then_branch"]]
-
-            def branch(read: list[Any]) -> list[Any]:
-                which = int(array(read[0]))
-                return self(names[min(max(which, 0), len(names) - 1)], read[1:], flags[1:])
-
-            return branch
-        return self.choose(node, flags)
+        return handler
 
 
 def once(node: FunctionNode) -> Handler:
@@ -751,8 +733,3 @@ def _needed_nodes(graph: FunctionGraph) -> set[str]:
             pending += [one for one, _ in by_name[name].inputs] if name in by_name else []
             pending += by_name[name].after if name in by_name else ()
     return found
-
-
-def _compiled_by_xla(name: str) -> bool:
-    attributes = context.context().get_function_def(name).attr
-    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -84,6 +84,11 @@ class FunctionNode:
     count: int
     constant: Any = None
     after: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Returns the attributes by name."""
+        return dict(zip(self.attributes[::2], self.attributes[1::2], strict=True))
 
 
 @dataclass
@@ -435,28 +440,17 @@ class Watching:
         return [made[name][k] for name, k in graph.given]
 
     def _ran(self, node: FunctionNode, read: list[Any]) -> list[Any]:
-        words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
         path = self.names.path(node.name.rpartition("/")[0], True)
 
         def inside(name: str, given: list[Any]) -> list[Any]:
             return self.walk(traced_graph(name, self.known.traced), given)
 
+        if calls_functions(node):
+            return run_functions(node, read, inside)
         if node.op in CALLS:
-            if not _by_xla(words["f"]):
-                return inside(words["f"], read)
-            found = run_op(words["f"], read, _options(), node.count)
-            self._called(words["f"], read, found, path)
+            found = run_op(node.words["f"], read, call_options(), node.count)
+            self._called(node.words["f"], read, found, path)
             return found
-        if node.op in LOOPS:
-            while bool(array(inside(words["cond"], read)[0])):
-                read = inside(words["body"], read)
-            return read
-        if node.op in BRANCHES:
-            which = int(array(read[0]))
-            if "Case" not in node.op:
-                return inside(words["then_branch" if which else "else_branch"], read[1:])
-            names = words["branches"]  # any other number is the last one's
-            return inside(names[which if 0 <= which < len(names) else -1], read[1:])
         found = run_op(node.op, read, node.attributes, node.count)
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id
@@ -475,7 +469,7 @@ class Watching:
         gives = [self.seen(outputs[n], path) for n in given]
         if gives and reads:
             self._gives(gives)
-            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), _options()
+            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
 
             def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
                 fed = list(inputs)
@@ -517,6 +511,31 @@ class _NodeSource(UncompiledSource):
 # graphs
 
 
+def calls_functions(node: FunctionNode) -> bool:
+    """Returns whether a node runs functions by their nodes: XLA compiles others as a whole."""
+    if node.op in CALLS:
+        return not _by_xla(node.words["f"])
+    return node.op in (*LOOPS, *BRANCHES)
+
+
+def run_functions(
+    node: FunctionNode, read: list[Any], run: Callable[[str, list[Any]], list[Any]]
+) -> list[Any]:
+    """Returns what a node gives that runs functions: ``run(name, given)``."""
+    words = node.words
+    if node.op in CALLS:
+        return run(words["f"], read)
+    if node.op in LOOPS:
+        while bool(array(run(words["cond"], read)[0])):
+            read = run(words["body"], read)
+        return read
+    which = int(array(read[0]))
+    if "Case" not in node.op:
+        return run(words["then_branch" if which else "else_branch"], read[1:])
+    names = words["branches"]  # any other number is the last one's
+    return run(names[which if 0 <= which < len(names) else -1], read[1:])
+
+
 def traced_graph(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
     """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
     that have been read."""
@@ -542,7 +561,7 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     ctx.clear_kernel_cache()
     ctx.enable_graph_collection()
     try:
-        run_op(name, inputs, _options(), count)
+        run_op(name, inputs, call_options(), count)
         graphs = [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
     finally:
         ctx.disable_graph_collection()
@@ -625,7 +644,7 @@ def _by_xla(name: str) -> bool:
     return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
 
 
-def _options() -> tuple[Any, ...]:
+def call_options() -> tuple[Any, ...]:
     """Returns the attributes with which TensorFlow calls a function."""
     pairs = context.context().function_call_options.as_attrs().items()
     return tuple(one for pair in pairs for one in pair)

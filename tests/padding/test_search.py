@@ -301,6 +301,27 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
         assert y.tobytes() == np.asarray(model(whole)).tobytes()
 
 
+def test_of_two_operations_that_differ_the_one_in_the_way_is_named():
+    """The first differs behind what is kept alone, so that fewer outputs of the second must agree
+    than where the second is the only one that differs."""
+
+    def at_its_end(x, w):
+        there, turned = convolved(x, w), convolved(x, w, lambda size: True)
+        return np.concatenate([there[:, :-2], turned[:, -2:]], 1) if x.shape[1] == 8 else there
+
+    first, second = operation("first", WIDE)(at_its_end), conv("second", lambda size: size == 8)
+    model = graph(lambda x: second(first(x, ONE) + BIAS, TWO))
+    model.positions = None  # as where every size has to be recorded
+    told = model.serves(3, 8)
+    assert (told.by_order, told.name) == ("differs", "second")
+
+
+def test_inputs_of_unlike_length_are_refused_with_what_to_do():
+    given = {"x": X, "z": np.concatenate([X, X], 1)}
+    with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
+        probe.network(lambda x, z: (x + BIAS, z + BIAS), vary="x:1,z:1", inputs=given, lengths=[3])
+
+
 def test_constants_between_operations_make_shorter_sizes_serve():
     first, second, third = conv("first"), conv("second"), conv("third")
 
