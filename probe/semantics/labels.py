@@ -203,14 +203,18 @@ def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
 
 def of_lines(bits: np.ndarray, axes: Sequence[int]) -> Labels:
     """Labels by content of each index along some axes: of all that stands there together."""
-    every = of_content(bits).array
-    rest = tuple(axis for axis in range(every.ndim) if axis not in axes)
-    sizes = [every.shape[axis] if axis in rest else 1 for axis in range(every.ndim)]
+    return Labels(bits.shape, joined_lines(of_content(bits).array, axes))
+
+
+def joined_lines(labels: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """Returns a label for each index along some axes, from those of all that stands there; of size
+    1 along the others."""
+    rest = tuple(axis for axis in range(labels.ndim) if axis not in axes)
+    sizes = [size if axis in rest else 1 for axis, size in enumerate(labels.shape)]
     index = np.arange(prod(sizes), dtype=np.uint64).reshape(sizes)
     with np.errstate(over="ignore"):
-        found = joint(every, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
-    zero = (every == ZERO).all(axis=rest, keepdims=True)
-    return Labels(bits.shape, np.where(zero, ZERO, found))
+        found = joint(labels, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
+    return np.where((labels == ZERO).all(axis=rest, keepdims=True), ZERO, found)
 
 
 class Selection(NamedTuple):

@@ -316,12 +316,6 @@ def test_of_two_operations_that_differ_the_one_in_the_way_is_named():
     assert (told.by_order, told.name) == ("differs", "second")
 
 
-def test_inputs_of_unlike_length_are_refused_with_what_to_do():
-    given = {"x": X, "z": np.concatenate([X, X], 1)}
-    with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
-        probe.network(lambda x, z: (x + BIAS, z + BIAS), vary="x:1,z:1", inputs=given, lengths=[3])
-
-
 def test_constants_between_operations_make_shorter_sizes_serve():
     first, second, third = conv("first"), conv("second"), conv("third")
 
@@ -349,6 +343,9 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
     assert "certified" in repr(found) and found.picture() is not None
+    given = {"inputs": {"x": X, "z": np.concatenate([X, X], 1)}, "vary": "x:1,z:1"}
+    with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
+        probe.network(lambda x, z: (x + BIAS, z + BIAS), lengths=[3], **given)
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
