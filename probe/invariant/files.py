@@ -17,12 +17,17 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
+from probe.invariant.classes import Plan
 from probe.invariant.programs import (
     Leaf,
     LibraryProgram,
+    ProgramOutput,
     Rebuild,
     TensorFlowProgram,
     aligned_array,
+    decides,
+    padded_piece,
+    together,
 )
 from probe.machine import cores
 
@@ -36,7 +41,6 @@ class _File(LibraryProgram):
     def __init__(self, function: Any, batched: Any, name: str, names: Sequence[str]) -> None:
         super().__init__(function, batched, name)
         self.names = tuple(names)
-        self.direct = lambda *values: self.function(*map(aligned_array, values))
 
     def flat(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], Rebuild]:
         """As of ``LibraryProgram``: arrays in order, by name, or in one dictionary."""
@@ -76,6 +80,29 @@ class _File(LibraryProgram):
                 return None
             told += one.shape, one.dtype
         return tuple(told)
+
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
+    ) -> Callable[..., Any] | None:
+        """As of ``LibraryProgram``. None where integers without samples may choose a branch."""
+        if any(one.axis is None and decides(one.value) for one in leaves):
+            return None
+        if len(plan) == 1 and plan[0].places == plan[0].size:
+            return lambda *values: self.function(*map(aligned_array, values))
+        axes = [leaf.axis for leaf in leaves]
+
+        def run(*values: np.ndarray) -> list[np.ndarray]:
+            both = list(zip(values, axes, strict=True))
+            found = []
+            for piece in plan:
+                part = [
+                    aligned_array(one) if axis is None else padded_piece(one, axis, piece)
+                    for one, axis in both
+                ]
+                found.append((self.function(*part), piece.places))
+            return together(found, outputs)
+
+        return run
 
     def _open(self) -> dict[str, int | None]:
         """Returns what the file itself says of them."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.invariant.classes import SizedCall
+from probe.invariant.classes import Plan, SizedCall
 from probe.machine import cores
 
 HOW = "give batched= an axis or None for each argument, as jax.vmap's in_axes: batched=(None, 0)"
@@ -62,8 +62,6 @@ class LibraryProgram:
 
     library, package = "numpy", "numpy"
     watched: Callable[[Sequence[Any], Rebuild], Any] | None
-    direct: Callable[..., Any] | None = None
-    """Runs a call of a checked size whose arguments have a ``signature``."""
 
     def __init__(self, function: Callable[..., Any], batched: Any = None, name: str = "") -> None:
         self.function, self.batched = function, batched
@@ -82,9 +80,14 @@ class LibraryProgram:
         """
         return None
 
-    def beside(self, leaves: Sequence[Leaf]) -> list[Any]:
-        """Returns the arrays that carry no samples."""
-        return [one.value for one in leaves if one.axis is None]
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
+    ) -> Callable[..., Any] | None:
+        """Returns what runs further calls of the signature of this one; None: nothing is quicker.
+
+        ``plan``: the sizes that it is run at, which were checked.
+        """
+        return None
 
     def threads(self) -> int:
         """Returns the threads that it computes with."""
@@ -312,7 +315,6 @@ class JaxProgram(LibraryProgram):
 
         super().__init__(function, batched, name)
         self.compiled = function if hasattr(function, "lower") else jax.jit(function)
-        self.direct = self.compiled
         self._flatten, self._tracer = jax.tree.flatten, jax.core.Tracer
         self._array, self._config = type(jax.numpy.zeros(())), jax.config
 
@@ -339,9 +341,42 @@ class JaxProgram(LibraryProgram):
                 return None
         return tuple(told)
 
-    def beside(self, leaves: Sequence[Leaf]) -> list[Any]:
-        """As of ``LibraryProgram``; of weights in any container of JAX."""
-        return self._flatten(super().beside(leaves))[0]  # type: ignore[no-any-return]
+    def planned(
+        self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
+    ) -> Callable[..., Any] | None:
+        """As of ``LibraryProgram``. What pads, cuts and joins is compiled apart: fused with the
+        function, it would change bits. None where integers without samples may choose a branch.
+        """
+        import jax
+
+        beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
+        if any(map(decides, beside)):
+            return None
+        if len(plan) == 1 and plan[0].places == plan[0].size:
+            return self.compiled
+        marks = [
+            jax.tree.map(lambda _: -1, one.value) if one.axis is None else one.axis
+            for one in leaves
+        ]
+        axes, shape = jax.tree.flatten(rebuild(marks))
+        carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
+        # compiled apart from the function: XLA would fuse the padding into it and change bits
+        cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
+        join = jax.jit(lambda found: _joined_pieces(found, plan, outputs))
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            values = jax.tree.leaves((args, kwargs))
+            found = []
+            for part in cut([values[at] for at, _ in carry]):
+                for (at, _), one in zip(carry, part, strict=True):
+                    values[at] = one
+                args, kwargs = jax.tree.unflatten(shape, values)
+                found.append(self.compiled(*args, **kwargs))
+            return join(found)
+
+        # a container that is rebuilt as another kind may have its leaves in another order
+        wanted = jax.tree.structure(rebuild([one.value for one in leaves]))
+        return run if shape == wanted else None
 
     def settings(self) -> Any:
         held = self._config
@@ -363,6 +398,10 @@ class JaxProgram(LibraryProgram):
 
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
 
+    def whole(self, value: Any, axis: int | None) -> Any:
+        """As of ``LibraryProgram``; JAX's arrays are."""
+        return super().whole(value, axis) if isinstance(value, np.ndarray) else value
+
     def split(self, result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
         import jax
 
@@ -377,6 +416,41 @@ class JaxProgram(LibraryProgram):
             return super().told(value)
         leaves, shape = jax.tree.flatten(value)
         return str(shape), tuple((np.shape(one), str(getattr(one, "dtype", one))) for one in leaves)
+
+
+def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: SizedCall) -> list[Any]:
+    """Some samples of each array, and copies of their first behind them."""
+    from jax import lax
+    from jax import numpy as jnp
+
+    start, places, size = piece
+    made = []
+    for one, (_, axis) in zip(values, carry, strict=True):
+        part = lax.slice_in_dim(one, start, start + places, axis=axis)
+        if places < size:
+            first = lax.slice_in_dim(one, start, start + 1, axis=axis)
+            part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
+        made.append(part)
+    return made
+
+
+def _joined_pieces(found: Sequence[Any], plan: Plan, outputs: Sequence[ProgramOutput]) -> Any:
+    """Returns the answers of all pieces as one, without those of the copies."""
+    import jax
+    from jax import lax
+    from jax import numpy as jnp
+
+    shape = jax.tree.structure(found[0])
+    made = []
+    for number, output in enumerate(outputs):
+        rows = [
+            lax.slice_in_dim(
+                jax.tree.leaves(one)[number], 0, piece.places * output.each, axis=output.axis
+            )
+            for one, piece in zip(found, plan, strict=True)
+        ]
+        made.append(jnp.concatenate(rows, output.axis))
+    return jax.tree.unflatten(shape, made)
 
 
 class _Data(LibraryProgram):

@@ -16,7 +16,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +33,6 @@ from probe.invariant.programs import (
     ProgramOutput,
     Rebuild,
     aligned_array,
-    decides,
     padded_piece,
     program_of_function,
     program_with_library,
@@ -589,40 +587,26 @@ class SameBitsProgram:
         quick = self._quick.get(signature)
         if quick is not None:
             return quick(*args, **kwargs)
-        answer, again = self._called(args, kwargs)
-        if again is not None:
-            self._quick[signature] = again
+        answer, parts = self._called(args, kwargs)
+        if (quick := self.program.planned(*parts)) is not None:
+            self._quick[signature] = quick
         return answer
 
-    def _called(self, args: Any, kwargs: Any) -> tuple[Any, Callable[..., Any] | None]:
-        """Returns the answer, and what runs further calls of its signature; None where integers
-        without samples may choose a branch."""
+    def _called(self, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Returns the answer, and what ``LibraryProgram.planned`` takes."""
         if not self.program.library:
             with self._lock:
                 self._settle(args, kwargs)
-        program = self.program
-        leaves, rebuild = program.flat(args, kwargs)
+        leaves, rebuild = self.program.flat(args, kwargs)
         count, told = self._signature(leaves)
-        key = program.threads(), told, program.settings()
+        key = self.program.threads(), told, self.program.settings()
         buckets = self._known.get(key) or self._checked(key, leaves, rebuild)
         with self._lock:
             plan = buckets.plan(count)
         assert plan is not None  # ``_checked`` refuses a program without a way
         operation: Any = buckets.operation
-        again = program.direct
-        if len(plan) == 1 and plan[0].size == count:
-            values = [program.whole(leaf.value, leaf.axis) for leaf in leaves]
-            args, kwargs = rebuild(values)
-            answer = program.at(count)(*args, **kwargs)
-        else:
-            answer = self._ran(plan, operation.outputs, leaves, rebuild)
-            again = again and partial(self._again, plan, operation.outputs)
-        return answer, None if any(map(decides, program.beside(leaves))) else again
-
-    def _again(
-        self, plan: Plan, outputs: Sequence[ProgramOutput], *args: Any, **kwargs: Any
-    ) -> Any:
-        return self._ran(plan, outputs, *self.program.flat(args, kwargs))
+        answer = self._ran(plan, operation, leaves, rebuild, count)
+        return answer, (plan, leaves, rebuild, operation.outputs)
 
     def _settle(self, args: Any, kwargs: Any) -> None:
         self.program = self.report.program = program_with_library(self.program, args, kwargs)
@@ -725,13 +709,12 @@ class SameBitsProgram:
         return made
 
     def _ran(
-        self,
-        plan: Plan,
-        outputs: Sequence[ProgramOutput],
-        leaves: Sequence[Leaf],
-        rebuild: Rebuild,
+        self, plan: Plan, operation: WholeProgram, leaves: list[Leaf], rebuild: Rebuild, count: int
     ) -> Any:
         program = self.program
+        if len(plan) == 1 and plan[0].size == count:
+            args, kwargs = rebuild([program.whole(leaf.value, leaf.axis) for leaf in leaves])
+            return program.at(count)(*args, **kwargs)
         arrays = {
             number: program.bits(leaf.value)
             for number, leaf in enumerate(leaves)
@@ -746,6 +729,7 @@ class SameBitsProgram:
             args, kwargs = rebuild(values)
             answer, build = program.split(program.at(piece.size)(*args, **kwargs))
             found.append(([program.bits(one)[0] for one in answer], piece.places))
+        outputs = operation.outputs
         made = zip(together(found, outputs), outputs, strict=True)
         return build([program.native(one, output.dtype) for one, output in made])
 
