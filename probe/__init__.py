@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from probe.answers.order import order as order
     from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
+    from probe.answers.same_bits import assert_same_bits as assert_same_bits
     from probe.answers.sweep import sweep as sweep
     from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
-    from probe.lock.assertions import assert_same_bits as assert_same_bits
     from probe.store import Store as Store
     from probe.store import merge as merge
     from probe.store.results import Results as Results
@@ -66,7 +66,7 @@ _HOMES = {
     "Session": "launch",
     "Store": "store",
     "Target": "target",
-    "assert_same_bits": "lock.assertions",
+    "assert_same_bits": "answers.same_bits",
     "diff": "answers.first_difference",
     "examine": "answers.examine",
     "explain": "answers.explain",
@@ -135,6 +135,9 @@ ROOMS = {
 }
 
 __all__ = [*_HOMES]
+
+# Whether this process is a command, or a child of probe's own, in which nobody else's code imports.
+OWN_PROCESS = False
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Runs on a node of a cluster: reports the node's facts, and answers question sets.
+"""Runs on a node of a cluster: reports the node's facts, and answers shards.
 
-A question set comes as JSON text; what goes back are tables of the store as bytes of Arrow's
-stream format, and the facts of the node, taken again. Nothing of a question is executed but the
+A shard comes as JSON text; what goes back are tables of the store as bytes of Arrow's
+stream format, and the facts of the node, taken again. Nothing of a shard is executed but the
 options of a sweep, and an experiment of this checkout by its name.
 """
 
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,21 +37,27 @@ Said = dict[str, Any]
 _OWN = threading.local()
 
 
-def as_data(function: Callable[[str], Said]) -> Callable[[str], Said]:
-    """What a function raises is answered as ``error``, one line: no exception has to travel."""
+def one_line(error: BaseException) -> str:
+    """Returns an error's first line that says something, without what may not be published."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    return machine.publishable(f"{type(error).__name__}: {lines[0]}")[:300]
+
+
+def raises_text(function: Callable[[str], Said]) -> Callable[[str], Said]:
+    """What a function raises becomes a RuntimeError of one line: our own errors, and those of
+    libraries that are not installed here, could not be unpickled where they arrive."""
 
     @functools.wraps(function)
     def answered(text: str) -> Said:
         try:
             return function(text)
         except Exception as error:
-            lines = [line for line in str(error).splitlines() if line.strip()] or ["no message"]
-            return {"error": machine.publishable(f"{type(error).__name__}: {lines[0]}")[:300]}
+            raise RuntimeError(one_line(error)) from None
 
     return answered
 
 
-@as_data
+@raises_text
 def node_facts(text: str) -> Said:
     """Says what this node is. ``text``: a JSON list of target texts, or of ``*`` for a script."""
     worker = _worker()
@@ -96,31 +101,23 @@ def _libraries() -> dict[str, Any]:
     }
 
 
-@as_data
+@raises_text
 def answer_sweep(text: str) -> dict[str, Any]:
-    """Answers one target's questions of a sweep: ``said``, ``seconds``, ``fresh`` and ``tables``.
+    """Answers one target's shard of a sweep, as one process would: ``said`` and ``tables``.
 
-    ``text``: ``target``, and a ``SweepRequest`` as JSON. ``fresh``: the target's process was
-    started for it.
-    The process stays for the next question set of that target.
+    ``text``: ``target``, and a ``SweepRequest`` as JSON. The target's process stays for its next
+    shard.
     """
     asked = json.loads(text)
     where = Target.parse(asked["target"])
     if not hasattr(_OWN, "sessions"):
         _OWN.sessions = Sessions()
     _OWN.sessions.close(where)
-    fresh, start = not _OWN.sessions.get(where).alive, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-        store = Store(folder)
         request = SweepRequest.from_json(asked)
-        answer_request(request, [where], store, 1, opens=_OWN.sessions.get, close=False)
+        answer_request(request, [where], Store(folder), 1, opens=_OWN.sessions.get, close=False)
         tables = _packed_tables(Path(folder))
-    return {
-        "said": node_facts(json.dumps([asked["target"]])),
-        "fresh": fresh,
-        "seconds": time.monotonic() - start,
-        "tables": tables,
-    }
+    return {"said": node_facts(json.dumps([asked["target"]])), "tables": tables}
 
 
 def _packed_tables(folder: Path) -> dict[str, bytes]:
@@ -138,14 +135,14 @@ def pack_table(rows: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-@as_data
+@raises_text
 def answer_script(text: str) -> dict[str, Any]:
     """Runs one shard of an experiment in a process of its own, and answers alike.
 
     ``text``: ``name``, ``digest`` (of the script's text: the node must have the same one),
     ``quick``, ``shard`` (``2/8``). ``status`` and ``stderr`` say how it ended.
     """
-    asked, start = json.loads(text), time.monotonic()
+    asked = json.loads(text)
     path, status, told = script_path(asked["name"]), 2, ""
     tables: dict[str, bytes] = {}
     if path is None or file_digest(path) != asked["digest"]:
@@ -156,13 +153,8 @@ def answer_script(text: str) -> dict[str, Any]:
             label = machine.label()
             found = [one for one in Path(folder).rglob(label) if one.is_dir()]
             tables = _packed_tables(found[0]) if len(found) == 1 else {}
-    return {
-        "said": node_facts(json.dumps(["*"])),
-        "status": status,
-        "stderr": told,
-        "seconds": time.monotonic() - start,
-        "tables": tables,
-    }
+    said = node_facts(json.dumps(["*"]))
+    return {"said": said, "status": status, "stderr": told, "tables": tables}
 
 
 def script_path(name: str) -> Path | None:

@@ -1,7 +1,8 @@
-"""Keeps the nodes behind a Dask scheduler: their facts, and the question sets sent to them.
+"""Keeps the nodes behind a Dask scheduler: their facts, and the shards sent to them.
 
-Dask connects, schedules, restarts and repeats; what is added here is belief. A node's first word
-about itself is kept, and a node that says something else later is refused.
+Dask connects, places each shard on one of the nodes that may have it, moves it where a node is
+lost, and repeats what raises. What is added here is belief: a node's first word about itself is
+kept, and a node that says something else later is refused.
 """
 
 from __future__ import annotations
@@ -12,27 +13,25 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from probe import machine
 from probe.cluster import node as remote
 from probe.errors import ClusterError, InputError
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, as_completed
 
 HOW = "use local:2 (two processes here) or the address that `dask scheduler` prints, tcp://..."
-# Seconds within which a first node must have joined, and a node must have said what it is.
-JOIN = 60.0
 
-# Seconds after which the scheduler is asked again which nodes there are.
-LOOK = 1.0
+# Seconds within which a first node must have joined and said what it is.
+JOIN = 60.0
 
 # Seconds for which nothing is waited for longer, so that Ctrl-C is heard.
 HEARD = 0.05
 
-# How often Dask repeats a question set that raised on a node.
+# How often Dask repeats what raised on a node.
 REPEATS = 2
 
 # Run in local nodes: a terminal sends Ctrl-C to them too, but this process ends them.
@@ -41,16 +40,25 @@ DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 Said = dict[str, Any]
 Kinds: TypeAlias = "type | tuple[type, ...]"
 
+# What a node says of itself, and of which type each is.
+SAID: dict[str, Kinds] = {"name": str, "address": str, "machine": dict, "targets": dict}
+
+# What every answer of a node has: see ``probe.cluster.node``.
+ANSWER: dict[str, Kinds] = {"said": dict, "tables": dict}
+
 
 @dataclass
 class DaskNode:
-    """One worker of Dask. ``said``: what it said first. ``refused``: why it is not asked again."""
+    """One worker of Dask. ``said``: what it said first. ``refused``: why it is not asked again,
+    and ``recorded``: that this is among the failures.
+    """
 
     number: int
     address: str
     threads: int
     said: Said
     refused: str = ""
+    recorded: bool = False
 
     @property
     def label(self) -> str:
@@ -69,20 +77,25 @@ class DaskNode:
         return dict(self.said["targets"][text]["run"])
 
 
-@dataclass
-class Reply:
-    """A question set, of which ``node`` is asked, and what became of it.
+class Reply(NamedTuple):
+    """What became of a shard: ``about`` is what ``ask`` was given.
 
-    ``answer``: None under way, and where there is none; then ``why``, or ``error``: what the node
-    raised, where another try may help.
+    ``answer`` of ``node``; both None where all nodes that might have had it are gone, ``answer``
+    None beside a node that is refused: another may be asked. ``why``: no other try will help.
     """
 
-    node: DaskNode
     about: Any
-    answer: dict[str, Any] | None = None
+    node: DaskNode | None = None
+    answer: Said | None = None
     why: str = ""
-    error: str = ""
-    future: Future[Any] | None = field(default=None, repr=False)
+
+
+class UnderWay(NamedTuple):
+    """What is under way, and the addresses of the nodes of which Dask chooses one."""
+
+    future: Future[Any]
+    addresses: list[str]
+    about: Any
 
 
 class Cluster:
@@ -91,19 +104,19 @@ class Cluster:
     ``targets``: the texts that every node is asked about. ``note``: takes a line for the user.
     """
 
-    def __init__(self, client: Client, targets: Sequence[str], note: Callable[[str], None]) -> None:
-        from distributed import as_completed
-
+    def __init__(
+        self,
+        client: Client,
+        done: as_completed,
+        targets: Sequence[str],
+        note: Callable[[str], None],
+    ) -> None:
         self.client, self.targets, self.note = client, list(targets), note
         self.nodes: dict[str, DaskNode] = {}
-        self.first: dict[str, Said] = {}
-        self._count = 0
-        self._asked: dict[Any, Reply] = {}
-        self._joining: dict[str, tuple[Future[Any], float]] = {}
-        self._left_out: set[str] = set()
-        self._given_up: set[Any] = set()
-        self._done = as_completed(loop=client.loop, with_results=True)
-        self._looked = 0.0
+        self._first: dict[str, Said] = {}
+        self._threads: dict[str, int] = {}  # of all that the scheduler has, believed or not
+        self._asked: dict[Any, UnderWay] = {}
+        self._done, self._count = done, 0
 
     def good(self) -> list[DaskNode]:
         """Returns the nodes that are there and believed."""
@@ -111,69 +124,97 @@ class Cluster:
 
     def gather(self) -> None:
         """Waits until every node that is there has said what it is. InputError: there is none."""
-        start = time.monotonic()
-        while time.monotonic() - start < JOIN:
-            self._looked = 0.0
-            self.look()
-            if self.good() and not self._joining:
-                return
-            time.sleep(HEARD)
+        ends = time.monotonic() + JOIN
+        while time.monotonic() < ends and (self._asked or not self.good()):
+            self.replies()
         if not self.good():
             address = self.client.scheduler.address if self.client.scheduler else "(closed)"
             why = f"no usable node within {JOIN:g} seconds"
             raise InputError("cluster", address, why, "start a node: `dask worker ADDRESS`")
 
-    def look(self) -> None:
-        """Notices nodes that came or went; once a second. ClusterError: no scheduler."""
-        if time.monotonic() - self._looked < LOOK:
-            return
-        self._looked = time.monotonic()
-        if self.client.status != "running":
-            raise _scheduler_gone()
+    def ask(
+        self,
+        answer: Callable[[str], Said],
+        question: object,
+        nodes: Sequence[str],
+        about: Any,
+        priority: int = 0,
+    ) -> None:
+        """Has one of the nodes answer, by a function of ``probe.cluster.node``."""
+        # the function travels by its name, the question as JSON: no object is pickled
+        how = {"retries": REPEATS, "pure": False, "priority": priority}
+        future = self.client.submit(answer, json.dumps(question), workers=list(nodes), **how)
+        self._asked[future.key] = UnderWay(future, list(nodes), about)
+        self._done.add(future)
+
+    def replies(self) -> list[Reply]:
+        """What became of shards since the last call; waits a moment where there is nothing new.
+
+        ClusterError: the scheduler is gone.
+        """
+        found = self._look()
+        done = self._done.next_batch(block=False)
+        if not done:
+            time.sleep(HEARD)
+        for future, result in done:
+            asked = self._asked.pop(future.key, None)
+            if asked is None:  # given up
+                continue
+            if future.status == "cancelled":
+                raise _scheduler_gone()  # a client that reconnects lost all that was under way
+            why = ""
+            if future.status == "error":
+                error = result[1] if isinstance(result, tuple) else result
+                if type(error).__name__ == "KilledWorker":
+                    why = f"{len(self.nodes)} nodes are left; every node that had it was lost"
+                elif type(error) is RuntimeError:  # one line already: ``node.raises_text``
+                    why = str(error)
+                else:
+                    why = remote.one_line(error)
+            if isinstance(asked.about, str):
+                self._join(asked.about, why, result)
+            elif why:
+                found.append(Reply(asked.about, why=why))
+            else:
+                found.append(self._reply(asked, result))
+        return found
+
+    def _look(self) -> list[Reply]:
+        """Notices nodes that came or went. Returns what went with all nodes that might have it."""
+        before = self._threads
         try:
-            there = dict(self.client.nthreads())
+            if self.client.status != "running":
+                raise ConnectionError
+            self._threads = dict(self.client.nthreads())
         except Exception as error:
             raise _scheduler_gone() from error
-        for known in (self.nodes, self._joining):
-            for address in set(known) - set(there):
-                del known[address]
-        for address, threads in there.items():
-            if address in self.nodes or address in self._left_out:
-                continue
-            if address not in self._joining:
-                # before the questions that wait there: it is asked none until it has said this
-                texts, first = json.dumps(self.targets), {"pure": False, "priority": 9}
-                future = self.client.submit(remote.node_facts, texts, workers=[address], **first)
-                self._joining[address] = future, time.monotonic()
-            self._join(address, threads)
-        # others may take the question sets of nodes that are not there any more
-        for asked in list(self._asked.values()):
-            if asked.node.address not in self.nodes and asked.future is not None:
-                self._given_up.add(asked.future.key)
-                with suppress(Exception):
-                    self.client.cancel([asked.future], force=True)
+        for address in set(self.nodes) - set(self._threads):
+            del self.nodes[address]
+        for address in self._threads.keys() - before.keys():
+            # before the shards that wait there: it is asked none until it has said this
+            self.ask(remote.node_facts, self.targets, [address], address, priority=9)
+        gone = [
+            key
+            for key, one in self._asked.items()
+            if not one.future.done() and self._threads.keys().isdisjoint(one.addresses)
+        ]
+        lost = [self._asked.pop(key) for key in gone]
+        with suppress(Exception):
+            self.client.cancel([one.future for one in lost], force=True)
+        return [Reply(one.about) for one in lost if not isinstance(one.about, str)]
 
-    def _join(self, address: str, threads: int) -> None:
-        future, since = self._joining[address]
-        if not future.done():
-            if time.monotonic() - since > JOIN:
-                self._leave_out(address, f"it did not say within {JOIN:g} seconds what it is")
+    def _join(self, address: str, why: str, said: Any) -> None:
+        """Takes what a node says of itself when it is first seen."""
+        if address not in self._threads:
             return
-        try:
-            said = future.result()
-        except Exception as error:
-            self._leave_out(address, one_line(error))
+        wrong = not why and (misshapen(said, SAID) or _lacking(said, self.targets))
+        if wrong:
+            why = f"what it said of itself can't be read: {wrong}"
+        if why:
+            self.note(f"a node is left out: {why}")
             return
-        if isinstance(said, dict) and "error" in said:
-            self._leave_out(address, one_line(str(said["error"])))
-            return
-        if why := misshapen(said, SAID) or _lacking(said, self.targets):
-            self._leave_out(address, f"what it said of itself can't be read: {why}")
-            return
-        del self._joining[address]
         self._count += 1
-        found = DaskNode(self._count, address, threads, said)
-        before = self.first.setdefault(said["name"], said)
+        found = DaskNode(self._count, address, self._threads[address], said)
         own, its = machine.facts(), said["machine"]
         for fact in ("schema_version", "probe_version", "git_commit"):
             # else its rows could not be stored beside ours
@@ -181,80 +222,33 @@ class Cluster:
                 found.refused = f"its {fact} is {its.get(fact)}, and {own[fact]} here"
                 break
         found.refused = found.refused or machine.contradiction(its)
-        if not found.refused and (change := contradiction_of(before, said)):
+        change = contradiction_of(self._first.setdefault(said["name"], said), said)
+        if not found.refused and change:
             found.refused = f"it came back, and {change}"
         self.nodes[address] = found
         if found.refused:
             self.note(f"{found} is left out: {found.refused}")
 
-    def _leave_out(self, address: str, why: str) -> None:
-        del self._joining[address]
-        self._left_out.add(address)
-        self.note(f"a node is left out: {why}")
-
-    def ask(
-        self, answer: Callable[[str], Any], question: dict[str, Any], node: DaskNode, about: Any
-    ) -> None:
-        """Moves a question set to a node, to be answered by a function of the module ``node``."""
-        future = self.client.submit(
-            *(answer, json.dumps(question)),
-            workers=[node.address],
-            allow_other_workers=False,
-            retries=REPEATS,
-            pure=False,
-        )
-        self._asked[future.key] = Reply(node, about, future=future)
-        self._done.add(future)
-
-    def load(self, node: DaskNode) -> int:
-        """Returns how many question sets of a node are under way."""
-        return sum(one.node.address == node.address for one in self._asked.values())
-
-    def replies(self) -> list[Reply]:
-        """What has been answered or given up since; waits a moment where there is nothing."""
-        self.look()
-        done = self._done.next_batch(block=False)
-        if not done:
-            time.sleep(HEARD)
-            return []
-        found = []
-        for future, result in done:
-            asked = self._asked.pop(future.key)
-            if future.status == "cancelled" and future.key not in self._given_up:
-                raise _scheduler_gone()  # a client that reconnects has lost all that was under way
-            if future.status == "finished" and isinstance(result, dict) and "error" in result:
-                asked.error = one_line(str(result["error"]))
-            elif future.status == "finished":
-                asked.answer = result
-            elif future.status == "error":  # else it was given up, and may be asked again
-                error = result[1] if isinstance(result, tuple) else result
-                lost = f"{len(self.nodes)} nodes are left; every node that had it was lost"
-                killed = type(error).__name__ == "KilledWorker"
-                asked.why = lost if killed else one_line(error)
-            found.append(asked)
-        return found
+    def _reply(self, asked: UnderWay, answer: Any) -> Reply:
+        """Says whose an answer is: the scheduler knows. Refused, if it isn't what it said."""
+        try:
+            holders = self.client.who_has([asked.future])[asked.future.key]
+        except Exception:  # whatever Dask raises where the scheduler is gone: a look will say it
+            holders = ()
+        node = next((self.nodes[one] for one in holders if one in self.nodes), None)
+        if node is None:  # it went meanwhile: nobody vouches for the rows
+            return Reply(asked.about)
+        if not node.refused:
+            if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
+                self.refuse(node, f"its answer can't be read: {why}")
+            elif change := contradiction_of(node.said, answer["said"]):
+                self.refuse(node, change)
+        return Reply(asked.about, node, None if node.refused else answer)
 
     def refuse(self, node: DaskNode, why: str) -> None:
         """Asks a node nothing more."""
-        if not node.refused:
-            node.refused = why
-            self.note(f"{node} is refused, and its rows are kept out: {why}")
-
-    def answered(self, reply: Reply) -> DaskNode:
-        """Returns the node that was asked, refused if its answer isn't what it said."""
-        node, answer = self.nodes.get(reply.node.address, reply.node), reply.answer
-        assert answer is not None
-        if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):
-            self.refuse(node, f"its answer can't be read: {why}")
-        elif change := contradiction_of(node.said, answer["said"]):
-            self.refuse(node, change)
-        return node
-
-    def drop(self) -> None:
-        """Gives up what is under way."""
-        with suppress(Exception):
-            if self.client.status == "running":
-                self.client.cancel([one.future for one in self._asked.values()], force=True)
+        node.refused = why
+        self.note(f"{node} is refused, and its rows are kept out: {why}")
 
 
 def _scheduler_gone() -> ClusterError:
@@ -262,20 +256,6 @@ def _scheduler_gone() -> ClusterError:
         "cluster: the scheduler is gone; start it and its nodes, then run the same command again: "
         "what was measured is stored"
     )
-
-
-def one_line(error: object) -> str:
-    """Returns an error's first line that says something, without what may not be published."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kind = "" if isinstance(error, str) else f"{type(error).__name__}: "
-    return machine.publishable(kind + (lines[0] if lines else "no message"))[:300]
-
-
-# What a node says of itself, and of which type each is.
-SAID: dict[str, Kinds] = {"name": str, "address": str, "machine": dict, "targets": dict}
-
-# What every answer of a node has: see ``probe.cluster.node``.
-ANSWER: dict[str, Kinds] = {"said": dict, "tables": dict}
 
 
 def misshapen(given: object, wanted: Mapping[str, Kinds]) -> str:
@@ -359,7 +339,7 @@ def connected_nodes(
     if not local and not re.fullmatch(r"(tcp|tls)://[^\s/]+:[0-9]{1,5}", address):
         raise InputError("cluster", address, "it is not an address", HOW)
     try:
-        from distributed import Client
+        from distributed import Client, as_completed
     except ImportError:
         why = "Dask's distributed is not installed"
         raise InputError("cluster", address, why, "pip install distributed") from None
@@ -372,15 +352,15 @@ def connected_nodes(
                 where = stack.enter_context(_local(int(local[1])))
             except Exception as error:  # Dask passes on whatever ended a process that starts
                 raise ClusterError(
-                    f"cluster={address}: a process ended while it started ({one_line(error)}); "
-                    "run the same command again, or without --cluster"
+                    f"cluster={address}: a process ended while it started "
+                    f"({remote.one_line(error)}); run the same command again, or without --cluster"
                 ) from None
         try:
             client = stack.enter_context(Client(where, set_as_default=False, name="probe"))
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             why = f"no scheduler answers there ({type(error).__name__})"
             raise InputError("cluster", address, why, "start one: `dask scheduler`") from None
-        cluster = Cluster(client, targets, note)
-        stack.callback(cluster.drop)
+        done = as_completed(loop=client.loop, with_results=True)
+        cluster = Cluster(client, done, targets, note)
         cluster.gather()
         yield cluster

@@ -11,14 +11,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from probe.cluster import answers
 from probe.cluster import node as remote
-from probe.cluster.dealing import EACH, Dealer, Queue
-from probe.cluster.nodes import Cluster, DaskNode, connected_nodes
+from probe.cluster.dealing import EACH, Queue, deal, total_threads
+from probe.cluster.nodes import Cluster, DaskNode, Kinds, Said, connected_nodes, misshapen
 from probe.errors import ClusterError
 from probe.progress import Tell
 from probe.shard import Shard
@@ -26,6 +25,9 @@ from probe.store import Store
 
 # Beside a shard's tables: of which script and which versions they are, written after them.
 DONE = "done.json"
+
+# What a script's answer has beside ``ANSWER``.
+ENDED: dict[str, Kinds] = {"status": int, "stderr": str}
 
 
 def run_on_nodes(
@@ -37,93 +39,77 @@ def run_on_nodes(
     already, by the same script and versions, are not run again. Errors: InputError before anything
     runs; ClusterError: the scheduler is gone, or parts could not be run.
     """
+    asked = {"name": script.stem, "digest": remote.file_digest(script), "quick": quick}
     with connected_nodes(address, ["*"], note) as cluster:
-        job = _Scripts(cluster, script, folder, quick)
+        labels = sorted({node.label for node in cluster.good()})
+        queues = [_ScriptQueue(cluster, label, folder, asked) for label in labels]
         try:
-            total = sum(queue.total for queue in job.queues)
-            for _ in job.steps():
-                progress(total - sum(len(queue.open) for queue in job.queues), total, script.stem)
+            total = sum(queue.total for queue in queues)
+            for _ in deal(cluster, queues):
+                progress(total - sum(len(queue.open) for queue in queues), total, script.stem)
         except KeyboardInterrupt:
             return True
-    if job.failed:
-        why = f"{len(job.failed)} parts were not run: {job.failed[0]}"
+    if failed := [why for queue in queues for why in queue.failed]:
+        why = f"{len(failed)} parts were not run: {failed[0]}"
         raise ClusterError(f"cluster={address}: {why}")
     return False
 
 
-@dataclass
-class ScriptQueue(Queue[int]):
+class _ScriptQueue(Queue[int]):
     """The shards of an experiment, by number from 1 to ``total``, for one kind of machine."""
 
-    total: int = 0
-
-
-class _Scripts(Dealer[ScriptQueue]):
-    def __init__(self, cluster: Cluster, script: Path, folder: Path, quick: bool) -> None:
-        super().__init__(cluster, remote.answer_script, {"status": int, "stderr": str})
-        self.folder, self.quick = folder, quick
-        self.name, self.digest = script.stem, remote.file_digest(script)
-        self.failed: list[str] = []
-        self.queues = [self._queue(label) for label in sorted({n.label for n in cluster.good()})]
-
-    def _queue(self, label: str) -> ScriptQueue:
+    def __init__(self, cluster: Cluster, label: str, folder: Path, asked: dict[str, Any]) -> None:
         kinds: dict[str, list[DaskNode]] = defaultdict(list)
-        for node in self.cluster.good():
+        for node in cluster.good():
             if node.label == label:
                 kinds[node.run("*")["run_id"]].append(node)
-        run_id = max(kinds, key=lambda one: (sum(n.threads for n in kinds[one]), one))
+        run_id = max(kinds, key=lambda one: (total_threads(kinds[one]), one))
+        super().__init__(cluster, "*", label, run_id)
         for other, nodes in kinds.items():
             if other != run_id:
                 why = f"left out, since its versions differ from most nodes of {label} have"
-                self.cluster.note(f"{', '.join(map(str, nodes))}: {why}")
-        threads = sum(node.threads for node in kinds[run_id])
-        queue = ScriptQueue("*", label, run_id)
-        queue.total = self._parts(label) or max(2, EACH * threads)
-        queue.fill(n for n in range(1, queue.total + 1) if not self._done(queue, n))
-        return queue
+                cluster.note(f"{', '.join(map(str, nodes))}: {why}")
+        self.folder, self.asked, self.failed = folder, asked, list[str]()
+        self.said = {"script": asked["digest"], "versions": run_id, "quick": asked["quick"]}
+        # as this machine's results were divided before, if they were
+        there = [one.parent.parent.name for one in folder.glob(f"shard-*-of-*/{label}/{DONE}")]
+        totals = [int(one[1]) for name in there if (one := re.fullmatch(r".*-of-(\d+)", name))]
+        self.total = max(totals, default=max(2, EACH * total_threads(kinds[run_id])))
+        self.fill(n for n in range(1, self.total + 1) if not self._done(n))
 
-    def _parts(self, label: str) -> int:
-        """Into how many parts this machine's results were divided before; 0: they were not."""
-        found = self.folder.glob(f"shard-*-of-*/{label}/{DONE}")
-        totals = [re.fullmatch(r"shard-\d+-of-(\d+)", one.parent.parent.name) for one in found]
-        return max((int(one[1]) for one in totals if one), default=0)
+    def _place(self, number: int) -> Path:
+        return self.folder / Shard(number, self.total).folder / self.label
 
-    def _place(self, queue: ScriptQueue, number: int) -> Path:
-        return self.folder / Shard(number, queue.total).folder / queue.label
-
-    def _done(self, queue: ScriptQueue, number: int) -> bool:
+    def _done(self, number: int) -> bool:
         try:
-            said = json.loads((self._place(queue, number) / DONE).read_text())
+            return bool(json.loads((self._place(number) / DONE).read_text()) == self.said)
         except (OSError, ValueError):
             return False
-        return bool(said == self._said(queue))
 
-    def _said(self, queue: ScriptQueue) -> dict[str, Any]:
-        return {"script": self.digest, "versions": queue.run_id, "quick": self.quick}
-
-    def question(self, queue: ScriptQueue, shard: int) -> dict[str, Any]:
+    def question(self, shard: int) -> tuple[Callable[[str], Said], dict[str, Any]]:
         """Returns which script is run, and which part of it."""
-        part = Shard(shard, queue.total).text
-        return {"name": self.name, "digest": self.digest, "quick": self.quick, "shard": part}
+        return remote.answer_script, self.asked | {"shard": Shard(shard, self.total).text}
 
-    def take(self, queue: ScriptQueue, shard: int, node: DaskNode, answer: dict[str, Any]) -> None:
+    def take(self, shard: int, node: DaskNode, answer: Said) -> None:
         """Stores a shard's tables where ``--shard`` would."""
+        if why := misshapen(answer, ENDED):
+            raise ValueError(f"its answer can't be read: {why}")
         if answer["status"]:
             lines = [line for line in answer["stderr"].splitlines() if line.strip()]
-            self.give_up(queue, shard, lines[-1] if lines else "it gave no message")
+            self.give_up(shard, lines[-1] if lines else "it gave no message")
             return
         tables = answers.unpack_tables(answer["tables"])
         for row in tables["runs"].to_pylist() if "runs" in tables else []:
             for name in ("machine", "cores", "os"):
                 if row[name] != node.said["machine"][name]:
                     raise ValueError(f"its runs are of {name}={row[name]}")
-        place = self._place(queue, shard)
+        place = self._place(shard)
         with Store(place) as store:
             answers.append_tables(store, tables)
         partial = place / f".{DONE}.tmp"
-        partial.write_text(json.dumps(self._said(queue)) + "\n")
+        partial.write_text(json.dumps(self.said) + "\n")
         partial.replace(place / DONE)
 
-    def give_up(self, queue: ScriptQueue, shard: int, why: str) -> None:
+    def give_up(self, shard: int, why: str) -> None:
         """Keeps why a part was not run."""
         self.failed.append(why)

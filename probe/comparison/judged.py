@@ -159,7 +159,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
     for first, second in groups.T.tolist():
         ours, others = one.columns[first], two.columns[second]
-        step = max(1, READ_AT_ONCE // max(len(ours), 1))
+        step = max(1, READ_AT_ONCE // max(len(ours), 1))  # speed alone
         for start in range(0, len(places), step):
             some = places[start : start + step].T
             met_here = ("x", ours[:, some[0]], others[:, some[1]])

@@ -128,8 +128,7 @@ def _answer_as_expected(
                 leaves[number, level, path] = triple
             expected[number] += units[: len(triples)].sum()
     used = (leaves >= 0).any(axis=0)
-    ask = np.full((len(calls), masks.operator.filters, int(used.sum())), -1)
-    ask[:] = leaves[:, used][:, None]
+    ask = np.repeat(leaves[:, used][:, None], masks.operator.filters, axis=1)
     fine: np.ndarray = (masks.run(ask, values[used]) == expected[:, None, None]).all(axis=0)
     return fine
 
@@ -165,7 +164,7 @@ class _Path:
         limit, last = self.ready(), -1
         taken: list[Triple] = []
         left: list[tuple[int, int, Triple]] = []
-        while self.jobs and len(taken) < most and len(left) < WORDS * most:
+        while self.jobs and len(taken) < most and len(left) < WORDS * most:  # speed alone
             job = self.jobs[0]
             if job[1] >= limit:
                 break

@@ -15,7 +15,7 @@ from probe import Case, load, machine
 from probe.campaign import Sessions
 from probe.cli import shell
 from probe.cluster import answers, dealing, node, nodes, scripts, sweeps
-from probe.cluster.nodes import Cluster, Reply, contradiction_of
+from probe.cluster.nodes import Cluster, contradiction_of
 from probe.cluster.sweeps import Wanted
 from probe.errors import ClusterError, InputError
 from probe.launch import open_session
@@ -37,52 +37,65 @@ def rows(folder, table):
     return sorted(map(str, frame.to_dict("records")))
 
 
-class Doubles(Cluster):
-    """A cluster whose nodes are functions of this process.
+class Dask:
+    """Dask's client, and what it has done, whose nodes are functions of this process.
 
-    ``behaviours``: by address, ``f(said)`` for each time that a node says what it is, and
-    ``f(answer)`` for each answer; a node is lost where its function raises ConnectionError.
+    ``behaviours``: by address, ``f(kind, given)`` of what a node says that it is (``said``) and of
+    each ``answer``; a node is lost where its function raises ConnectionError.
     """
 
-    def __init__(self, behaviours, targets):
-        self.behaviours, self.targets, self.lines = behaviours, targets, []
-        self.nodes, self.first, self.pending, self.asked, self._count = {}, {}, [], [], 0
-        self.note = self.lines.append
-        for address in behaviours:
-            self.joins(address)
+    status, scheduler = "running", None
 
-    def joins(self, address, name=None):
-        future = SimpleNamespace(done=lambda: True, result=lambda: self._said(address, name))
-        self._joining, self._left_out = {address: (future, 0.0)}, set()
-        self._join(address, 1)
+    def __init__(self, behaviours):
+        self.behaviours, self.there, self.names = behaviours, list(behaviours), {}
+        self.pending, self.asked = [], []
 
-    def _said(self, address, name=None, texts=None):
-        node._worker = lambda: SimpleNamespace(name=name or address, address=address)
-        found = json.loads(json.dumps(node.node_facts(json.dumps(texts or self.targets))))
-        return self.behaviours[address]("said", found)
+    def nthreads(self):
+        return dict.fromkeys(self.there, 1)
 
-    def ask(self, answer, question, node, about):
-        self.asked.append((question, node.address))
-        self.pending.append((answer, json.loads(json.dumps(question)), node, about))
+    def submit(self, answer, text, workers, **how):
+        return SimpleNamespace(key=object(), done=lambda: False, ask=(answer, text), may=workers)
 
-    def load(self, node):
-        return sum(asked[2].address == node.address for asked in self.pending)
+    def add(self, future):
+        self.pending.append(future)
 
-    def replies(self):
-        if not self.pending:
-            return []
-        answer, question, chosen, about = self.pending.pop(0)
-        if chosen.address not in self.nodes:
-            return [Reply(chosen, about)]
-        try:
-            node._worker = lambda: SimpleNamespace(name=chosen.address, address=chosen.address)
-            found = answer(json.dumps(question))
-            found["said"] = json.loads(json.dumps(found["said"]))
-            found = self.behaviours[chosen.address]("answer", found)
-        except ConnectionError:
-            del self.nodes[chosen.address]
-            return [Reply(chosen, about)]
-        return [Reply(chosen, about, found)]
+    def who_has(self, futures):
+        return {one.key: [one.holder] for one in futures}
+
+    def cancel(self, futures, force):
+        self.pending = [one for one in self.pending if one not in futures]
+
+    def next_batch(self, block):
+        for future in self.pending:
+            if some := [one for one in future.may if one in self.there]:
+                self.pending.remove(future)
+                future.holder, future.status = some[len(self.asked) % len(some)], "finished"
+                try:
+                    return [(future, self._answer(future.holder, *future.ask))]
+                except ConnectionError:
+                    self.there.remove(future.holder)
+                    self.pending.append(future)
+                    return []
+        return []
+
+    def _answer(self, address, answer, text):
+        name = self.names.get(address, address)
+        node._worker = lambda: SimpleNamespace(name=name, address=address)
+        found = answer(text)
+        if "said" not in found:
+            return self.behaviours[address]("said", json.loads(json.dumps(found)))
+        self.asked.append((json.loads(text), address))
+        found["said"] = json.loads(json.dumps(found["said"]))
+        return self.behaviours[address]("answer", found)
+
+
+def doubles(behaviours, targets):
+    """A cluster of doubles that have joined, with its ``lines`` and what was ``asked``."""
+    dask, lines = Dask(behaviours), []
+    made = Cluster(dask, dask, targets, lines.append)
+    made.gather()
+    made.lines, made.asked = lines, dask.asked
+    return made
 
 
 def honest(kind, given):
@@ -98,7 +111,7 @@ def swept(monkeypatch, tmp_path):
         behaviours, targets=(SWITCHING,), folder=tmp_path / "store", lengths=LENGTHS, keep=None
     ):
         texts = [Wanted.parse(one).target.text for one in targets]
-        made = Doubles(behaviours, texts)
+        made = doubles(behaviours, texts)
 
         @nodes.contextmanager
         def opened(address, targets, note):
@@ -247,7 +260,6 @@ def no_facts(answer):
         (counting(not_compared=lambda n: n + 1), "it compared"),
         (rubbish, "can't be read"),
         (no_facts, "can't be read"),
-        (lambda answer: answer.pop("fresh"), "can't be read"),
         (lambda answer: answer["said"]["targets"].update({SWITCHING: 1}), "can't be read"),
     ],
 )
@@ -362,10 +374,11 @@ def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
     same(tmp_path / "store", plain[0])
 
 
-def test_an_error_of_a_node_is_data_in_one_line():
-    told = node.answer_sweep('{"target": "reference==x"}')
-    assert told["error"].startswith("InputError: target=reference==x") and len(told) == 1
-    assert "KeyError" in node.answer_script("{}")["error"]
+def test_an_error_of_a_node_travels_as_one_line():
+    with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
+        node.answer_sweep('{"target": "reference==x"}')
+    with pytest.raises(RuntimeError, match="KeyError"):
+        node.answer_script("{}")
 
 
 def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, tmp_path):
@@ -439,11 +452,15 @@ def test_a_label_that_its_own_facts_contradict_is_refused(swept, plain, tmp_path
 
 
 def test_a_node_that_comes_back_as_another_is_refused():
-    made = Doubles({"a": honest, "b": honest, "c": of(LABEL, **OTHER)}, [SWITCHING])
+    made = doubles({"a": honest, "b": honest, "c": of(LABEL, **OTHER)}, [SWITCHING])
     assert [one.refused for one in made.nodes.values()] == ["", "", ""]
-    made.joins("c", name="a")
+    made.client.there = ["a"]
+    made.replies()
+    assert set(made.nodes) == {"a"}
+    made.client.there, made.client.names = ["a", "b", "c"], {"c": "a"}
+    while len(made.nodes) < 3:
+        made.replies()
     assert "it came back, and its machine was" in made.nodes["c"].refused
-    made.joins("b", name="b")
     assert not made.nodes["b"].refused
 
 
@@ -518,7 +535,7 @@ def test_rows_of_other_values_are_cut_off():
 def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
     script = tmp_path / "small.py"
     script.write_text("'''A script.'''\n")
-    made, asked = Doubles({"a": honest, "b": honest}, ["*"]), []
+    made, asked = doubles({"a": honest, "b": honest}, ["*"]), []
 
     def script_of(text):
         question = json.loads(text)
@@ -527,8 +544,7 @@ def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
             store.append("cases", sweeps_row(int(question["shard"][0])))
             store.flush()
             tables = node._packed_tables(store.path)
-        worker = node._worker()
-        said = made._said(worker.address, worker.address, ["*"])
+        said = node.node_facts('["*"]')
         failed = question["shard"].startswith("3/")
         stderr = "shard=3/8: no such thing; do another"
         return {"said": said, "status": 2 * failed, "stderr": stderr, "tables": tables}

@@ -137,6 +137,10 @@ def test_a_finding_gives_each_side_the_prefix_of_its_operands():
 def test_a_reshaped_finding_keeps_its_operands_where_they_are_enough():
     case = Case("conv1d", 3, 2, 4, bias="normal")
     found = Finding.of(case, "length", 5, 9)
+    own = found.with_operands(found.x + np.float32(1), found.w, found.b)
+    assert (own.reshaped(at=4, against=8).x == own.x[:, :8]).all(), "given, not drawn"
+    none = replace(own, case=case.with_(bias=None), b=None)
+    assert (none.reshaped(at=4, against=8).x == own.x[:, :8]).all()
     less = found.reshaped(at=4, against=8, filters=2)
     assert (less.left.length, less.right.length, less.w.shape) == (4, 8, (3, 2, 2))
     assert (less.x == found.x[:, :8]).all() and (less.w == found.w[..., :2]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -348,11 +349,45 @@ def test_every_librarys_script_is_clean_and_as_it_was(target, version, case, tmp
     path.write_text(text)
     assert clean(path) == ""
     compile(text, name, "exec")
+    kept = _kept_once()
+    folded, mine = _folded(text)
     golden = GOLDEN / name
     if os.environ.get("PROBE_GOLDEN") == "write":
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text)
-    assert golden.is_file() and golden.read_text() == text, f"{name}: see this test's text"
+        golden.write_text(folded)
+        blocks = (f"{head}\n{piece}" for head, piece in sorted((kept | mine).items()))
+        (GOLDEN / SHARED).write_text("\n\n\n".join(blocks) + "\n")
+    assert golden.is_file() and golden.read_text() == folded, f"{name}: see this test's text"
+    assert mine.items() <= kept.items()
+
+
+SHARED = "shared.py"
+
+
+def _folded(text):
+    """A script whose functions that all scripts have are a line each, and these by that line."""
+    mine, pieces = {}, []
+    for piece in text.rstrip("\n").split("\n\n\n"):
+        found = re.match(r"def (?!main|options|compute)(\w+)|if (__name__)", piece)
+        if found:
+            digest = hashlib.sha256(piece.encode()).hexdigest()[:6]
+            head = f"# {found[1] or found[2]} ({digest}): in {SHARED}"
+            mine[head] = piece
+        pieces.append(head if found else piece)
+    text = "\n\n\n".join(pieces) + "\n"
+    return text.replace(f"{SHARED}\n\n\n# ", f"{SHARED}\n# "), mine
+
+
+def _kept_once():
+    """The functions of ``shared.py``, by the line that stands for each."""
+    there = GOLDEN / SHARED
+    text = there.read_text() if there.is_file() else ""
+    return dict(one.split("\n", 1) for one in text.rstrip("\n").split("\n\n\n") if one)
+
+
+def test_a_function_that_golden_scripts_share_is_of_one_of_them():
+    used = "".join(one.read_text() for one in GOLDEN.glob("*.py") if one.name != SHARED)
+    for head, piece in _kept_once().items():
+        assert _folded(piece) == (head + "\n", {head: piece}) and head in used
 
 
 APART = [

@@ -10,6 +10,11 @@ from probe.semantics import Same, Unknown
 from probe.semantics import operations as o
 
 ALIKE = {
+    "the largest, as they come": (o.top_k(2, 3), o.along("top_k", 2, (-1,), (3,))),
+    "the smallest, in any order": (
+        o.top_k(2, 3, 0, False, False),
+        o.along("top_k", 2, (0,), (3, "smallest", "any order")),
+    ),
     "no bound is no clip's bound": (o.clip(-np.inf, 3.0), o.clip(None, 3.0)),
     "both bounds at infinity": (o.clip(-np.inf, np.inf), o.clip(None, None)),
     "a clip at zero": (o.clip(0.0, np.inf), o.function("relu")),
@@ -95,3 +100,8 @@ def test_norms_leave_out_the_batch_and_channels_that_they_say() -> None:
     assert o.batch_norm_in_training(4, 1e-5, along=3).axes == (0, 1, 2)
     scale, shift = (o.norm((1,), 1e-5, *flags) for flags in ((True, False), (False, True)))
     assert scale != shift
+
+
+def test_zeros_change_a_sum_by_nothing_and_a_mean_or_a_minimum_by_something() -> None:
+    words = ("sum", "mean", "min", "prod", "euclidean_norm")
+    assert [o.reduced(word, (1,)).zero for word in words] == [True, False, False, False, True]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.summation import certificate
+from probe.summation import certificate, questions
 from probe.summation.certificate import certify
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
@@ -19,6 +19,15 @@ from tests.summation.synthetic import KINDS, Kernel, changed, random_tree, trees
 PLACES = 3, 4  # positions, filters
 STYLES = ("none", "all", "some")
 LARGE = pytest.param(4096, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rings"),
+    [([1] * 11, [1, 4, 7, 10]), ([1, 2, 3, 1, 1], [1, 2, 3]), ([1, 5, 1, 5, 1], [1, 2, 3, 4])],
+)
+def test_rings_are_fewer_leaves_apart_than_a_mask_takes(sizes, rings):
+    layout = questions._Layout(width=8, span=4, stages=2, drop=9, unit=0, most=64)
+    assert questions._rings([np.zeros(n) for n in sizes], layout) == rings
 
 
 def places(kernel):

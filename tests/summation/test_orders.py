@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,6 +37,15 @@ def conv(op="conv1d", kernel=3, in_channels=4, filters=3, length=9, **more):
 
 def leaves(case):
     return range(case.summands)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "asked"),
+    [(["3 of 4"], "fewer"), (["nan", "3"], "smaller"), (["3", "-inf"], "smaller"), ([], "fewer")],
+)
+def test_masks_that_overflow_are_made_smaller_and_others_count_fewer(evidence, asked):
+    masks = SimpleNamespace(mask_smaller=lambda: "smaller", count_fewer=lambda: "fewer")
+    assert _OpenOutputs._asked_coarser(SimpleNamespace(masks=masks), evidence) == asked
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,8 @@ def test_style_tells_some_from_all() -> None:
     assert Summation(tree, Rounding(fused=frozenset({4}))).style == "some"
     assert Summation(Tree.together(3), Rounding(fused=frozenset({0, 1}))).style == "some"
     assert Summation(tree, Rounding(fused=frozenset({9}))).style == "none"
+    kinds = (Rounding(), Rounding.fused_everywhere(tree), Rounding(fused=frozenset({4})))
+    assert [Summation(tree, one).fused_text for one in kinds] == ["none", "all", "4"]
 
 
 def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:

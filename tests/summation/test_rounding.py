@@ -14,6 +14,7 @@ from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation import rounding
 from probe.summation.certificate import SummationModel
+from probe.summation.fusion import FusionPiece
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.rounding import result_truncated
@@ -167,3 +168,21 @@ def test_wider_sums_and_roundings_on_their_way_are_told(dtype):
     assert answered(rounding.rounded_twice, [2, 0], dtype, fused=fused) == 0
     told = answered(rounding.rounded_twice, [2, 0], dtype, fused=fused, intermediate_format=twice)
     assert told == 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "alone", "mixed"),
+    [
+        ([0, 0], False, False),
+        ([2, 0], False, False),
+        ([1, 1], False, True),
+        ([2, 1], False, True),
+        ([0, -1], False, True),
+        ([2, 2], True, True),
+    ],
+)
+def test_a_part_is_divided_where_some_position_fuses_some_of_its_leaves(counts, alone, mixed):
+    pairs = [(0, 1), (2, 3)]
+    piece = FusionPiece(None, None, alone)
+    assert piece.mixed((pairs, np.array(counts))) == mixed
+    assert not piece.mixed((pairs[:1], np.array(counts)))

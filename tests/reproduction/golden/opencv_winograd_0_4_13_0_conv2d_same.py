@@ -17,11 +17,7 @@ except ImportError as error:
     sys.exit(2)
 
 
-def numbers(text, *shape):
-    """An array from exact hexadecimal numbers."""
-    return np.array([float.fromhex(one) for one in text.split()], np.float32).reshape(shape)
-
-
+# numbers (6ffd08): in shared.py
 # x is -0.6796448, -1.3555155, -0.7314526, 0.1003452, 1.0765023, 0.76513386, 0.9733352, ...
 x = numbers(
     "-0x1.5bfa68p-1 -0x1.5b031p+0 -0x1.7680f4p-1 0x1.9b0392p-4 0x1.1395a8p+0 0x1.87bfap-1 "
@@ -96,52 +92,12 @@ def compute_right(x, w):
     return np.moveaxis(y, 1, -1)
 
 
-def processor():
-    """The processor's name."""
-    try:
-        with open("/proc/cpuinfo") as lines:
-            names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        names = []
-    return (names or [platform.processor() or "unknown"])[0]
-
-
-def bits(value):
-    """The bit pattern of a number."""
-    return int(value.view("u4"))
-
-
-def ordered(value):
-    """The number's place among all of its format: neighbours are 1 apart."""
-    number = bits(value)
-    return number if number < 1 << 31 else (1 << 31) - number
-
-
-def text(value):
-    """A number and its bits."""
-    return "{!s} (0x{:08x})".format(value, bits(value))
-
-
-def listed(y, part):
-    """Places and values of a part of an output."""
-    places = np.moveaxis(np.indices(y.shape), 0, -1)[part]
-    return places.reshape(-1, y.ndim).tolist(), y[part].reshape(-1)
-
-
-def compare(one, two):
-    """Prints the outputs that differ: how many do, of how many, and the largest distance."""
-    counted, differing, largest = 0, 0, 0
-    for ours, theirs in COMPARED:
-        (here, a), (there, b) = listed(one, ours), listed(two, theirs)
-        counted += len(a)
-        different = (a != b) & ~((a != a) & (b != b))
-        for k in np.flatnonzero(different):
-            ulp = ordered(b[k]) - ordered(a[k])
-            differing, largest = differing + 1, max(largest, abs(ulp))
-            if differing <= 20:
-                values = here[k], text(a[k]), there[k], text(b[k]), ulp
-                print("left{} = {}, right{} = {}, {:+d} ulp".format(*values))
-    return counted, differing, largest
+# processor (c27d30): in shared.py
+# bits (593c87): in shared.py
+# ordered (3fa860): in shared.py
+# text (5ab459): in shared.py
+# listed (0938a2): in shared.py
+# compare (84dc64): in shared.py
 
 
 def main():
@@ -159,10 +115,4 @@ def main():
     return int(differing > 0)
 
 
-if __name__ == "__main__":
-    try:
-        status = main()
-    except Exception as error:
-        print("can't run: {}: {}".format(type(error).__name__, error))
-        status = 2
-    sys.exit(status)
+# __name__ (ffba77): in shared.py

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from probe.errors import InputError
-from probe.lock.values import array_of, bits_of, named_arrays
+from probe.recording.values import array_of, bits_of, named_arrays
 
 
 @pytest.fixture
@@ -113,6 +113,15 @@ def test_nested_values_have_names():
 def test_two_arrays_of_one_name_are_refused(value):
     with pytest.raises(InputError, match="two arrays have this name"):
         list(named_arrays(value))
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "int4"])
+def test_formats_that_numpy_lacks_have_the_bits_of_their_containers(name):
+    array = np.arange(6).reshape(2, 3).astype(np.dtype(name))
+    unit = np.uint16 if name == "bfloat16" else np.uint8
+    assert bits_of(array).dtype == name
+    assert bits_of(array).hash == bits_of(array.view(unit)).hash
+    assert bits_of(array.T).hash == bits_of(np.ascontiguousarray(array.T).view(unit)).hash
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
