@@ -14,7 +14,7 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
 from probe.recording.difference import compare_runs  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
-from probe.recording.subject import open_model
+from probe.recording.subject import open_model  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
