@@ -471,8 +471,7 @@ class Walked(Answer):
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
         said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
-        sides = self.found.left, self.found.right
-        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, self.found, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")

@@ -25,7 +25,6 @@ from probe.progress import Say, silent
 from probe.recording.alone import Alone, Cause
 from probe.recording.difference import Aligned, Difference
 from probe.recording.ported import Ports, TargetCall
-from probe.recording.recording import Run
 from probe.recording.source import SAID, Region
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction
@@ -205,31 +204,30 @@ def _layouts_to_try(made: Modelled) -> Iterator[str]:
 
 def write_case(
     out: Path,
-    left: Run,
-    right: Run,
+    found: Difference,
     aligned: Aligned,
     cause: Cause,
     model: str = "",
     *,
     tell: Say = silent,
 ) -> Reproduction:
-    """Writes the report of a case into ``out``, for an operation of a model.
+    """Writes the report of a case into ``out``, for an operation of a model's two runs.
 
     ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
     call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
     """
-    region = Region.of(left, right, aligned)
+    region = Region.of(found.left, found.right, aligned)
     if region is None:
         raise _no_case("no output of it differs")
     made = verified_alone(case_of_region(region), tell)
-    found = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
-    kind = None if found.before is None else found.before.cause
+    case = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
+    kind = None if case.before is None else case.before.cause
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
-    found.model = model
-    found.explanation.kernels = named_kernels(found.explanation, "said")
-    room.write_folder(found, out)
-    return found
+    case.model = model
+    case.explanation.kernels = named_kernels(case.explanation, "said")
+    room.write_folder(case, out)
+    return case
 
 
 def layer_of(found: Difference, one: Aligned) -> str:
