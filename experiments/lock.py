@@ -44,10 +44,10 @@ from probe.lock.conditions import CORES_OF, Facts
 from probe.lock.file import LockFile
 from probe.lock.rerun import Command, Rerun, overlay, run_again
 from probe.lock.runs import exit_status
-from probe.lock.values import bits_of
 from probe.lock.workflow import LEVELS, limiting_variables
 from probe.printing import Output
 from probe.progress import silent
+from probe.recording.values import bits_of
 from probe.runtimes import environments, runtime
 from probe.shard import current_shard
 from probe.target import Target

@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from probe.answers.order import order as order
     from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
+    from probe.answers.same_bits import assert_same_bits as assert_same_bits
     from probe.answers.sweep import sweep as sweep
     from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
-    from probe.lock.assertions import assert_same_bits as assert_same_bits
     from probe.store import Store as Store
     from probe.store import merge as merge
     from probe.store.results import Results as Results
@@ -66,7 +66,7 @@ _HOMES = {
     "Session": "launch",
     "Store": "store",
     "Target": "target",
-    "assert_same_bits": "lock.assertions",
+    "assert_same_bits": "answers.same_bits",
     "diff": "answers.first_difference",
     "examine": "answers.examine",
     "explain": "answers.explain",

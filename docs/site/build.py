@@ -2,6 +2,8 @@
 
     python docs/site/build.py [--out build/site]
 
+The pages of this version go to their own folder under ``out``, beside those of versions that were
+built there before; every page offers the others, and ``out``'s index.html leads to the newest.
 MkDocs with Material and mkdocstrings (the extra ``site``) makes static pages that open from files.
 Everything is staged in ``build/site-pages`` first: pages keep their places, so that relative links
 between README, docs, notebooks and results hold as they do in the checkout.
@@ -25,6 +27,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from packaging.version import Version
 
 import probe
 from probe.case import Case
@@ -68,10 +71,31 @@ def main() -> int:
         (PAGES / "api" / f"{name}.md").write_text(reference(name))
     explorer()
     config = PAGES.with_suffix(".yml")
-    config.write_text(yaml.safe_dump(settings(out.resolve(), [*pictures]), sort_keys=False))
+    own = out.resolve() / probe.__version__
+    config.write_text(yaml.safe_dump(settings(own, [*pictures]), sort_keys=False))
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", config]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # Material's note about its successor
-    return subprocess.run(command, check=False, cwd=ROOT, env=quiet).returncode
+    status = subprocess.run(command, check=False, cwd=ROOT, env=quiet).returncode
+    versions(out)
+    return status
+
+
+def versions(out: Path) -> None:
+    """Lists the versions under ``out`` with their pages, newest first, for versions.js."""
+    homes = sorted(out.glob("*/index.html"), key=lambda p: Version(p.parent.name), reverse=True)
+    pages = {
+        home.parent.name: sorted(
+            page.relative_to(home.parent).as_posix() for page in home.parent.rglob("*.html")
+        )
+        for home in homes
+    }
+    # a script, as a page that is opened from a file can't read JSON
+    (out / "versions.js").write_text(f"siteVersions = {json.dumps(pages)};\n")
+    newest = f"{next(iter(pages))}/index.html"
+    (out / "index.html").write_text(
+        '<!doctype html><meta charset="utf-8"><title>probe</title>'
+        f'<meta http-equiv="refresh" content="0; url={newest}"><a href="{newest}">probe</a>\n'
+    )
 
 
 def copied(path: Path, to: Path) -> None:
@@ -111,7 +135,6 @@ def settings(out: Path, notebooks: list[str]) -> dict[str, Any]:
     python = config["plugins"][1]["mkdocstrings"]["handlers"]["python"]
     python["paths"] = [str(ROOT)]
     python["options"]["extensions"] = [str(HERE / "docstrings.py")]
-    config["extra"]["version"] = probe.__version__
     config["copyright"] = f"probe {probe.__version__}, {commit()}. MIT license."
     return config
 
@@ -122,7 +145,7 @@ def ordered(notebooks: list[str]) -> list[str]:
 
 
 def commit() -> str:
-    """The commit the site was built from, for its foot; static files have this version alone."""
+    """The commit that the pages were built from, for their foot."""
     command = ["git", "-C", str(ROOT), "log", "-1", "--format=%h of %cs"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return f"built from {done.stdout.strip()}" if done.stdout else "not built from a checkout"
@@ -190,7 +213,7 @@ def reference(name: str) -> str:
 
 def explorer() -> None:
     """Writes the explorer's page and its data: an index, and a file for each run of a target."""
-    for name in ("replay.js", "explorer.js", "explorer.css", "iframe-worker.js"):
+    for name in ("replay.js", "explorer.js", "explorer.css", "iframe-worker.js", "versions.js"):
         (PAGES / "assets").mkdir(exist_ok=True)
         shutil.copy(HERE / name, PAGES / "assets" / name)
     shutil.copy(HERE / "explorer.md", PAGES / "explorer.md")

@@ -7,5 +7,6 @@ command of the same name calls it too and prints what comes back, so that ``to_j
 Of a case: ``sweep``, ``explain``, ``order``, ``thresholds``; ``bisect`` finds what pins the bits,
 ``reproduce`` writes the folder for a report. Of a model: ``examine`` asks everything, ``network``
 what padding changes (``padded``) or where two runs differ (``two_runs``, ``first_difference``),
-``record`` keeps a run. ``stored`` summarises stores, ``doctor`` says what works on this machine.
+``record`` keeps a run. Of two values: ``same_bits``. ``stored`` summarises stores, ``doctor`` says
+what works on this machine, ``demo`` shows what moves a bit without a library.
 """

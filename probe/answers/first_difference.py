@@ -28,6 +28,7 @@ from probe.recording import enclosed
 from probe.recording.apart import switch_lines
 from probe.recording.difference import Aligned, Difference, Pair, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
+from probe.recording.inputs import listed_inputs
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording
@@ -601,9 +602,7 @@ def first_difference(
     >>> found = probe.first_difference(lambda: model(x[:1]), lambda: model(x))  # doctest: +SKIP
     >>> found.first, found.verdict  # doctest: +SKIP
     """
-    if hasattr(inputs, "shape") or isinstance(inputs, Mapping):  # rather than a sequence of them
-        inputs = [inputs]
-    given = () if inputs is None else tuple(inputs)
+    given = listed_inputs(inputs)
     functions, names = [], []
     for one, side in ((left, "left"), (right, "right")):
         as_it_is = inputs is None or not callable(one)

@@ -1,18 +1,20 @@
-"""Keeps a run in a folder, to be compared with one of another machine, release or target."""
+"""Keeps a run in a folder, to be compared with one of another machine, release or target; or the
+digests of its operations alone."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from probe.answers.answer import Answer, checked_target
-from probe.errors import InputError
+from probe.errors import InputError, ProbeError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart, is_own_library
@@ -26,8 +28,9 @@ from probe.recording.folder import (
 from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import Replayed, Sides
-from probe.recording.subject import is_function, open_model
+from probe.recording.subject import function_recorder, is_function, open_model
 from probe.recording.walk import watched
+from probe.semantics.contract import Exact, Unknown
 from probe.target import Target
 
 if TYPE_CHECKING:
@@ -164,3 +167,59 @@ def arrays_for(
     if inputs is not None:
         return given_inputs.in_declared_order(subject.inputs, arrays_by_name(inputs))
     return given_inputs.generated_inputs(subject.inputs, vary, most, shapes, seed)
+
+
+# Operations of a run whose digests are told: `bits.lock` has a line for each.
+MOST_DIGESTS = 2000
+
+
+def digests_of(run: Run) -> list[str]:
+    """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
+    and what did not repeat its bits within the run. With them beside a check's bits the first
+    operation that changed is known without the machine that the lock was made on."""
+    found = []
+    for one in run.operations:
+        moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
+        if not moves and not run.unsteady.intersection(one.gives):
+            every = "".join(run.values[n].digest for n in one.gives)
+            told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
+            found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
+    return found[:MOST_DIGESTS]
+
+
+def recorded_operations(
+    function: Callable[[], Any],
+    folder: Path | None = None,
+    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
+) -> tuple[list[str], str]:
+    """Runs a function a few times, watched; returns its operations' digests, or why there are none.
+
+    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
+    plain NumPy is watched by the arrays that it is called with alone.
+    """
+    try:
+        recorder = function_recorder(function, bare=bare)
+        with begin_recording(folder) if folder else nullcontext() as store:
+            run, notes = watched(recorder, "the run", store)
+            if folder:
+                write_recording(run, folder, notes=notes)
+        return digests_of(run), ""
+    except Exception as error:  # what the user's test raises when it is run again, say
+        known = isinstance(error, ProbeError)
+        return [], f"{'' if known else f'{type(error).__name__}: '}{' '.join(str(error).split())}"
+
+
+def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
+    """Returns the first operation whose digest changed, in words; empty where none is known.
+
+    Operations are matched in their order. Where the names part, other operations are run.
+    """
+    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
+        if one != other:
+            both = (each.rsplit(" ", 2) for each in (one, other))
+            was, now = (f"{op} at {path}".removesuffix(" at -") for op, path, _ in both)
+            ran = was if was == now else f"{now} is run, where it was {was}"
+            return f"operation {number} of {len(old)}: {ran}"
+    if old and new and len(old) != len(new):
+        return f"{len(new)} operations are run, where it was {len(old)}; those in common agree"
+    return ""

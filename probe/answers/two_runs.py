@@ -18,7 +18,7 @@ from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import arrays_for, text_of
 from probe.arguments import choice, whole_number
 from probe.budget import within
-from probe.errors import InputError
+from probe.errors import InputError, TargetError
 from probe.progress import VOICE, Say, heard
 from probe.recording import judging
 from probe.recording.alone import Known
@@ -29,7 +29,7 @@ from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, Sides
 from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
-from probe.target import Target
+from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -93,6 +93,9 @@ def two_runs(
                 left = Target(other.name)
                 left = left if is_function(model) else recording_target(other, text)
             where = left, other or left
+            for one in where:  # before either side is run
+                if why := why_unavailable(one):
+                    raise TargetError(one.text, "unavailable", why)
             with ExitStack() as running:
                 folder = Path(tempfile.mkdtemp(prefix="probe-"))
                 running.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -6,6 +6,7 @@ loops, sums go through its pairwise summation, and bfloat16 it does not have.
 """
 
 import ctypes
+import os
 from typing import Tuple
 
 import numpy as np
@@ -215,29 +216,43 @@ def require_core(core):
 
 
 def openblas_cores():
-    """Returns the names of the processors whose kernels each loaded OpenBLAS uses.
+    """Returns the names of the processors whose kernels each loaded OpenBLAS uses."""
+    return [core().decode() for core, _, _ in openblas_functions().values()]
+
+
+PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
+
+
+def openblas_functions():
+    """Returns functions of each loaded OpenBLAS by its path: of its core, threads and release.
 
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
     bits.
     """
+    found = {}
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split()[-1] for line in file if "openblas" in line.lower()}
     except OSError:  # another system: it does not say what it loaded
-        return []
-    found = []
-    for path in sorted(paths):
-        library = ctypes.CDLL(path)
-        for name in ("%sopenblas_get_corename%s" % (a, b) for a in PREFIXES for b in SUFFIXES):
-            if hasattr(library, name):
-                asked = getattr(library, name)
-                asked.restype = ctypes.c_char_p
-                found.append(asked().decode())
+        return found
+    # LD_PRELOAD puts another OpenBLAS in front: its names come before a wheel's own
+    first = ctypes.CDLL(None)
+    for path in sorted(path for path in paths if "openblas" in os.path.basename(path).lower()):
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:  # it was replaced since
+            continue
+        for before, behind in [(a, b) for a in PREFIXES for b in SUFFIXES]:
+            names = [
+                before + "openblas_get_" + one + behind
+                for one in ("corename", "num_threads", "config")
+            ]
+            asked = [getattr(first, one, None) or getattr(library, one, None) for one in names]
+            if all(asked):
+                asked[0].restype = asked[2].restype = ctypes.c_char_p
+                found[path] = asked
                 break
     return found
-
-
-PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
 
 
 def blas():

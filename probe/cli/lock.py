@@ -119,11 +119,16 @@ def check(
     from probe.lock import runs
 
     for each in reports:
-        if each.partition("=")[0] not in forms.FORMS:
-            known = ", ".join(forms.FORMS)
+        if each.partition("=")[0] not in forms.ENDINGS:
+            known = ", ".join(forms.ENDINGS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
-        found = runs.check_runs(path, names, why, lambda text: tell(0, 0, text))
+        try:
+            found = runs.check_runs(path, names, why, lambda text: tell(0, 0, text))
+        except InputError as error:
+            for each in reports:
+                forms.write_report(each, Path(), (), error=str(error))
+            raise
     for each in reports:
         forms.write_report(each, Path(), found)
     told = forms.terminal_lines(found, (), (), update=False)
@@ -135,7 +140,7 @@ def check(
 @output_options
 def demo(out: Output) -> None:
     """Shows how one bit moves: a report's outputs, recomputed with NumPy in both orders."""
-    from probe.lock import demo as shown
+    from probe.answers import demo as shown
 
     out.give(shown.demo_json(), shown.demo_text)
 

@@ -1,10 +1,8 @@
 """Bits that were accepted, kept in ``bits.lock``, checked in tests and CI, and why they changed.
 
-``values`` turns what a test has into bits with dtype and shape, ``conditions`` says what decides
-bits here (library releases, processor, BLAS core, threads, flags), ``file`` reads and writes the
-lock, ``checks`` compares and keeps, ``rerun`` and ``why`` run a check again under an entry's
-conditions until its bits return. ``plugin`` and ``fixture`` are pytest's part, ``runs`` are checks
-without tests and their exit status, ``reports`` and ``workflow`` are for CI. ``assertions``
-compares two values without a lock, ``demo`` shows what moves a bit without a library. Nothing is
-imported here: pytest loads the plugin at each start.
+``conditions`` says what decides bits here (library releases, processor, BLAS core, threads,
+flags), ``file`` reads and writes the lock, ``checks`` compares and keeps, ``rerun`` and ``why`` run
+a check again under an entry's conditions until its bits return. ``plugin`` and ``fixture`` are
+pytest's part, ``runs`` are checks without tests and their exit status, ``reports`` and ``workflow``
+are for CI. Nothing is imported here: pytest loads the plugin at each start.
 """

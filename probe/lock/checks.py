@@ -11,33 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
-from probe.errors import ProbeError
+from probe.answers.same_bits import where_they_differ
 from probe.lock import conditions
-from probe.lock.assertions import where_they_differ
-from probe.lock.conditions import Apart, Facts, conditions_key, facts_apart
-from probe.lock.file import Accepted, LockFile, changing, read_lock
-from probe.lock.values import Bits, array_of, bits_of
-from probe.recording.folder import begin_recording, write_recording
-from probe.recording.recording import Run
-from probe.recording.subject import function_recorder
-from probe.recording.walk import watched
-from probe.semantics.contract import Exact, Unknown
+from probe.lock.conditions import Apart, Facts, apart_text, conditions_key, facts_apart
+from probe.lock.file import Accepted, LockFile, changing, heads, read_lock
+from probe.recording.values import Bits, array_of, bits_of
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 
 # Variable: the folder for what a check that is run again has. Nothing is judged then.
 OUT = "PROBE_BITS_OUT"
 
-# Variable: also record its operations there.
-RECORD = "PROBE_BITS_RECORD"
+# Variable: also record operations there: ``digests`` of each test's, or one test's ``whole`` run.
+RECORD, DIGESTS, WHOLE = "PROBE_BITS_RECORD", "digests", "whole"
 
 # Bytes of an array that is kept beside the lock, in pytest's cache, to say later where it differs.
 LARGEST = 1 << 24
-
-# Operations of a run whose digests are kept: a line each in the lock.
-MOST = 2000
 
 
 @dataclass
@@ -66,33 +56,25 @@ class Checked:
     @property
     def message(self) -> str:
         """Returns what is wrong in one line, and what to do; empty for the same bits."""
-        if self.verdict == SAME:
-            return ""
+        add, bless = "pytest --bits-update", "pytest --bits-bless REASON"
+        if "::" not in self.test:  # no test, a run of probe lock
+            add, bless = "probe lock ... (as it was added)", "probe lock ... --bless REASON"
         if self.verdict == NEW:
-            return f"check={self.check}: bits.lock has no entry; run pytest --bits-update to add it"
-        assert self.accepted is not None
-        by_pytest = "::" in self.test  # else a run of probe lock
+            return f"check={self.check}: bits.lock has no entry; run {add} to add it"
+        if self.verdict == SAME or self.accepted is None:
+            return ""
         told = f"{self.bits.text}, accepted is {self.accepted.bits.text}"
         told += f" ({self.difference})" if self.difference else ""
         if self.verdict == UNKNOWN:
-            todo = "pytest --bits-update" if by_pytest else "probe lock ... (as it was added)"
-            told += f", under {self.conditions}; if you trust them, add them: {todo}"
-            return f"check={self.check}: {told}"
+            more = f"under {self.conditions}; if you trust them, add them: {add}"
+            return f"check={self.check}: {told}, {more}"
         under = f", with {self.conditions}" if self.apart else ""
-        todo = "pytest --bits-bless REASON" if by_pytest else "probe lock ... --bless REASON"
-        return f"check={self.check}: the bits changed: {told}{under}; accept them with {todo}"
+        return f"check={self.check}: the bits changed: {told}{under}; accept them with {bless}"
 
     @property
     def conditions(self) -> str:
         """Returns in what the nearest entry differs: ``threads 1 -> 2, release numpy ...``."""
-        told = []
-        for facts in self.apart.values():
-            each = (
-                f"{name.removeprefix('library.')} {_condition(old)} -> {_condition(new)}"
-                for name, (old, new) in facts.items()
-            )
-            told.append(", ".join(each))
-        return "; ".join(told) or "the same conditions"
+        return apart_text(self.apart) or "the same conditions"
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe check --json`` and ``--bits-report=json`` have of it."""
@@ -101,21 +83,17 @@ class Checked:
             "check": self.check,
             "test": self.test,
             "verdict": self.verdict,
-            "bits": {**vars(self.bits), "shape": list(self.bits.shape)},
-            "accepted": accepted and {**vars(accepted.bits), "shape": list(accepted.bits.shape)},
+            "bits": vars(self.bits),
+            "accepted": accepted and vars(accepted.bits),
             "reason": (accepted.reason or None) if accepted else None,
             "conditions": self.facts,
             "nearest": self.nearest or None,
-            "apart": {g: {n: list(v) for n, v in some.items()} for g, some in self.apart.items()},
+            "apart": self.apart,
             "difference": self.difference or None,
             "file": path or None,
             "line": line if path else None,
             "why": self.why or None,
         }
-
-
-def _condition(value: str | int | None) -> str:
-    return "unset" if value is None else str(value)
 
 
 def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts) -> Checked:
@@ -179,8 +157,9 @@ class BitsSession:
         self.lock = LockFile() if self.out else read_lock(path)
         self.results: list[Checked] = []
         self.accepted: list[Checked] = []
-        self.operations: dict[str, tuple[str, list[str]]] = {}
-        self.finished = set[str]()
+        self.operations: dict[str, list[str]] = {}
+        self.recorded: dict[str, tuple[list[str], str]] = {}
+        self.finished, self.recordable = set[str](), set[str]()
         self.handed: dict[str, tuple[Bits, Any]] = {}
 
     def checked(self, check: str, test: str, value: Any, place: tuple[str, int]) -> Checked:
@@ -223,21 +202,19 @@ class BitsSession:
             return None
         return old if bits_of(old).hash == accepted.bits.hash else None
 
-    def wants(self, test: str) -> bool:
-        """Returns whether a test's operations are to be recorded."""
-        if self.out:
-            return bool(os.environ.get(RECORD))
-        return any(one.test == test for one in self.accepted)
+    @property
+    def records(self) -> bool:
+        """Returns whether operations are to be recorded: in a process that hands them over. A body
+        that ran twice in the user's own would move what tests share, as a generator."""
+        return self.out is not None and RECORD in os.environ
 
     def record(self, test: str, function: Callable[[], Any], bare: Any = None) -> None:
-        """Runs a test's checks once more, watched, to know their operations."""
-        told, why = recorded_operations(function, self.out and self.out / "recording", bare)
-        if self.out:
-            said = json.dumps({"operations": told, "why": why})
-            (self.out / "operations.json").write_text(said)
-        else:
-            facts = next(one.facts for one in self.accepted if one.test == test)
-            self.operations[test] = conditions_key(facts), told
+        """Runs a test's checks a few times more, watched, to know their operations."""
+        from probe.answers.record import recorded_operations
+
+        assert self.out is not None
+        folder = self.out / "recording" if os.environ[RECORD] == WHOLE else None
+        self.recorded[test] = recorded_operations(function, folder, bare)
 
     def unused(self, tests: Collection[str]) -> list[str]:
         """Returns entries of checks that are gone: of these ``tests``' files, which were run whole,
@@ -248,10 +225,9 @@ class BitsSession:
         for check in self.lock.checks:
             if check in used or check.rpartition("::")[0] in self.lock.runs:
                 continue  # a model with several outputs has a check for each
-            parts = check.split("::")
-            heads = ("::".join(parts[:n]) for n in range(len(parts), 1, -1))
-            test = next((one for one in heads if one in tests), None)
-            gone = parts[0] in files or not (self.root / parts[0]).exists()
+            *own, path = heads(check)
+            test = next((one for one in own if one in tests), None)
+            gone = path in files or not (self.root / path).exists()
             if gone if test is None else test in self.finished:
                 found.append(check)
         return found
@@ -281,14 +257,13 @@ class BitsSession:
                         old = lock.checks.get(name, {})  # none: taken by another test
                         if any(each.bits == one.bits for each in old.values()):
                             lock.checks[one.check] = lock.checks.pop(name)
+                            lock.operations[one.check] = lock.operations.pop(name, {})
                             break
                 reason = (self.bless or "") if one.verdict == CHANGED else ""
-                lock.accept(one.check, facts, one.bits, reason)
-            for test, (named, told) in self.operations.items():
-                operations = lock.operations.setdefault(test, {})
-                operations.pop(named, None)
-                if told:
-                    operations[named] = told
+                named = lock.accept(one.check, facts, one.bits, reason)
+                lock.operations.setdefault(one.test, {}).pop(named, None)
+                if told := self.operations.get(one.test):
+                    lock.operations[one.test][named] = told
             for name in gone:
                 lock.drop(name)
         return None
@@ -301,64 +276,5 @@ class BitsSession:
             if not isinstance(value, Path) and (array := array_of(value)[0]).dtype.kind != "V":
                 kept[str(number)] = array
         np.savez(folder / "arrays.npz", **kept)  # type: ignore[arg-type]
-        done = json.dumps({"checks": told, "conditions": conditions.here()})
-        (folder / "bits.json").write_text(done)
-
-
-def digests_of(run: Run) -> list[str]:
-    """Returns ``OP PATH DIGEST`` of each operation that computes: what moves elements is left out,
-    and what did not repeat its bits within the run. With them beside a check's bits the first
-    operation that changed is known without the machine that the lock was made on."""
-    found = []
-    for one in run.operations:
-        moves = isinstance(one.meaning, Exact) and not isinstance(one.meaning, Unknown)
-        if not moves and not run.unsteady.intersection(one.gives):
-            every = "".join(run.values[n].digest for n in one.gives)
-            told = xxhash.xxh3_128_hexdigest(every.encode())[:12]
-            found.append(f"{one.op} {'_'.join(one.path.split()) or '-'} {told}")
-    return found[:MOST]
-
-
-def recorded_operations(
-    function: Callable[[], Any],
-    folder: Path | None = None,
-    bare: tuple[Callable[..., Any], Sequence[Any]] | None = None,
-) -> tuple[list[str], str]:
-    """Runs a function a few times, watched; returns its operations' digests, or why there are none.
-
-    ``folder``: also keeps the recording there. ``bare``: as ``function_recorder`` takes it:
-    plain NumPy is watched by the arrays that it is called with alone.
-    """
-    try:
-        recorder = function_recorder(function, bare=bare)
-        if folder is None:
-            run, _ = watched(recorder, "the run")
-        else:
-            with begin_recording(folder) as store:
-                run, notes = watched(recorder, "the run", store)
-                write_recording(run, folder, "", notes=notes)
-        return digests_of(run), ""
-    except ProbeError as error:
-        return [], str(error)
-    except Exception as error:  # what the user's test raises when it is run again, say
-        return [], f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def first_changed(old: Sequence[str], new: Sequence[str]) -> str:
-    """Returns the first operation whose digest changed, in words; empty where none is known.
-
-    Operations are matched in their order. Where the names part, other operations are run.
-    """
-    if not old or not new:
-        return ""
-    for number, (one, other) in enumerate(zip(old, new, strict=False), 1):
-        was, now = (
-            f"{op}{f' at {path}' if path != '-' else ''}"
-            for op, path, _ in (one.rsplit(" ", 2), other.rsplit(" ", 2))
-        )
-        if one != other:
-            ran = was if was == now else f"{now} is run, where it was {was}"
-            return f"operation {number} of {len(old)}: {ran}"
-    if len(old) != len(new):
-        return f"{len(new)} operations are run, where it was {len(old)}; those in common agree"
-    return ""
+        done = {"checks": told, "conditions": conditions.here(), "operations": self.recorded}
+        (folder / "bits.json").write_text(json.dumps(done))

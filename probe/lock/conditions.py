@@ -8,24 +8,22 @@ numeric library that was loaded. No host name and no path is a fact.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from probe import machine
-from probe.backends.arrays import CORES, PREFIXES, SUFFIXES, Arrays
+from probe.backends.arrays import CORES, Arrays, openblas_functions
 from probe.backends.contract import ONEDNN_ISA, isa_variables
 from probe.backends.jax import ISA as XLA_ISA
 
@@ -58,7 +56,17 @@ def here(libraries: Iterable[str] = ()) -> Facts:
         found[f"library.{name}"] = _release(name, getattr(sys.modules.get(name), "__file__", None))
     found |= {f"flag.{name}": os.environ[name] for name in FLAGS if os.environ.get(name)}
     found |= {f"threads.{name}": os.environ[name] for name in THREADS if os.environ.get(name)}
-    found |= _settings()
+    for fact, (module, how, *default) in KNOWN["settings"].items():
+        # a module may still be on its way in: only what it has by now is asked
+        with suppress(AttributeError):
+            value: Any = sys.modules.get(module)
+            for name in how.split("."):
+                value = getattr(value, name.removesuffix("()"))
+                value = value() if name.endswith("()") else value
+            if value not in (*default, None):
+                found[fact] = int(value) if isinstance(value, int) else str(value)
+    if (gpus := getattr(sys.modules.get("torch"), "cuda", None)) and gpus.is_initialized():
+        found["processor.gpu"] = gpus.get_device_name()
     for name, (core, threads, config) in _openblas(loaded).items():
         found[f"blas.{name}"], found[f"threads.{name}"] = core().decode(), int(threads())
         if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
@@ -85,73 +93,23 @@ def _release(name: str, file: str | None) -> str:
     return version if isinstance(version, str) else "none"
 
 
-def _settings() -> Facts:
-    """Returns what libraries that are loaded were set to, where it isn't their default.
-
-    A module in ``sys.modules`` may still be on its way in: only what it has by now is asked."""
-    found: Facts = {}
-    if (torch := sys.modules.get("torch")) and hasattr(torch, "get_num_threads"):
-        found["threads.torch"] = torch.get_num_threads()
-        if torch.cuda.is_initialized():
-            found["processor.gpu"] = torch.cuda.get_device_name()
-        if torch.are_deterministic_algorithms_enabled():
-            found["flag.torch.deterministic"] = 1
-        if not torch.backends.mkldnn.enabled:
-            found["flag.torch.mkldnn"] = 0
-        if (precision := torch.get_float32_matmul_precision()) != "highest":
-            found["flag.torch.float32_matmul_precision"] = precision
-    if (jax := sys.modules.get("jax")) and hasattr(jax, "config"):
-        if getattr(jax.config, "jax_enable_x64", False):
-            found["flag.jax.x64"] = 1
-        if precision := getattr(jax.config, "jax_default_matmul_precision", None):
-            found["flag.jax.default_matmul_precision"] = str(precision)
-    if (tensorflow := sys.modules.get("tensorflow")) and hasattr(tensorflow, "config"):
-        threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
-        found |= {"threads.tensorflow": threads} if threads else {}
-        experimental = tensorflow.config.experimental
-        if getattr(experimental, "is_op_determinism_enabled", lambda: False)():
-            found["flag.tensorflow.deterministic"] = 1
-    if (cv2 := sys.modules.get("cv2")) and hasattr(cv2, "getNumThreads"):
-        found["threads.cv2"] = cv2.getNumThreads()
-    return found
-
-
 @cache
 def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
     """Returns the functions of each library's OpenBLAS that say its core, threads and release.
 
-    ``loaded``: the libraries so far: with each, another OpenBLAS may have come. Linux alone says
-    what a process has loaded.
+    ``loaded``: the libraries so far: with each, another OpenBLAS may have come.
     """
-    try:
-        maps = Path("/proc/self/maps").read_text(errors="replace")
-    except OSError:
-        return {}
-    # LD_PRELOAD is how NumPy's wheel gets another OpenBLAS: its names come before the wheel's own
-    first, found = ctypes.CDLL(None), dict[str, list[Any]]()
-    for path in sorted(set(re.findall(r"(/\S*/[^/\s]*openblas[^/\s]*)$", maps, re.MULTILINE))):
+    found = dict[str, list[Any]]()
+    for path, functions in openblas_functions().items():
         *_, owner, folder, _ = Path(path).parts
         name = owner if owner in LIBRARIES else "system"  # scipy_openblas64/lib
         if folder.endswith(".libs"):
             name = "cv2" if folder.startswith("opencv") else folder.removesuffix(".libs")
         elif path in os.environ.get("LD_PRELOAD", ""):
-            continue
-        with suppress(OSError):
-            library = ctypes.CDLL(path)
-            # wheels give the names a prefix and a suffix, so that several fit in a process
-            for before, behind in product(PREFIXES, SUFFIXES):
-                names = (f"{before}openblas_get_{one}{behind}" for one in BLAS_SAYS)
-                asked: list[Any] = [
-                    getattr(first, n, None) or getattr(library, n, None) for n in names
-                ]
-                if all(asked):
-                    asked[0].restype = asked[2].restype = ctypes.c_char_p
-                    found[name] = asked
-                    break
+            continue  # it is the one that a wheel of NumPy calls
+        found[name] = functions
     return found
 
-
-BLAS_SAYS = "corename", "num_threads", "config"
 
 # Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts
 # behind each, with the entry's value and ours.
@@ -192,6 +150,17 @@ def facts_apart(entry: Mapping[str, str | int], ours: Mapping[str, str | int]) -
                 continue
         found.setdefault(GROUPS[kind].format(rest), {})[name] = theirs, own
     return found
+
+
+def apart_text(apart: Apart, both: bool = True) -> str:
+    """Returns ``threads.numpy 1 -> 2; numpy 2.4.6 -> 2.5.0``, or the entry's side alone."""
+
+    def told(name: str, pair: Sequence[str | int | None]) -> str:
+        values = ("unset" if one is None else str(one) for one in pair[: 1 + both])
+        return f"{name.removeprefix('library.')} {' -> '.join(values)}"
+
+    each = (", ".join(told(*fact) for fact in facts.items()) for facts in apart.values())
+    return "; ".join(each)
 
 
 def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int | None]]) -> Facts:

@@ -17,6 +17,8 @@
     [run.NAME]
     model = "package:function"
 
+    # end
+
 A set of conditions is named by a digest of its facts, so that two branches that add lines merge.
 An entry that replaced another one has the ``reason``. ``run`` says how checks that are no tests are
 computed. What can't be read is never overwritten.
@@ -36,7 +38,7 @@ from typing import Any
 
 from probe.errors import InputError
 from probe.lock.conditions import Facts, conditions_key
-from probe.lock.values import Bits
+from probe.recording.values import Bits
 
 NAME = "bits.lock"
 FORMAT = 1
@@ -44,6 +46,8 @@ HEAD = """\
 # Bits that were accepted, by check and conditions: see `probe check --help`. Written by probe;
 # `pytest --bits-update` (or `probe lock`) adds, `pytest --bits-bless REASON` replaces.
 """
+# The last line: a file that was cut at a line's end would be a lock with fewer checks, and pass.
+END = "# end"
 _MARKER = re.compile(r"^(<{7} |\|{7} |={7}$|>{7} )", re.MULTILINE)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 TABLES = ("conditions", "check", "operations", "run")
@@ -67,13 +71,14 @@ class LockFile:
     operations: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def accept(self, check: str, facts: Facts, bits: Bits, reason: str = "") -> None:
-        """Adds an entry, or replaces that of the same conditions."""
+    def accept(self, check: str, facts: Facts, bits: Bits, reason: str = "") -> str:
+        """Adds an entry, or replaces that of the same conditions, whose key is returned."""
         named = conditions_key(facts)
         self.conditions[named] = facts
         kept = self.checks.setdefault(check, {})
         if reason or named not in kept or kept[named].bits != bits:
             kept[named] = Accepted(bits, reason)
+        return named
 
     def drop(self, check: str) -> None:
         """Removes a check with all its entries."""
@@ -81,38 +86,45 @@ class LockFile:
             table.pop(check, None)
 
     def text(self) -> str:
-        """Returns the file. Conditions that no check has any more are left out."""
+        """Returns the file. Left out are conditions without a check, and operations without a test
+        or conditions."""
         used = {named for each in self.checks.values() for named in each}
+        tests = {test for check in self.checks for test in heads(check)}
+        operations = {
+            test: {named: some for named, some in each.items() if named in used}
+            for test, each in self.operations.items()
+            if test in tests
+        }
+        conditions = {named: self.conditions[named] for named in used & set(self.conditions)}
         lines = [HEAD, f"format = {FORMAT}"]
-        for named in sorted(used & set(self.conditions)):
-            lines += ["", f"[conditions.{named}]"]
-            for name, fact in sorted(self.conditions[named].items()):
+        every: list[Mapping[str, Mapping[str, Any]]]
+        every = [conditions, self.checks, operations, self.runs]
+        for kind, table in zip(TABLES, every, strict=True):
+            for name, facts in sorted(table.items()):
+                lines += ["", f"[{kind}.{_toml_key(name)}]"] if facts else []
                 # a dotted key is a table in TOML: library.numpy reads as the fact's name does
-                dotted = ".".join(map(_toml_key, name.split(".")))
-                lines.append(f"{dotted} = {_toml_value(fact)}")
-        for check, entries in sorted(self.checks.items()):
-            lines += ["", f"[check.{_toml_key(check)}]"]
-            for named, one in sorted(entries.items()):
-                told = f"dtype = {_toml_value(one.bits.dtype)}, shape = {list(one.bits.shape)}"
-                told += f', hash = "{one.bits.hash}"'
-                told += f", reason = {_toml_value(one.reason)}" if one.reason else ""
-                lines.append(f"{named} = {{{told}}}")
-        for check, kept in sorted(self.operations.items()):
-            if some := {n: one for n, one in sorted(kept.items()) if n in used}:
-                lines += ["", f"[operations.{_toml_key(check)}]"]
-                for named, every in some.items():
-                    lines += [f"{named} = [", *(f"    {_toml_value(one)}," for one in every), "]"]
-        for name, how in sorted(self.runs.items()):
-            lines += ["", f"[run.{_toml_key(name)}]"]
-            lines += [f"{_toml_key(k)} = {_toml_value(one)}" for k, one in sorted(how.items())]
-        return "\n".join(lines) + "\n"
+                keys = {".".join(map(_toml_key, one.split("."))): one for one in sorted(facts)}
+                lines += [f"{key} = {_toml_value(facts[one])}" for key, one in keys.items()]
+        return "\n".join([*lines, "", END]) + "\n"
+
+
+def heads(check: str) -> list[str]:
+    """Returns a check's name, and what it may be of: ``a::b::c``, ``a::b``, ``a``."""
+    parts = check.split("::")
+    return ["::".join(parts[:number]) for number in range(len(parts), 0, -1)]
 
 
 def _toml_key(text: str) -> str:
     return text if _BARE.fullmatch(text) else _toml_value(text)
 
 
-def _toml_value(value: str | int) -> str:
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Accepted):
+        facts = {**vars(value.bits), **({"reason": value.reason} if value.reason else {})}
+        told = (f"{n} = {list(v) if n == 'shape' else _toml_value(v)}" for n, v in facts.items())
+        return f"{{{', '.join(told)}}}"
+    if isinstance(value, list):
+        return "\n".join(["[", *(f"    {_toml_value(one)}," for one in value), "]"])
     # JSON's escapes are TOML's too, but for the one character that JSON leaves as it is
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -147,6 +159,8 @@ def read_lock(path: Path) -> LockFile:
         raise InputError("lock", path, why, "update probe-numerics")
     if version != FORMAT:
         raise damaged("it does not begin with its format")
+    if not text.rstrip().endswith(f"\n{END}"):
+        raise damaged(f"its last line, {END!r}, is missing: it was cut")
     if unknown := set(table) - set(TABLES):
         raise damaged(f"it has a table {min(unknown)!r}")
     lock = LockFile()

@@ -6,15 +6,30 @@ from __future__ import annotations
 import inspect
 import pickle
 import sys
+import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from probe.answers.same_bits import differing_rows
 from probe.errors import InputError
 from probe.lock import reports
-from probe.lock.checks import CHANGED, NEW, UNKNOWN, BitsSession, Checked
-from probe.lock.values import named_arrays
+from probe.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
+from probe.printing import counted
+from probe.recording.inputs import listed_inputs
+from probe.recording.subject import library_of_values
+from probe.recording.values import named_arrays
+
+if TYPE_CHECKING:
+    from probe.lock.rerun import Command
+
+# Seconds after which tests are no longer recorded alone, a process each.
+RECORDING = 120.0
+
+# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
+MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
 
 
 class BitsChanged(AssertionError):
@@ -27,37 +42,39 @@ class BitsFixture:
     def __init__(self, session: BitsSession, test: str, root: Path) -> None:
         self._session, self._test, self._root = session, test, root
         self._names = defaultdict[str, int](int)
-        self._given, self._checks = set[str](), set[str]()
+        self._checks = set[str]()
         self._watched: list[Any] | None = None
         self._bare: tuple[Callable[..., Any], Sequence[Any]] | None = None
 
-    def check(self, value: Any, name: str | None = None, inputs: Sequence[Any] = ()) -> None:
+    def check(self, value: Any, name: str | None = None, inputs: Any = None) -> None:
         """Fails unless the bits are those that ``bits.lock`` accepts under these conditions.
 
         ``value``: an array or tensor of any library, a number, bytes, a file as ``pathlib.Path``;
         these in dictionaries, lists or data frames, each a check of its own; or a function of no
-        arguments (or of ``inputs``) that returns them. ``name``: tells the checks of a test apart;
-        without one they are numbered. Under conditions that no entry has, nothing fails: pytest's
-        last lines say how to add them. Costs a read of the arrays.
+        arguments (or of ``inputs``, an array or a list of them) that returns them. ``name``: tells
+        the checks of a test apart; without one they are numbered. Under conditions that no entry
+        has, nothing fails: pytest's last lines say how to add them. Costs a read of the arrays.
         """
         __tracebackhide__ = True
         if callable(value) and not hasattr(value, "__array__"):
-            self._bare = (value, inputs) if len(inputs) else None
-            value = value(*inputs)
+            given = listed_inputs(inputs)
+            self._bare = (value, given) if given else None
+            value = value(*given)
         if self._watched is not None:  # the body is run again, watched
             self._watched.append(value)
             return
-        if name is not None and name in self._given:
+        if name is not None and name in self._names:
             why = "this test has checked something of this name already"
             raise InputError("name", name, why, "give each check its own name")
-        self._given |= {name} if name is not None else set()
         self._names[name or ""] += 1
         count = self._names[name or ""]
-        own = name if name is not None else f"#{count}" * (count > 1)
+        own = name or f"#{count}" * (count > 1)
         frame = sys._getframe(1)
         path = Path(frame.f_code.co_filename)
         below = path.is_relative_to(self._root)
         place = (path.relative_to(self._root).as_posix() if below else path.name), frame.f_lineno
+        if self._session.update and (self._bare is not None or library_of_values(value)):
+            self._session.recordable.add(self._test)
         wrong = []
         for part, array in named_arrays(value):
             check = "::".join(filter(None, (self._test, own, part)))
@@ -71,12 +88,12 @@ class BitsFixture:
         if wrong:
             raise BitsChanged("\n".join(wrong))
 
-    def record_body(self, item: Any) -> None:
-        """Runs the body of a test that passed once more, watched, where its operations are wanted:
-        a new check's, or those of a test that is run again to find a cause."""
+    def passed(self, item: Any) -> None:
+        """Notes that a test's body came to its end. In a process that was begun to know operations
+        it is run again, watched."""
         session, test = self._session, self._test
         session.finished.add(test)
-        if not session.wants(test) or inspect.iscoroutinefunction(item.obj):
+        if not session.records or inspect.iscoroutinefunction(item.obj):
             return  # a coroutine needs its plugin's loop
 
         def body() -> list[Any]:
@@ -87,7 +104,7 @@ class BitsFixture:
                 self._watched = None
             return found
 
-        if self._bare is not None and len(self._names) == 1:
+        if self._bare is not None and sum(self._names.values()) == 1:
             function, inputs = self._bare
             session.record(test, lambda: function(*inputs), self._bare)
         else:
@@ -97,17 +114,17 @@ class BitsFixture:
 def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
     """Gives what a process of pytest-xdist found to the one that reports. ``tests``: all that there
     are; None: some were left out."""
-    both = session.accepted, session.operations, session.finished
+    both = session.accepted, session.finished, session.recordable
     output["bits"] = pickle.dumps((session.results, *both, tests))
 
 
 def take_over(session: BitsSession, told: bytes) -> list[str] | None:
     """Takes what ``hand_over`` gave; both are processes of one run of pytest."""
-    results, accepted, operations, finished, tests = pickle.loads(told)
+    results, accepted, finished, recordable, tests = pickle.loads(told)
     session.results += results
     session.accepted += accepted
-    session.operations |= operations
     session.finished |= finished
+    session.recordable |= recordable
     return tests  # type: ignore[no-any-return]
 
 
@@ -117,23 +134,31 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
     some = any(config.getoption(n, False) for n in ("lf", "stepwise", "collectonly", "maxfail"))
     config.bits_unused = [] if tests is None or some else session.unused(set(tests))
     try:
-        session.finish(config.bits_unused if session.update else ())
-    except InputError as error:
-        config.bits_error = str(error)
+        if wanted := {one.test: None for one in session.accepted if one.test in session.recordable}:
+            _record_operations([*wanted], session, config)
+    finally:  # also where it is interrupted: what was accepted is kept
+        try:
+            session.finish(config.bits_unused if session.update else ())
+        except InputError as error:
+            config.bits_error = str(error)
 
 
-def print_summary(reporter: Any, config: Any, session: BitsSession) -> None:
-    """Prints counts, every check that is not the same and its cause, and writes reports."""
-    if session.out:
-        return
-    results, unused = session.results, getattr(config, "bits_unused", [])
-    _find_causes(results, session, config)
-    error = getattr(config, "bits_error", "")
-    written = () if error else session.accepted
-    told = reports.terminal_lines(results, written, unused, session.update and not error)
+def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> None:
+    """Prints counts, every check that is not the same and its cause, and writes reports.
+    ``session``: None where the lock can't be read."""
+    results, unused = list[Checked](), getattr(config, "bits_unused", [])
+    error, told = getattr(config, "bits_error", ""), list[str]()
+    if session is not None:
+        if session.out:
+            return
+        results = session.results
+        _find_causes(results, session, config)
+        written = () if error else session.accepted
+        told = reports.terminal_lines(results, written, unused, session.update and not error)
     told += [error] * bool(error)
     for each in config.getoption("bits_report"):
-        told.append(reports.write_report(each, config.invocation_params.dir, results, unused))
+        folder = config.invocation_params.dir
+        told.append(reports.write_report(each, folder, results, unused, error))
     if told:
         reporter.section("bits")
         for line in told:
@@ -149,6 +174,37 @@ def _find_causes(results: list[Checked], session: BitsSession, config: Any) -> N
     if not wrong:
         return
     from probe.lock import why
+
+    try:
+        why.explain_changes(
+            wrong, session, lambda one: _command(config, one.test), far == "install"
+        )
+    except Exception as error:  # a mistake of ours, or what a library raises: the verdicts stand
+        wrong[0].why = {"notes": [f"{type(error).__name__} while causes were looked for: {error}"]}
+
+
+def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:
+    """Runs tests whose checks are accepted again, watched, in a process of their own. What was not
+    the same there (tests share a state, which recording moved) is recorded alone: as it is run
+    alone when its bits change."""
+    from probe.lock.rerun import run_again
+
+    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+        reporter.ensure_newline()
+        reporter.write_line(f"recording the operations of {counted(len(tests), 'test')}")
+    begun = time.monotonic()
+    for some in (tests, *([one] for one in tests)):
+        if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
+            continue
+        with tempfile.TemporaryDirectory(prefix="probe-") as out:
+            found = run_again(_command(config, *some), Path(out), DIGESTS)
+        moved = {one.test for one in session.accepted if found.checks.get(one.check) != one.bits}
+        for test in set(some) - (moved if len(some) > 1 else set()):
+            session.operations[test] = found.operations(test)[0]
+
+
+def _command(config: Any, *tests: str) -> Command:
+    """Returns what runs tests again."""
     from probe.lock.rerun import Command
 
     plugins = config.pluginmanager
@@ -158,12 +214,33 @@ def _find_causes(results: list[Checked], session: BitsSession, config: Any) -> N
     installed = {dist.metadata["name"] for _, dist in plugins.list_plugin_distinfo()}
     if not installed & {"probe-numerics", "probe-numerics-core"}:
         words += ["-p", "probe.lock.plugin"]  # not installed, but named by -p
+    words += [f"{config.rootpath}/{one}" for one in tests]
+    return Command(words, config.invocation_params.dir)
 
-    def command(one: Checked) -> Command:
-        path, _, rest = one.test.partition("::")
-        return Command([*words, f"{config.rootpath / path}::{rest}"], config.invocation_params.dir)
 
-    try:
-        why.explain_changes(wrong, session, command, install=far == "install")
-    except Exception as error:  # a mistake of ours, or what a library raises: the verdicts stand
-        wrong[0].why = {"notes": [f"{type(error).__name__} while causes were looked for: {error}"]}
+def rows_of_marked(item: Any, mark: Any) -> list[str]:
+    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
+    one, with the first operation that does and its cause; [] where none does.
+
+    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
+    several in a list or a dictionary). InputError: of the mark.
+    """
+    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
+        why, todo = "it is not expected", f"use {', '.join(MARK)}"
+        raise InputError("same_bits", ", ".join(wrong), why, todo)
+    given = MARK | mark.kwargs
+    values = []
+    for name in (given["model"], given["inputs"]):
+        known = item._fixtureinfo.name2fixturedefs.get(name)
+        if not known and not item.session._fixturemanager.getfixturedefs(name, item):
+            todo = f"write a fixture {name}, or name it in the mark"
+            raise InputError("fixture", name, "there is none for @pytest.mark.same_bits", todo)
+        value = item.funcargs.get(name)
+        values.append(item._request.getfixturevalue(name) if value is None else value)
+    batch: Any = given["batch"]
+    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
+    if len(sizes) < 2 or sizes[0] < 1:
+        why = "two sizes or more are compared, from 1 on"
+        raise InputError("batch", batch, why, "write batch=range(1, 33)")
+    axis: Any = given["axis"]
+    return differing_rows(values[0], values[1], sizes, int(axis))

@@ -55,20 +55,26 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"bits-report={each}: no such format; use one of {known}")
 
 
-def session_of(config: pytest.Config) -> BitsSession:
-    """Returns the process's session, opened at the first check. InputError: of the lock."""
+def session_of(config: pytest.Config) -> BitsSession | None:
+    """Returns the process's session, opened at the first check. None: the lock can't be read, and
+    ``config.bits_error`` says why."""
     if SESSION not in config.stash:
+        from probe.errors import InputError
         from probe.lock.checks import BitsSession
         from probe.lock.file import NAME
 
         cache = getattr(config, "cache", None)
-        config.stash[SESSION] = BitsSession(
-            config.rootpath / (config.getoption("bits_lock") or NAME),
-            update=config.getoption("bits_update"),
-            bless=config.getoption("bits_bless"),
-            cache=None if cache is None else config.rootpath / cache.mkdir("bits"),
-            root=config.rootpath,
-        )
+        try:
+            config.stash[SESSION] = BitsSession(
+                config.rootpath / (config.getoption("bits_lock") or NAME),
+                update=config.getoption("bits_update"),
+                bless=config.getoption("bits_bless"),
+                cache=None if cache is None else config.rootpath / cache.mkdir("bits"),
+                root=config.rootpath,
+            )
+        except InputError as error:
+            config.bits_error = str(error)  # type: ignore[attr-defined]
+            return None
     found: BitsSession = config.stash[SESSION]
     return found
 
@@ -83,26 +89,22 @@ def name_of_test(item: Any) -> str:
 @pytest.fixture
 def bits(request: pytest.FixtureRequest) -> BitsFixture:
     """``bits.check(value)`` fails unless the bits are those that bits.lock accepts."""
-    from probe.errors import InputError
     from probe.lock.fixture import BitsFixture
 
-    try:
-        config = request.config
-        return BitsFixture(session_of(config), name_of_test(request.node), config.rootpath)
-    except InputError as error:
-        pytest.fail(str(error), pytrace=False)
+    config: Any = request.config
+    if (session := session_of(config)) is None:
+        pytest.fail(config.bits_error, pytrace=False)
+    return BitsFixture(session, name_of_test(request.node), config.rootpath)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Runs a test; what is wrong is one line. A test whose checks are new is run once more,
-    watched. A marked test's model is run at each batch size."""
+    """Runs a test; what is wrong is one line. A marked test's model is run at each batch size."""
     marked = next(pyfuncitem.iter_markers("same_bits"), None)
     if marked is None and "bits" not in pyfuncitem.funcargs:
         return (yield)
     from probe.errors import ProbeError
-    from probe.lock.assertions import rows_of_marked
-    from probe.lock.fixture import BitsChanged, BitsFixture
+    from probe.lock.fixture import BitsChanged, BitsFixture, rows_of_marked
 
     found, wrong = None, ""
     try:
@@ -111,7 +113,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
             wrong = "\n".join(rows_of_marked(pyfuncitem, marked))
         fixture = pyfuncitem.funcargs.get("bits")
         if isinstance(fixture, BitsFixture) and not wrong:
-            fixture.record_body(pyfuncitem)
+            fixture.passed(pyfuncitem)
     except (BitsChanged, ProbeError) as error:
         wrong = str(error)
     if wrong:  # outside of the except block: it would be printed as the context
@@ -141,7 +143,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if SESSION in config.stash or (output is None and config.getoption("bits_update")):
         from probe.lock import fixture
 
-        if (found := _opened_session(config)) is None:
+        if (found := session_of(config)) is None:
             return
         tests = config.stash.get(TESTS, None)
         if output is None or found.out:
@@ -158,23 +160,13 @@ def pytest_testnodedown(node: Any) -> None:
     if told := getattr(node, "workeroutput", {}).get("bits"):
         from probe.lock import fixture
 
-        if (found := _opened_session(node.config)) is not None:
+        if (found := session_of(node.config)) is not None:
             node.config.stash[TESTS] = fixture.take_over(found, told)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Says what was the same, what changed and why, and what is unknown."""
-    if SESSION in config.stash:
+    if SESSION in config.stash or config.getoption("bits_report"):
         from probe.lock import fixture
 
-        fixture.print_summary(terminalreporter, config, config.stash[SESSION])
-
-
-def _opened_session(config: pytest.Config) -> BitsSession | None:
-    """Returns the session; None where the lock can't be read: each test has said so."""
-    from probe.errors import InputError
-
-    try:
-        return session_of(config)
-    except InputError:
-        return None
+        fixture.print_summary(terminalreporter, config, session_of(config))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from probe import machine
 from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, Checked
@@ -34,7 +35,7 @@ def summarised(results: Sequence[Checked]) -> str:
     rest = [f"{count[name]:,} {name}" for name in (UNKNOWN, NEW) if count[name]]
     more = f" ({', '.join(rest)})" if rest else ""
     if not count[CHANGED]:
-        have = "has" if count[SAME] == 1 else "have"
+        have = "has" if 1 in (count[SAME], len(results)) else "have"
         return f"{count[SAME]:,} of {total} {have} the same bits{more}"
     causes = Counter(_because(one.why) for one in results if one.verdict == CHANGED and one.why)
     told = "; ".join(text for text, _ in causes.most_common(3)) + "; ..." * (len(causes) > 3)
@@ -79,44 +80,33 @@ def why_in_lines(why: dict[str, Any]) -> list[str]:
     return told + [f"note: {text}" for text in why.get("notes", [])]
 
 
-def json_report(results: Sequence[Checked], unused: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the object that ``probe check --json`` prints."""
+def json_report(
+    results: Sequence[Checked], unused: Sequence[str] = (), error: str = ""
+) -> dict[str, Any]:
+    """Returns the object that ``probe check --json`` prints. ``error``: of a lock that can't be
+    read or written."""
     count = Counter(one.verdict for one in results)
     return {
-        "summary": summarised(results),
+        "summary": error or summarised(results),
+        "error": error or None,
         **{name: count[name] for name in (SAME, CHANGED, UNKNOWN, NEW)},
         "checks": [one.to_json() for one in results],
         "unused": list(unused),
     }
 
 
-def markdown_report(results: Sequence[Checked], unused: Sequence[str]) -> str:
-    """Returns a summary for a pull request or a job's page."""
-    told = [f"### Bits: {summarised(results)}", ""]
-    if rows := [one for one in results if one.verdict != SAME]:
-        head = "check", "verdict", "cause", "operation", "kind"
-        told += [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
-        for one in rows:
-            cause = one.why.get("said") or one.why.get("cause") or one.conditions * bool(one.apart)
-            cells = (one.check, one.verdict, cause, one.why.get("operation"), one.why.get("kind"))
-            each = (str(text or "").replace("|", "\\|").replace("\n", " ") for text in cells)
-            told.append(f"| {' | '.join(each)} |")
-    if unused:
-        told += ["", f"Unused entries: {', '.join(f'`{one}`' for one in unused)}"]
-    return "\n".join(told) + "\n"
-
-
-def html_report(results: Sequence[Checked], unused: Sequence[str]) -> str:
-    """Returns one page, with nothing to load."""
+def page_report(form: str, results: Sequence[Checked], unused: Sequence[str], error: str) -> str:
+    """Returns ``markdown`` for a pull request or a job's page, or one page of ``html`` with nothing
+    to load."""
     from jinja2 import Template
 
-    text = Path(__file__).with_name("templates").joinpath("report.html.j2").read_text()
+    text = Path(__file__).with_name("templates").joinpath(f"report.{ENDINGS[form]}.j2").read_text()
+    page = Template(text, autoescape=form == "html", keep_trailing_newline=True)
     rows = [(one, [*filter(None, [one.message]), *why_in_lines(one.why)]) for one in results]
-    page = Template(text, autoescape=True)
-    return page.render(headline=summarised(results), rows=rows, unused=unused) + "\n"
+    return page.render(headline=error or summarised(results), rows=rows, unused=unused)
 
 
-def sarif_report(results: Sequence[Checked], unused: Sequence[str]) -> str:
+def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
     """Returns SARIF 2.1.0: what changed is an error, what is unknown a note."""
     rules = [
         {"id": rule, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
@@ -128,7 +118,7 @@ def sarif_report(results: Sequence[Checked], unused: Sequence[str]) -> str:
             continue
         rule, _, level = RULES[one.verdict]
         path, line = one.place or (NAME, 1)
-        place = {"artifactLocation": {"uri": path}, "region": {"startLine": max(line, 1)}}
+        place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
         text = "\n".join([one.message, *why_in_lines(one.why)])
         entry = {
             "ruleId": rule,
@@ -142,25 +132,31 @@ def sarif_report(results: Sequence[Checked], unused: Sequence[str]) -> str:
         found.append(entry)
     driver = {"name": "probe", "version": machine.version(), "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": found}
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
-
-
-FORMS: dict[str, Callable[[Sequence[Checked], Sequence[str]], str]] = {
-    "json": lambda results, unused: json.dumps(json_report(results, unused), indent=1) + "\n",
-    "markdown": markdown_report,
-    "html": html_report,
-    "sarif": sarif_report,
-}
+    if error:
+        failed = {"level": "error", "message": {"text": machine.publishable(error)}}
+        done = {"executionSuccessful": False, "toolExecutionNotifications": [failed]}
+        run["invocations"] = [done]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def write_report(
-    asked: str, folder: Path, results: Sequence[Checked], unused: Sequence[str] = ()
+    asked: str,
+    folder: Path,
+    results: Sequence[Checked],
+    unused: Sequence[str] = (),
+    error: str = "",
 ) -> str:
     """Writes what ``FORMAT`` or ``FORMAT=FILE`` asks for; returns what to say of it."""
     form, _, path = asked.partition("=")
     out = folder / (path or f"bits-report.{ENDINGS[form]}")
+    if form == "json":
+        text = json.dumps(json_report(results, unused, error), indent=1) + "\n"
+    elif form == "sarif":
+        text = json.dumps(sarif_report(results, error), indent=1) + "\n"
+    else:
+        text = page_report(form, results, unused, error)
     try:
-        out.write_text(FORMS[form](results, unused), encoding="utf-8")
-    except OSError as error:
-        return f"bits-report={form}: {out.name} can't be written: {error.strerror}"
+        out.write_text(text, encoding="utf-8")
+    except OSError as why:
+        return f"bits-report={form}: {out.name} can't be written: {why.strerror}"
     return f"{form} report: {out.name}"

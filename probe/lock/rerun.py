@@ -11,27 +11,22 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from probe.lock.checks import OUT, RECORD
 from probe.lock.conditions import CORES_OF, LIBRARIES, Facts
-from probe.lock.values import Bits
 from probe.progress import Say
-from probe.runtimes import environments
-from probe.runtimes.packages import PRIVATE
+from probe.recording.values import Bits
+from probe.runtimes import packages
 
 # Seconds that one run may take.
 TIME_LIMIT = 900.0
-
-DONE = ".complete"
 
 
 @dataclass(frozen=True)
@@ -65,13 +60,15 @@ class Command:
 @dataclass
 class Rerun:
     """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
-    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong."""
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong.
+    ``recorded``: digests of operations by test, or why there are none."""
 
     folder: Path
     checks: dict[str, Bits] = field(default_factory=dict)
     facts: Facts = field(default_factory=dict)
     why: str = ""
     seconds: float = 0.0
+    recorded: dict[str, tuple[list[str], str]] = field(default_factory=dict)
 
     def array(self, check: str) -> np.ndarray | None:
         """Returns what a check had, as a container array; None: it isn't kept."""
@@ -87,18 +84,15 @@ class Rerun:
         found = self.folder / "recording"
         return found if found.is_dir() else None
 
-    def operations(self) -> tuple[list[str], str]:
-        """Returns the digests of its operations, or why there are none."""
-        try:
-            told = json.loads((self.folder / "operations.json").read_text())
-        except (OSError, ValueError):
-            return [], "it was not recorded"
-        return told["operations"], told["why"]
+    def operations(self, test: str) -> tuple[list[str], str]:
+        """Returns the digests of a test's operations, or why there are none."""
+        return self.recorded.get(test, ([], "it was not recorded"))
 
 
-def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
-    """Runs a command that tells the bits of its checks into the folder ``out``."""
-    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: "1"} if record else {})
+def run_again(command: Command, out: Path, record: str = "") -> Rerun:
+    """Runs a command that tells the bits of its checks into the folder ``out``; ``record``: which
+    operations too, as of ``RECORD``."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: record} if record else {})
     words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
     if cores and hasattr(os, "sched_setaffinity"):
         # an interpreter that becomes the command: libraries count processors as they are loaded
@@ -124,7 +118,8 @@ def run_again(command: Command, out: Path, record: bool = False) -> Rerun:
         text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
         return Rerun(out, why=f"it did not run ({text[-1][:200]})")
     bits = {name: Bits(one[0], tuple(one[1]), one[2]) for name, one in told["checks"].items()}
-    return Rerun(out, bits, told["conditions"], seconds=time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    return Rerun(out, bits, told["conditions"], "", seconds, told["operations"])
 
 
 def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
@@ -132,36 +127,15 @@ def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str
 
     ``install``: also download what isn't there yet.
     """
-    wanted = [f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())]
     if "none" in releases.values():
         return "it was not installed then"
-    slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted)
-    folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
-    with environments.locked(folder):
-        if (folder / DONE).exists():
-            return folder
-        if not install:
-            return f"{', '.join(wanted)} is not installed (--bits-why=install installs it)"
-        tell(f"installing {', '.join(wanted)}")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        why = ""
-        # alone first: the rest of the environment stays what it is; where it can't be imported so,
-        # with what it depends on
-        for more in (["--no-deps"], []):
-            with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as made:
-                done = _pip(["install", "-q", "--target", made, *more, *wanted])
-                if not done.returncode:
-                    code = [sys.executable, "-c", f"import {', '.join(releases)}"]
-                    done = _captured(code, Command([], folder, {}, [Path(made)]).environment())
-                if done.returncode:
-                    told = done.stderr.strip().splitlines() or ["pip failed"]
-                    why = told[-1][:200]
-                    continue
-                Path(made).rename(folder)
-                Path(made).mkdir()  # for the context manager to remove
-                (folder / DONE).touch()
-                return folder
-    return f"{', '.join(wanted)} can't be installed here: {why}"
+    wanted = {name: f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())}
+    text = ", ".join(wanted.values())
+    try:
+        found = packages.in_front(wanted, install, tell)
+    except packages.Failed as error:
+        return f"{text} can't be installed here: {error}"
+    return found or f"{text} is not installed (--bits-why=install installs it)"
 
 
 def distribution_of(name: str) -> str:
@@ -169,24 +143,3 @@ def distribution_of(name: str) -> str:
     half as large as ``tensorflow``, and the same on a processor."""
     every = LIBRARIES.get(name, [name])
     return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
-
-
-# "pip index" is marked experimental: what it prints is read so that anything else gives no releases
-def releases_known(name: str) -> list[str]:
-    """Returns the releases of a module's distribution that pip's index has for this interpreter,
-    ascending, without previews; [] where it can't be asked."""
-    done = _pip(["index", "versions", distribution_of(name)])
-    _, _, told = done.stdout.partition("Available versions: ")
-    every = [one.strip() for one in told.partition("\n")[0].split(",")]
-    return sorted(
-        (one for one in every if one.replace(".", "").isdigit()), key=environments.release_numbers
-    )
-
-
-def _pip(words: Sequence[str]) -> Any:
-    clean = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-    return _captured([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], clean)
-
-
-def _captured(words: Sequence[str], variables: Mapping[str, str]) -> Any:
-    return subprocess.run(words, env=dict(variables), capture_output=True, text=True, check=False)

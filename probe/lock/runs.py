@@ -21,8 +21,17 @@ from probe.case import Case
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.launch import AnySession, library_variables, open_session
 from probe.lock import rerun, why
-from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked, judged_check
-from probe.lock.conditions import LIBRARIES, conditions_key
+from probe.lock.checks import (
+    CHANGED,
+    DIGESTS,
+    NEW,
+    SAME,
+    UNKNOWN,
+    BitsSession,
+    Checked,
+    judged_check,
+)
+from probe.lock.conditions import LIBRARIES
 from probe.lock.file import Bits, LockFile, changing
 from probe.progress import Say, silent
 from probe.recording import apart, recording
@@ -31,7 +40,7 @@ from probe.recording.subject import open_model
 from probe.target import Target
 
 # Targets whose module has a different name.
-MODULES = {"opencv": "cv2", "litert": "ai_edge_litert", "keras": "keras"}
+MODULES = {"opencv": "cv2", "litert": "ai_edge_litert"}
 
 
 def how_computed(
@@ -83,16 +92,15 @@ def computed_bits(
     InputError and TargetError: it can't be run.
     """
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        found = rerun.run_again(command, Path(out), record)
+        found = rerun.run_again(command, Path(out), DIGESTS * record)
         if found.why:
             error = Path(out, "error.json")
             told = json.loads(error.read_text()) if error.exists() else {"why": found.why}
             if "input" in told:
                 raise InputError(*told["input"])
             raise TargetError(name, "error", told["why"])
-        operations = found.operations()[0] if record else []
     every = [Checked(one, name, bits, found.facts, NEW) for one, bits in found.checks.items()]
-    return every, operations
+    return every, found.operations(name)[0]
 
 
 def lock_run(
@@ -122,8 +130,7 @@ def lock_run(
             todo = "run probe check, or give --bless REASON"
             raise InputError("check", missing[0].check, "this output is gone", todo)
         gone = [one.check for one in missing]
-    if session.accepted and operations:
-        session.operations[name] = conditions_key(session.accepted[0].facts), operations
+    session.operations[name] = operations
     session.finish(gone)
     with changing(path) as now:
         now.runs[name] = dict(spec)
@@ -241,7 +248,7 @@ def _model_outputs(
         run = recording.record_run(recorder, keep=False)
         dtypes = [run.values[n].dtype for n in run.outputs]
         outputs = [one.view(np.dtype(to)) for one, to in zip(outputs, dtypes, strict=True)]
-    if session.wants(spec["check"]):
+    if session.records:
         session.record(spec["check"], recorder)  # type: ignore[arg-type]
     return outputs
 

@@ -20,18 +20,27 @@ from typing import Any
 
 from probe import floats
 from probe.answers.first_difference import of_stored, operation_text
+from probe.answers.record import first_changed
+from probe.answers.same_bits import where_they_differ
 from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import InputError, ProbeError
-from probe.lock.assertions import where_they_differ
-from probe.lock.checks import CHANGED, BitsSession, Checked, first_changed
-from probe.lock.conditions import FLAGS, THREADS, Apart, facts_apart, restoring
-from probe.lock.rerun import Command, Rerun, overlay, releases_known, run_again
+from probe.lock.checks import CHANGED, WHOLE, BitsSession, Checked
+from probe.lock.conditions import (
+    CORES_OF,
+    FLAGS,
+    THREADS,
+    Apart,
+    apart_text,
+    facts_apart,
+    restoring,
+)
+from probe.lock.rerun import Command, Rerun, distribution_of, overlay, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.runtimes.environments import release_numbers
-from probe.switch_points.fewest import ReleaseStep, first_change, smallest
+from probe.runtimes.packages import releases_known
+from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
 
 # Seconds after which no further check is looked into, unless releases are to be installed.
 BUDGET = 120.0
@@ -47,6 +56,7 @@ LONGEST, RUNS = 60.0, 20
 BLAS = "scipy_openblas64"
 
 YOUR_CODE, UNSTEADY, PROCESS = "your code", "nondeterministic", "process"
+AGAIN = "as it is here"
 
 
 @dataclass
@@ -62,16 +72,18 @@ class CauseSearch:
     missing: dict[str, str] = field(default_factory=dict)
     ran: dict[tuple[str, ...], Rerun] = field(default_factory=dict)
 
-    def run(self, groups: Sequence[str], again: bool = False) -> Rerun:
+    def run(self, groups: Sequence[str]) -> Rerun:
         """Runs the check once under some of the entry's conditions, the others as they are here."""
-        if tuple(groups) not in self.ran or again:
-            said = self.said(groups) or "as it is here"
-            found = self.run_under(self.surroundings(groups), said, record=not again)
-            self.ran.setdefault(tuple(groups), found)
-            return found
+        if tuple(groups) not in self.ran:
+            known, command = len(self.missing), self.surroundings(groups)
+            self.ran[tuple(groups)] = (
+                Rerun(Path(), why="it can't be had here")
+                if len(self.missing) > known
+                else self.run_under(command, self.said(groups) or AGAIN, WHOLE)
+            )
         return self.ran[tuple(groups)]
 
-    def run_under(self, command: Command, said: str, record: bool = False) -> Rerun:
+    def run_under(self, command: Command, said: str, record: str = "") -> Rerun:
         """Runs the check once by a command; ``said``: under what, in words."""
         self.tell(f"running {self.one.test}: {said}")
         made = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
@@ -93,7 +105,7 @@ class CauseSearch:
                 values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
-        found = self.with_releases(releases, self.install)
+        found = self.with_releases(releases)
         if isinstance(found, str):
             self.missing[self.said([g for g in groups if g.startswith("release ")])] = found
             found = self.command
@@ -106,11 +118,11 @@ class CauseSearch:
         # OpenBLAS alone: the wheel that NumPy's is made of
         return found or {BLAS: next(iter(facts.values()))}
 
-    def with_releases(self, releases: dict[str, str], install: bool) -> Command | str:
+    def with_releases(self, releases: dict[str, str]) -> Command | str:
         """Returns the command with releases in front of those here; or why it can't be had."""
         if not releases:
             return self.command
-        folder = overlay(releases, install, self.tell)
+        folder = overlay(releases, self.install, self.tell)
         if isinstance(folder, str):
             return folder
         if releases.keys() == {BLAS} and f"library.{BLAS}" not in self.one.facts:
@@ -120,20 +132,11 @@ class CauseSearch:
 
     def said(self, groups: Sequence[str]) -> str:
         """Returns the entry's side of some conditions in words."""
-        told = []
-        for group in groups:
-            facts = self.one.apart[group].items()
-            each = (f"{name} {'unset' if old is None else old}" for name, (old, _) in facts)
-            told.append(", ".join(each).replace("library.", ""))
-        return "; ".join(told)
+        return apart_text({group: self.one.apart[group] for group in groups}, both=False)
 
     def returns(self, groups: Sequence[str]) -> bool:
         """Returns whether these conditions bring the accepted bits back."""
         assert self.one.accepted is not None
-        known = len(self.missing)
-        self.surroundings(groups)
-        if len(self.missing) > known:
-            return False
         return self.run(groups).checks.get(self.one.check) == self.one.accepted.bits
 
     def smallest_sets(self) -> list[list[str]]:
@@ -150,15 +153,11 @@ class CauseSearch:
     def named(self, group: str) -> str:
         """Returns a condition as a cause: ``release 2.4.5 -> 2.4.6 of numpy``."""
         kind, _, name = group.partition(" ")
-        if kind != "release":
-            return group
-        told = []
-        for fact, of in ((f"library.{name}", name), (f"openblas.{name}", f"{name}'s OpenBLAS")):
-            if fact in self.one.apart[group]:
-                old, new = self.one.apart[group][fact]
-                told.append(f"release {old} -> {new} of {of}")
+        of = {f"library.{name}": name, f"openblas.{name}": f"{name}'s OpenBLAS"}
+        both = {of[fact]: pair for fact, pair in self.one.apart[group].items() if fact in of}
+        told = [f"release {old} -> {new} of {one}" for one, (old, new) in both.items()]
         # the wheel of OpenBLAS itself: one release, not two
-        return told[0] if "openblas" in name else " with ".join(told)
+        return group if kind != "release" else " with ".join(told[: 1 + ("openblas" not in name)])
 
 
 def explain_changes(
@@ -211,12 +210,10 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     if now == one.accepted.bits:
         said = "what ran before it in this process: alone, it has the accepted bits"
         return {"cause": PROCESS, "said": said, "steps": search.steps}
-    if now != one.bits:
-        # a process of its own may differ from the suite's: only what repeats there is compared
-        again = search.run((), again=True).checks.get(one.check)
-        if again != now:
-            said = "its bits do not repeat under the same conditions"
-            return {"cause": UNSTEADY, "said": said, "steps": search.steps}
+    # a process of its own may differ from the suite's: only what repeats there is compared
+    if now != one.bits and now != search.run_under(search.command, AGAIN).checks.get(one.check):
+        said = "its bits do not repeat under the same conditions"
+        return {"cause": UNSTEADY, "said": said, "steps": search.steps}
     found: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
     if sets := search.smallest_sets():
         causes = [" and ".join(map(search.named, some)) for some in sets]
@@ -229,19 +226,24 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
         return found | _compared_runs(search, search.run(sets[0]), sets[0])
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in one.apart and not search.missing and one.apart:
-        facts = search.run(list(one.apart)).facts
-        held = not facts_apart(session.lock.conditions[one.nearest], facts)
+        ran = search.run(list(one.apart))
+        # one that did not come to the check says nothing, and has no facts in which to differ
+        held = one.check in ran.checks
+        held = held and not facts_apart(session.lock.conditions[one.nearest], ran.facts)
     if one.apart and not held:
         told = [f"{name}: {why}" for name, why in search.missing.items()]
         told = told or ["this machine can't have all conditions of the entry"]
         found["notes"] += [f"not known: {text}" for text in dict.fromkeys(told)]
         return found
+    if now != one.bits:  # another test's state may be why, and where the accepted bits came from
+        said = "alone it has different bits from those in this run: what runs before it counts"
+        return found | {"notes": [f"not known: {said}"]}
     found["cause"] = YOUR_CODE
     found["said"] = "your code (or its data): no condition brings the accepted bits back"
     old, new = session.kept(one), here.array(one.check)
     found |= {} if old is None or new is None else _of_arrays(old, new, one)
     digests = session.lock.operations.get(one.test, {}).get(one.nearest, [])
-    ours, untold = here.operations()
+    ours, untold = here.operations(one.test)
     if not digests or not ours:
         why = f"its operations could not be recorded: {untold}" if digests else ""
         return found | {"notes": [why or "the lock has no digests of its operations"]}
@@ -256,9 +258,8 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     name = group.partition(" ")[2]
     name = name if name in facts else BLAS
     old, new = map(str, facts[name])
-    low, high = sorted(map(release_numbers, (old, new)))
-    inner = [n for n in releases_known(name) if low < release_numbers(n) < high]
-    if not inner:
+    order = releases_in_order(old, new, releases_known(distribution_of(name)))
+    if len(order) < 3:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
     same = [one for one, pair in facts.items() if pair == facts[name]]
@@ -267,7 +268,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         if version in (old, new):  # both ends have run already
             ran = search.run([group] if version == old else ())
         else:
-            command = search.with_releases(dict.fromkeys(same, version), True)
+            command = search.with_releases(dict.fromkeys(same, version))
             if isinstance(command, str):
                 return ReleaseStep(version, None, why=command)
             ran = search.run_under(command, f"{name} {version}")
@@ -275,9 +276,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         return ReleaseStep(version, bits.hash if bits else None, why=ran.why)
 
     with suppress(InputError):
-        change = first_change(
-            [old, *(inner if release_numbers(old) == low else inner[::-1]), new], ask
-        )
+        change = first_change(order, ask)
         told = {"first_release": change.first, "last_release": change.last}
         return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}
@@ -289,13 +288,12 @@ def _compared_runs(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> di
     ours, theirs = old.array(search.one.check), new.array(search.one.check)
     if ours is not None and theirs is not None:
         found |= _of_arrays(ours, theirs, search.one)
-    if old.recording is None or new.recording is None:
-        _, why = old.operations() if old.recording is None else new.operations()
-        return found | {"recorded": why}
+    if missing := [one for one in (old, new) if one.recording is None]:
+        return found | {"recorded": missing[0].operations(search.one.test)[1]}
     with suppress(ProbeError):
-        kind = found.get("kind")
-        found |= _walked_operations(search, old.recording, new.recording, groups)
-        found |= {"kind": kind} if kind else {}  # a decision changed, whatever the operation did
+        # a decision that changed says the kind, whatever the operation did
+        kind = {name: found[name] for name in ("kind",) if name in found}
+        found |= _walked_operations(search, old, new, groups) | kind
     return found
 
 
@@ -315,19 +313,19 @@ def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:
 
 
 def _walked_operations(
-    search: CauseSearch, old: Path, new: Path, groups: Sequence[str]
+    search: CauseSearch, old: Rerun, new: Rerun, groups: Sequence[str]
 ) -> dict[str, Any]:
     """Compares two recordings; operations run again where each was recorded."""
+    own = {n: os.environ[n] for n in (*FLAGS, *THREADS, "LD_PRELOAD") if n in os.environ}
     with ExitStack() as running:
         sides = []
-        for folder, some in ((old, groups), (new, ())):
-            command = search.surroundings(some)
-            names = [one for one in (*FLAGS, *THREADS, "LD_PRELOAD") if one in os.environ]
-            own = {name: os.environ[name] for name in names}
-            extra = {k: str(v) for k, v in {**own, **command.variables}.items() if v != ""}
-            extra = module_paths() | {k: v for k, v in extra.items() if not k.startswith("PROBE_")}
+        for ran, some in ((old, groups), (new, ())):
+            command, extra = search.surroundings(some), module_paths()
+            given = {k: v for k, v in {**own, **command.variables}.items() if k != CORES_OF}
+            extra |= {name: str(value) for name, value in given.items() if value != ""}
             extra["PYTHONPATH"] = os.pathsep.join([*map(str, command.before), extra["PYTHONPATH"]])
-            sides.append(running.enter_context(RunnableRecording(folder, extra)))
+            assert ran.recording is not None
+            sides.append(running.enter_context(RunnableRecording(ran.recording, extra)))
         with within(f"{max(LONGEST, RUNS * search.run(()).seconds):.0f}s"):
             walk = of_stored(sides[0], sides[1], True, search.tell)
         first, rounding = walk.found.first, walk.found.rounding.to_json()

@@ -6,6 +6,6 @@ which value a tensor is; ``torch_private``, what has no public interface; ``torc
 TensorFlow: ``tensorflow`` and model files; ``tensorflow_graphs``, functions node by node;
 ``tensorflow_values``, operations by their schema; ``tensorflow_table``. JAX: ``jax``, by a trace;
 ``jax_programs``, jaxprs; ``jax_table``. NumPy: ``ndarray``, with its table.
-Model files, whose nodes ``graphs`` runs: ``onnxruntime`` with ``onnx_file`` and ``onnx_table``,
-``litert`` and ``opencv`` with a table each.
+``interpreter`` walks the graphs of all libraries. Model files, whose nodes ``graphs`` records:
+``onnxruntime`` with ``onnx_file`` and ``onnx_table``, ``litert`` and ``opencv`` with a table each.
 """

@@ -1,28 +1,31 @@
-"""Model files that are graphs of nodes: one interpreter for all libraries, and their recorders.
+"""Model files that are graphs of nodes: recorded node by node, and their recorders.
 
-A library says how its file becomes :class:`Node` s, how some of them in a row run as a model of
-their own, and what one computes. At the first run nodes run one by one, and bodies are opened: the
-nodes of the branch that is taken, or of the next iteration, stand in their node's place. From then
-on nodes in a row run together as long as what they give stays small beside what is alive at once in
-any case, since a model of each node costs a small network more than to run it.
+A library says how its file becomes a :class:`probe.recorders.interpreter.Body`, how some nodes in a
+row run as a model of their own, and what one computes. At the first run nodes run one by one, and
+bodies are opened: the nodes of the branch that is taken, or of the next iteration, stand in their
+node's place. From then on nodes in a row run together as long as what they give stays small beside
+what is alive at once in any case, since a model of each node costs a small network more than to run
+it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
+from probe.recorders.interpreter import Body, Interpreter, Key
 from probe.recording.contract import (
     INPUT,
     WEIGHT,
@@ -37,9 +40,6 @@ from probe.recording.contract import (
 from probe.recording.recording import array_digest
 from probe.semantics import Meaning, Unknown
 from probe.semantics.contract import Call, Operand, positions
-
-# Of a value: what a library tells values apart by, names or numbers.
-Key = Any
 
 # A value's shape and dtype.
 Known = tuple[tuple[int, ...], str]
@@ -63,77 +63,6 @@ MOST_OPENED = 1 << 12
 READY = 4
 
 
-@dataclass(eq=False)
-class Node:
-    """An operation of a graph. ``own``: as the library has it.
-
-    ``slots``: keys of its operands in the order of the library's schema, None where one is left
-    out; ``gives``: of its results; ``captured``: of what the bodies in it read besides; ``words``:
-    its attributes; ``path``: where it stands in the model; ``domain``: the set of operations that
-    it is of; ``able``: whether it alone gives what it gave in the run.
-    """
-
-    own: Any
-    op: str
-    slots: Sequence[Key]
-    gives: Sequence[Key]
-    captured: Sequence[Key] = ()
-    words: Mapping[str, Any] = field(default_factory=dict)
-    path: str = ""
-    domain: str = ""
-    able: bool = True
-    size: int = 0
-    """Bytes of what it gives, once it has run."""
-
-    @cached_property
-    def reads(self) -> list[Key]:
-        """Keys of what it reads, one that stands twice twice."""
-        own = [key for key in self.slots if key is not None]
-        return own + [key for key in self.captured if key not in own]
-
-    @cached_property
-    def uses(self) -> list[Key]:
-        """Keys of what it reads, each once."""
-        return list(dict.fromkeys(self.reads))
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """Its attributes, plain enough for JSON."""
-        every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
-        found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
-        return found | {"domain": self.domain} if self.domain else found
-
-
-PLAIN = bool | int | float | str | list | None
-N = TypeVar("N", bound=Node)
-K = TypeVar("K")
-
-
-def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:
-    """Returns keys in this order, but each behind all that it needs, among them or not."""
-    done: dict[K, None] = {}
-    pending = [*first][::-1]
-    while pending:
-        one = pending[-1]
-        missing = [] if one in done else [key for key in needs(one) if key not in done]
-        pending += missing[::-1]
-        if not missing:
-            done.setdefault(pending.pop())
-    return list(done)
-
-
-def in_graph_order(nodes: Sequence[N], outputs: Iterable[Key]) -> list[N]:
-    """Returns nodes in an order that the graph alone decides: each behind what it reads, first what
-    the first output needs. ONNX Runtime saves parallel branches in another order every time."""
-    maker = {key: n for n, node in enumerate(nodes) for key in node.gives}
-    first = [maker[key] for key in outputs if key in maker]
-
-    def before(n: int) -> list[int]:
-        return [maker[key] for key in nodes[n].uses if key in maker]
-
-    return [nodes[n] for n in behind_needs([*first, *range(len(nodes))], before)]
-
-
 @dataclass
 class NodeGroup:
     """Nodes that run together: what they read from before and all that they give.
@@ -147,11 +76,20 @@ class NodeGroup:
     run: Runner | None = None
 
 
-class Graph(ABC):
+class LiveValue:
+    """A value that something still holds: its key, and the library's value; None of a constant."""
+
+    __slots__ = ("__weakref__", "key", "value")
+
+    def __init__(self, key: Key, value: Any = None) -> None:
+        self.key, self.value = key, value
+
+
+class Graph(Interpreter):
     """A graph with its inputs, and its values while it runs.
 
-    ``given``: the library's values of the inputs; ``constants``: what the file holds; ``nodes``: in
-    an order in which they can run; ``outputs``: keys of what is returned; all by key.
+    ``body``: its nodes, and what the file holds; ``given``: the library's values of the inputs, by
+    key. Once it has run, ``nodes`` are those that ran, with keys of their own in each iteration.
     """
 
     BY_SHAPE: ClassVar[frozenset[str]] = frozenset()
@@ -169,18 +107,15 @@ class Graph(ABC):
     iterated = 0
     """Nodes of iterations so far."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Any],
-        given: Mapping[Any, Any],
-        outputs: Sequence[Key],
-        constants: dict[Any, Any],
-    ) -> None:
-        self.nodes, self.given, self.outputs, self.constants = nodes, given, outputs, constants
-        self.values: dict[Any, Any] = {}
+    def __init__(self, body: Body, given: Mapping[Any, Any]) -> None:
+        self.body, self.given = body, given
+        self.nodes, self.outputs = [*body.nodes], [*body.outputs]
+        self.constants: dict[Any, Any] = dict(body.constants)
+        # a value lives as long as whatever is still to read it
+        self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
+        self.kept: list[LiveValue] = []
         self.known: dict[Any, Known] = {key: self.described(one) for key, one in given.items()}
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
-        self.left: Counter[Any] = Counter()
         self.counts: Counter[Any] = Counter()
         self.events: list[Operation] = []
         self.pieces: list[NodeGroup] = []
@@ -225,20 +160,17 @@ class Graph(ABC):
         """Returns where a value begins, as of ``Seen``."""
         return None
 
-    def met(self, node: Any) -> None:  # noqa: B027 (most libraries have nothing to note)
+    def met(self, node: Any) -> None:
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
-    def opened(self, node: Any) -> Sequence[Any] | None:
-        """Returns the nodes that run in the place of one: of its branch, of its next iteration;
-        None: it runs itself."""
+    def opened(self, node: Any, read: list[Any]) -> list[LiveValue] | None:
+        """Runs what a node has inside: the branch that is taken, every iteration. Returns what it
+        gives; None: it runs itself."""
         return None
 
-    def counted(self, nodes: list[N]) -> list[N]:
-        """Returns the nodes of an iteration. ValueError: there are too many by now."""
-        self.iterated += len(nodes)
-        if self.iterated > MOST_OPENED:
-            raise ValueError(f"have more than {MOST_OPENED} operations")
-        return nodes
+    def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
+        """Returns the key in the run of what a body's node gives, or of what a body holds."""
+        raise NotImplementedError
 
     def joins(self, node: Any) -> bool:
         """Returns whether a node may run together with others, and again: it keeps no state."""
@@ -248,31 +180,87 @@ class Graph(ABC):
 
     def run(self, visit: Visit) -> list[Seen]:
         """Runs all nodes, and returns the outputs."""
-        self.values = dict(self.given)
-        self.left = Counter(self.outputs)
-        self.left.update(self.counts)
-        first, number = not self.pieces, 0
-        for piece in self._one_by_one() if first else self.pieces:
+        self.kept = []
+        if self.pieces:
+            self.kept = self._run_pieces(visit)
+        else:
+            self.visit, self.nodes = visit, []
+            self.kept = self.walk(self.body, [self.live(*both) for both in self.given.items()])
+            self.outputs = [one.key for one in self.kept]
+            # pieces start while little is alive: between values they tear the heap
+            self._join()
+        return [self.seen(key) for key in self.outputs]
+
+    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
+        found = {}
+        for key, one in body.constants.items():
+            own = key if inside is None else self.key_inside(key, inside, constant=True)
+            self.constants[own], found[key] = one, LiveValue(own)
+        return found
+
+    def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
+        own = self.placed(node, read, inside)
+        found = self.opened(own, read)
+        return self.step(own) if found is None else found
+
+    def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:
+        """Returns a node with the keys that its values have in the run."""
+        keys = [one and one.key for one in read]
+        if inside is None and keys == [*node.slots, *node.captured]:
+            return node
+        gives = node.gives
+        if inside is not None:
+            gives = [self.key_inside(key, inside) for key in gives]
+        at = len(node.slots)
+        return replace(node, slots=keys[:at], captured=keys[at:], gives=gives)
+
+    def step(self, node: Any) -> list[LiveValue]:
+        """Runs one node for the first time."""
+        piece = self.piece([node])
+        found = self.start(piece, once=True)([self.values[key].value for key in piece.fed])
+        gives = [self.live(*both) for both in zip(piece.gives, found, strict=True)]
+        self.nodes.append(node)
+        self.events.append(self._event(node))
+        self.visit(self.events[-1])
+        return gives
+
+    def counted(self, count: int) -> None:
+        """Counts nodes of an iteration. ValueError: there are too many by now."""
+        self.iterated += count
+        if self.iterated > MOST_OPENED:
+            raise ValueError(f"have more than {MOST_OPENED} operations")
+
+    def live(self, key: Key, value: Any) -> LiveValue:
+        """Returns a value of the library's, which is known as long as this is held."""
+        self.values[key] = made = LiveValue(key, value)
+        return made
+
+    def _run_pieces(self, visit: Visit) -> list[LiveValue]:
+        left, number = Counter(self.outputs) + self.counts, 0
+        held = {key: self.live(key, one) for key, one in self.given.items()}
+        for piece in self.pieces:
             try:
                 run = self.start(piece, once=True) if piece.run is None else piece.run
-                found = run([self.values[key] for key in piece.fed])
+                found = run([held[key].value for key in piece.fed])
             # nodes that run one by one need not run as one model: all begin again, each for itself
             except Exception as error:
                 if len(piece.nodes) == 1 or isinstance(error, ProbeError):
                     raise
+                held.clear()
                 self.apart()
                 raise Again from None
-            self.values.update(zip(piece.gives, found, strict=True))
+            held |= {key: self.live(key, one) for key, one in zip(piece.gives, found, strict=True)}
+            del found
             for node in piece.nodes:
                 if number == len(self.events):
-                    self._measure(node)
                     self.events.append(self._event(node))
                 visit(self.events[number])
-                self._forget(node)
                 number += 1
-        if first:
-            self._join()
-        return [self.seen(key) for key in self.outputs]
+                left.subtract(node.uses)
+                for key in (*node.uses, *node.gives):  # read for the last time, or given in vain
+                    if left[key] <= 0:
+                        held.pop(key, None)
+        return [held.get(key) or LiveValue(key) for key in self.outputs]
 
     def start(self, piece: NodeGroup, once: bool = False) -> Runner:
         """Starts the nodes of a piece; ``once``: for this run alone."""
@@ -284,41 +272,6 @@ class Graph(ABC):
         every = dict.fromkeys(key for node in nodes for key in node.uses)
         inside = {*gives, *self.constants}
         return NodeGroup(nodes, [key for key in every if key not in inside], gives)
-
-    def _one_by_one(self) -> Iterator[NodeGroup]:
-        """Yields every node for itself, those of bodies in their place."""
-        pending, done = deque(self.nodes), []
-        self._expect(pending)
-        while pending:
-            node = pending.popleft()
-            inside = self.opened(node)
-            if inside is None:
-                done.append(node)
-                yield self.piece([node])
-            else:
-                self._expect(inside)
-                self._forget(node)
-                pending.extendleft(reversed(inside))
-        self.nodes = done
-
-    def _measure(self, node: Any) -> None:
-        for key in node.gives:
-            self.known[key] = self.described(self.values[key])
-            node.size += self.nbytes(self.values[key])
-        self.alive = max(self.alive, sum(map(self.nbytes, self.values.values())))
-
-    def _expect(self, nodes: Iterable[Any]) -> None:
-        for node in nodes:
-            self.left.update(node.uses)
-
-    def _forget(self, node: Any) -> None:
-        """Forgets what a node was the last to read, or gave in vain."""
-        for key in node.uses:
-            self.left[key] -= 1
-        for keys in (node.uses, node.gives):
-            for key in keys:
-                if self.left[key] <= 0:
-                    self.values.pop(key, None)
 
     def _join(self) -> None:
         """Cuts the nodes into pieces, each of which gives about a quarter of what is alive."""
@@ -340,8 +293,6 @@ class Graph(ABC):
 
     def _cut(self, rows: Sequence[Sequence[Any]]) -> None:
         self.runs([self.piece(nodes) for nodes in rows])
-        # pieces start while little is alive: between values they tear the heap
-        self.values = {key: self.values[key] for key in self.outputs if key in self.values}
         total = 0
         for piece in self.pieces:
             held = {key for one in piece.nodes for key in one.uses if key in self.constants}
@@ -367,7 +318,8 @@ class Graph(ABC):
 
     def array(self, key: Any) -> np.ndarray:
         """Returns a value's bits as a container array."""
-        return self.container(key, self.values[key] if key in self.values else self.constants[key])
+        live = self.values.get(key)
+        return self.container(key, self.constants[key] if live is None else live.value)
 
     def seen(self, key: Any) -> Seen:
         """Returns a value as it is met."""
@@ -383,6 +335,11 @@ class Graph(ABC):
         return Operand(at, *self.described_at(key), partial(self.array, key) if settled else None)
 
     def _event(self, node: Any) -> Operation:
+        """Returns a node that has just run as an operation."""
+        for key in node.gives:
+            self.known[key] = self.described(self.values[key].value)
+            node.size += self.nbytes(self.values[key].value)
+        self.alive = max(self.alive, sum(self.nbytes(one.value) for one in self.values.values()))
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):

@@ -33,6 +33,8 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
+from probe.recorders.graphs import LiveValue
+from probe.recorders.interpreter import Body, Key, Node, repeated
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
@@ -48,56 +50,59 @@ DTYPES = {
     for name in "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "complex64 complex128".split()
 }
+# Stands in keys of what is passed on.
+PASSED = "from"
 # Operators that run other subgraphs of the file; these go with them.
 NESTED = ("IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE", "CALL")
 
 
 @dataclass(eq=False)
-class LiteRTOperator(graphs.Node):
-    """An operator. ``operands``: keys of all that it is given, None where one is left out;
-    ``number``: of a WHILE, the iterations behind it; ``goes``: key of whether there is a next."""
+class LiteRTOperator(Node):
+    """An operator. ``operands``: keys of all that it is given, None where one is left out."""
 
-    operands: Sequence[graphs.Key] = ()
-    number: int = 0
-    goes: graphs.Key = None
+    operands: Sequence[Key] = ()
 
 
 class LiteRTFile:
-    """A model as it is read. ``nodes``: of its first subgraph, in the order in which they run."""
+    """A model as it is read. ``body``: its first subgraph. Keys of values: numbers of that one's
+    tensors; of others (subgraph, number), and where they run what that is in front."""
 
     def __init__(self, content: bytes) -> None:
         root = schema.Model.GetRootAs(content, 0)
         self.model = schema.ModelT.InitFromObj(root)
-        self.tensors: dict[graphs.Key, Any] = {}
-        self.constants: dict[graphs.Key, np.ndarray] = {}
-        graph = self.model.subgraphs[0]
-        self.ins = [int(n) for n in graph.inputs]
-        self.nodes, self.outs = self.body(0, self.ins)
+        self.bodies: dict[int, Body] = {}
+        self.body = self.subgraph(0)
 
-    def body(
-        self, subgraph: int, inputs: Sequence[graphs.Key], ahead: str = ""
-    ) -> tuple[list[LiteRTOperator], list[graphs.Key]]:
-        """Returns a subgraph's operators and the keys of what it gives. ``inputs``: keys of what it
-        is given; ``ahead``: what tells its values from those of the next iteration."""
-        graph = self.model.subgraphs[subgraph]
-        keys: dict[int, graphs.Key] = dict(zip(map(int, graph.inputs), inputs, strict=True))
-        for n, tensor in enumerate(graph.tensors):
-            data = self._data(tensor)
-            held = n not in keys and data is not None and tensor.type in DTYPES
-            keys.setdefault(n, ("" if held else ahead, subgraph, n) if subgraph else n)
-            self.tensors.setdefault(keys[n], tensor)
-            if held and data is not None:
-                shape = () if tensor.shape is None else tuple(tensor.shape)
-                self.constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
-        nodes = [self._node(one, keys, ahead) for one in graph.operators]
-        return list(filter(None, nodes)), [keys[int(n)] for n in graph.outputs]
+    def subgraph(self, number: int) -> Body:
+        """Returns a subgraph; read once."""
+        if number not in self.bodies:
+            graph = self.model.subgraphs[number]
+            keys = {n: (number, n) if number else n for n in range(len(graph.tensors))}
+            ins, constants = [*map(int, graph.inputs)], dict[Key, np.ndarray]()
+            for n, tensor in enumerate(graph.tensors):
+                data = self._data(tensor)
+                if n not in ins and data is not None and tensor.type in DTYPES:
+                    shape = () if tensor.shape is None else tuple(tensor.shape)
+                    constants[keys[n]] = data.view(DTYPES[tensor.type]).reshape(shape)
+            every = (self._node(one, keys, constants) for one in graph.operators)
+            outs = [keys[int(n)] for n in graph.outputs]
+            ends = [keys[n] for n in ins], outs, constants
+            self.bodies[number] = Body(list(filter(None, every)), *ends)
+        return self.bodies[number]
+
+    def tensor(self, key: Key) -> Any:
+        """Returns what the file says of a value."""
+        subgraph, n = key[-2:] if isinstance(key, tuple) else (0, key)
+        if subgraph == PASSED:
+            return self.tensor(n)
+        return self.model.subgraphs[subgraph].tensors[n]
 
     def _data(self, tensor: Any) -> np.ndarray | None:
         data = self.model.buffers[tensor.buffer].data
         return np.asarray(data, np.uint8) if data is not None and len(data) else None
 
     def _node(
-        self, operator: Any, keys: Mapping[int, graphs.Key], ahead: str
+        self, operator: Any, keys: Mapping[int, Key], constants: dict[Key, np.ndarray]
     ) -> LiteRTOperator | None:
         """Returns an operator; None of one that widens a constant, which XNNPACK unpacks as a
         weight: then that is a constant."""
@@ -108,26 +113,26 @@ class LiteRTFile:
         every = ([] if one is None else one for one in (operator.inputs, operator.outputs))
         operands, gives = ([keys.get(int(n)) for n in some] for some in every)
         # variables an operator keeps for itself
-        slots = [None if k is None or self.tensors[k].isVariable else k for k in operands]
-        half = self.constants.get(slots[0]) if slots else None
+        slots = [None if k is None or self.tensor(k).isVariable else k for k in operands]
+        half = constants.get(slots[0]) if slots else None
         if op == "DEQUANTIZE" and half is not None and half.dtype == np.float16:
-            self.constants[gives[0]] = half.astype(np.float32)
+            constants[gives[0]] = half.astype(np.float32)
             return None
         found = operator.builtinOptions or operator.builtinOptions2
         words = {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in ({} if found is None else vars(found)).items()
         }
-        path = ahead + (self.name(gives[0]).removesuffix(":0") if gives else op)
+        path = self.name(gives[0]).removesuffix(":0") if gives else op
         return LiteRTOperator(operator, op, slots, gives, words=words, path=path, operands=operands)
 
-    def name(self, key: graphs.Key) -> str:
-        given = self.tensors[key].name
+    def name(self, key: Key) -> str:
+        given = self.tensor(key).name
         return given.decode(errors="replace") if isinstance(given, bytes) else str(given or key)
 
-    def scale(self, key: graphs.Key) -> Scale | None:
+    def scale(self, key: Key) -> Scale | None:
         """Returns how a tensor's integers are meant: scales and zero points; None: as they are."""
-        found = self.tensors[key].quantization
+        found = self.tensor(key).quantization
         if found is None or found.scale is None or not len(found.scale):
             return None
         zeros = () if found.zeroPoint is None else found.zeroPoint
@@ -136,8 +141,8 @@ class LiteRTFile:
     def inputs(self) -> tuple[Input, ...]:
         """Returns the model's inputs; None for the batch, and for sizes that are left open."""
         found = []
-        for n in self.ins:
-            tensor, name = self.tensors[n], self.name(n)
+        for key in self.body.inputs:
+            tensor, name = self.tensor(key), self.name(key)
             if tensor.type not in DTYPES:
                 why = "this input is not an array"
                 raise InputError("network", name, why, "export it with arrays")
@@ -147,13 +152,13 @@ class LiteRTFile:
         return tuple(found)
 
     def piece(
-        self, nodes: graphs.Nodes, fed: graphs.Fed, shapes: graphs.Fed, held: graphs.Held
+        self, nodes: graphs.Nodes, fed: graphs.Fed, shapes: graphs.Fed, constants: graphs.Held
     ) -> tuple[bytearray, dict[int, int]]:
         """Returns a model of operators in a row, all of whose results are its outputs, and the
         numbers of its constants' buffers.
 
         ``fed``: what they read from before; ``shapes``: of values, where they aren't the file's;
-        ``held``: other numbers for constants.
+        ``constants``: those of the file, or other numbers for them.
         """
         every = dict.fromkeys(n for one in nodes for n in (*one.operands, *one.gives))
         numbers = [n for n in every if n is not None]
@@ -162,9 +167,9 @@ class LiteRTFile:
         made, graph = schema.ModelT(), schema.SubGraphT()
         made.buffers, graph.tensors = [aligned_buffer(schema)], []
         for n in numbers:
-            own = {**self.constants, **held}.get(n)
-            data = self._data(self.tensors[n]) if own is None else own
-            tensor = self._tensor(self.tensors[n], None if n in fed else data, made.buffers)
+            own = self.tensor(n)
+            data = constants[n] if n in constants else self._data(own)
+            tensor = self._tensor(own, None if n in fed else data, made.buffers)
             tensor.shapeSignature = None
             if n in fed or n in shapes:
                 tensor.shape = list((fed.get(n) or shapes[n])[0])
@@ -187,7 +192,7 @@ class LiteRTFile:
         size = sum(len(one.data) for one in made.buffers if one.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(made.Pack(builder), file_identifier=b"TFL3")
-        buffers = {n: graph.tensors[places[n]].buffer for n in numbers if n in self.constants}
+        buffers = {n: graph.tensors[places[n]].buffer for n in numbers if n in constants}
         return bytearray(builder.Output()), {n: place for n, place in buffers.items() if place}
 
     @staticmethod
@@ -225,8 +230,7 @@ class LiteRTOperators(graphs.Graph):
         opens: bool = True,
     ) -> None:
         self.file, self.switches = file, switches
-        given = {n: inputs[file.name(n)] for n in file.ins}
-        super().__init__(file.nodes, given, file.outs, file.constants)
+        super().__init__(file.body, {n: inputs[file.name(n)] for n in file.body.inputs})
         self.opens = opens
         self.folder = Path(tempfile.mkdtemp(prefix="probe"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
@@ -236,14 +240,14 @@ class LiteRTOperators(graphs.Graph):
         self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
     ) -> graphs.Runner:
         key = tuple(map(id, nodes)) if once and self.pieces else ()  # wanted again in the next run
+        numbers = {**self.constants, **held}
         if "passed" in nodes[0].words:
-            numbers = {**self.constants, **held}
             return lambda arrays: [
                 {**numbers, **dict(zip(fed, arrays, strict=True))}[key] for key in nodes[0].slots
             ]
         model: Any = self.files.get(key)
         if model is None:
-            model = bytes(self.file.piece(nodes, fed, self.known, held)[0])
+            model = bytes(self.file.piece(nodes, fed, self.known, numbers)[0])
             if key:
                 self.files[key] = self.folder / f"{len(self.files)}.tflite"
                 self.files[key].write_bytes(model)
@@ -251,52 +255,72 @@ class LiteRTOperators(graphs.Graph):
         made.allocate_tensors()
         return partial(_invoked, made, once)
 
-    def meaning(self, node: graphs.Node, call: Call) -> Meaning:
+    def meaning(self, node: Node, call: Call) -> Meaning:
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
         return quantised(meaning(call), *scales)
 
     def joins(self, node: LiteRTOperator) -> bool:
-        keeps = any(self.file.tensors[k].isVariable for k in node.operands if k is not None)
+        keeps = any(self.file.tensor(k).isVariable for k in node.operands if k is not None)
         return not (keeps or node.op in NESTED)
 
-    def opened(self, node: LiteRTOperator) -> Sequence[LiteRTOperator] | None:
-        if not self.opens or node.op not in ("IF", "WHILE") or "passed" in node.words:
+    def key_inside(self, key: Key, inside: str, constant: bool = False) -> Key:
+        return key if constant else (inside, *key)
+
+    def placed(self, node: LiteRTOperator, read: Sequence[Any], inside: str | None) -> Any:
+        made = super().placed(node, read, inside)
+        if inside is None:
+            return made
+        both = zip(made.slots, node.operands, strict=True)
+        variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
+        return replace(made, path=inside + node.path, operands=variables)
+
+    def opened(self, node: LiteRTOperator, read: list[Any]) -> list[LiveValue] | None:
+        if not self.opens or node.op not in ("IF", "WHILE"):
             return None
-        state, ahead, turn = node.slots, list[LiteRTOperator](), f"{node.path}[{node.number}]/"
+        file, words, path = self.file, node.words, node.path
         if node.op == "IF":
-            which = "then" if self.array(state[0]).any() else "else"
-            number, state, turn = node.words[f"{which}SubgraphIndex"], state[1:], f"{node.path}/"
-        elif node.goes is not None and not self.array(node.goes).any():
-            return [self._passed(node, state, node.gives)]
-        else:
-            number = node.words[f"{'cond' if node.goes is None else 'body'}SubgraphIndex"]
-        # a body gets its first state as any other: what is constant, operators run otherwise on
-        if held := list(dict.fromkeys(key for key in state if key in self.constants)):
-            fresh = {key: (turn, "from", key) for key in held}
-            self.file.tensors.update((fresh[key], self.file.tensors[key]) for key in held)
-            ahead = [self._passed(node, held, [*fresh.values()])]
-            state = [fresh.get(key, key) for key in state]
-        nodes, gives = self.file.body(number, state, turn)
-        if node.op == "IF":
-            return [*ahead, *nodes, self._passed(node, gives, node.gives)]
-        behind = replace(node, slots=gives, captured=(), goes=None, number=node.number + 1)
-        if node.goes is None:  # whether there is a next iteration; then that
-            behind = replace(node, slots=state, captured=gives, goes=gives[0])
-        return self.counted([*ahead, *nodes, behind])
+            which = "then" if self.array(read[0].key).any() else "else"
+            body, place = file.subgraph(words[f"{which}SubgraphIndex"]), f"{path}/"
+            found = self.walk(body, self._own_state(node, read[1:], place), place)
+            return self._passed(node, found, node.gives)
+        cond, body = (file.subgraph(words[f"{name}SubgraphIndex"]) for name in ("cond", "body"))
+        last = read
 
-    @staticmethod
+        def given(number: int, state: Sequence[LiveValue]) -> list[LiveValue] | None:
+            nonlocal last
+            place = f"{path}[{number}]/"
+            last = self._own_state(node, state, place)
+            self.counted(len(cond.nodes) + len(body.nodes) + 2)
+            (goes,) = self.walk(cond, last, place)
+            return last if self.array(goes.key).any() else None
+
+        repeated(lambda number, read: self.walk(body, read, f"{path}[{number}]/"), read, given)
+        return self._passed(node, last, node.gives)
+
+    def _own_state(
+        self, node: LiteRTOperator, state: Sequence[LiveValue], place: str
+    ) -> list[LiveValue]:
+        """Returns what a body is given: it gets its first state as any other, since operators run
+        otherwise on what is constant."""
+        held = {one.key: one for one in state if one.key in self.constants}
+        if not held:
+            return [*state]
+        found = self._passed(node, [*held.values()], [(place, PASSED, key) for key in held])
+        fresh = dict(zip(held, found, strict=True))
+        return [fresh.get(one.key, one) for one in state]
+
     def _passed(
-        node: LiteRTOperator, reads: Sequence[graphs.Key], gives: Sequence[graphs.Key]
-    ) -> LiteRTOperator:
-        """Returns an operator that only passes values on, which is what is recorded of a node whose
+        self, node: LiteRTOperator, reads: Sequence[LiveValue], gives: Sequence[Key]
+    ) -> list[LiveValue]:
+        """Runs an operator that only passes values on, which is what is recorded of a node whose
         body is."""
-        words = {"passed": len(reads)}
-        return replace(node, slots=reads, gives=gives, captured=(), words=words, operands=())
+        keys, words = [one.key for one in reads], {"passed": len(reads)}
+        return self.step(replace(node, slots=keys, gives=gives, words=words, operands=()))
 
-    def name(self, key: graphs.Key) -> str:
+    def name(self, key: Key) -> str:
         return self.file.name(key)
 
-    def lines(self, node: graphs.Node, own: Mapping[Any, str], out: str) -> list[str]:
+    def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
         """Returns a model of this one operator, whose weights are put into its bytes."""
         if "passed" in node.words:
             return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
@@ -308,7 +332,7 @@ class LiteRTOperators(graphs.Graph):
             words += f", experimental_op_resolver_type={plain}"
         fed = {n: self.described_at(n) for n in own if n not in self.constants}
         empty = {n: np.zeros_like(self.constants[n]) for n in own if n not in fed}
-        packed, places = self.file.piece([node], fed, self.known, empty)
+        packed, places = self.file.piece([node], fed, self.known, self.constants | empty)
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data
         found = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(packed), ")))"]

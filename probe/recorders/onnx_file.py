@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper, parser, printer
 
 from probe.errors import InputError
-from probe.recorders.graphs import Fed, Node, in_graph_order
+from probe.recorders.graphs import Fed
+from probe.recorders.interpreter import Body, Node, in_graph_order
 from probe.recording.contract import Input
 from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
@@ -95,42 +96,21 @@ class Constant:
 # nodes and their bodies
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Where a Loop or a Scan is. ``number``: iterations that are behind; ``gathered``: keys of what
-    each gave, of each output that all of them make together."""
-
-    number: int = 0
-    gathered: tuple[tuple[str, ...], ...] = ()
-
-
 @dataclass(eq=False)
 class OnnxNode(Node):
     """A node of a graph or of a body in it.
 
     ``outs``: keys of its results, None of one that is left out; ``within``: what its name stands
-    behind; ``scope``: keys of values by the names that the graphs in it call them, where these
-    differ; ``turn``: of a Loop or Scan that is being run.
+    behind.
     """
 
     outs: Sequence[str | None] = ()
     within: str = ""
-    scope: Mapping[str, str] = field(default_factory=dict)
-    turn: Turn = Turn()
-
-    @property
-    def carried(self) -> int:
-        """Of a Loop or a Scan: what an iteration hands on; of a Loop first whether it goes on."""
-        if self.op == "Loop":
-            return len(self.slots) - 1
-        return len(self.slots) - int(self.words["num_scan_inputs"])
 
     @property
     def name(self) -> str:
         """Returns its name, or that of its first result."""
-        if self.own.name:
-            return f"{self.within}{self.own.name}"
-        return str(self.gives[0])
+        return f"{self.within}{self.own.name}" if self.own.name else str(self.gives[0])
 
     def proto(self, called: Mapping[Any, str]) -> Any:
         """Returns it as ONNX has it, with values called by their keys, or as ``called``."""
@@ -139,33 +119,37 @@ class OnnxNode(Node):
         made.name = self.within + self.own.name if self.own.name and not called else ""
         made.input[:] = [called.get(key, str(key)) if key else "" for key in self.slots]
         made.output[:] = [called.get(key, key) if key else "" for key in self.outs]
-        if self.captured and (self.scope or called):
-            names = {name: self.scope.get(name, name) for name in captured(self.own)}
+        names = dict(zip(captured(self.own), self.captured, strict=bool(self.captured)))
+        if any(called.get(key, key) != name for name, key in names.items()):
             _rename(made, {name: called.get(key, key) for name, key in names.items()})
         return made
 
 
-def node_of(proto: Any, scope: Mapping[str, str], within: str = "") -> OnnxNode:
-    """Returns a node of a graph in which values of these names have other keys."""
-    slots, outs = (
-        [scope.get(name, name) or None for name in names] for names in (proto.input, proto.output)
-    )
+class OnnxPlace(NamedTuple):
+    """Where a body runs: what the keys of its values, those of its constants and the names of its
+    nodes begin with; ``to``: keys that what it gives is to have."""
+
+    values: str
+    constants: str
+    names: str
+    to: Mapping[str, str] = {}
+
+
+def node_of(proto: Any) -> OnnxNode:
+    """Returns a node of a graph, whose values have the names that they have there."""
+    slots, outs = ([name or None for name in names] for names in (proto.input, proto.output))
     if proto.op_type == "Loop":  # whose first two may be left out
         slots += [None] * (2 - len(slots))
-    outer = [scope.get(name, name) for name in captured(proto)]
-    words, gives = words_in(proto), [key for key in outs if key]
     domain = "" if proto.domain == "ai.onnx" else proto.domain  # the domain without a name, too
-    return OnnxNode(
-        *(proto, proto.op_type, slots, gives, outer, words, "", domain),
-        outs=outs,
-        within=within,
-        scope=scope if outer else {},
-    )
+    gives = [key for key in outs if key]
+    words = words_in(proto)
+    first = proto, proto.op_type, slots, gives, captured(proto), words, "", domain
+    return OnnxNode(*first, outs=outs)
 
 
 def new_node(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
     """Returns a node that the file hasn't."""
-    return node_of(helper.make_node(op, reads, [gives], **words), {}, within)
+    return replace(node_of(helper.make_node(op, reads, [gives], **words)), within=within)
 
 
 def graphs(proto: Any) -> Iterator[Any]:
@@ -178,14 +162,18 @@ def graphs(proto: Any) -> Iterator[Any]:
 
 def captured(proto: Any) -> list[str]:
     """Returns names that the graphs in a node read from outside."""
+    return list(dict.fromkeys(name for graph in graphs(proto) for name in read_outside(graph)))
+
+
+def read_outside(graph: Any) -> list[str]:
+    """Returns names that a graph reads from outside."""
     found: dict[str, None] = {}
-    for graph in graphs(proto):
-        own = {one.name for one in [*graph.input, *graph.initializer]}
-        for inner in graph.node:
-            every = [name for name in inner.input if name] + captured(inner)
-            found.update(dict.fromkeys(name for name in every if name not in own))
-            own.update(inner.output)
-        found.update(dict.fromkeys(one.name for one in graph.output if one.name not in own))
+    own = {one.name for one in [*graph.input, *graph.initializer]}
+    for inner in graph.node:
+        every = [name for name in inner.input if name] + captured(inner)
+        found.update(dict.fromkeys(name for name in every if name not in own))
+        own.update(inner.output)
+    found.update(dict.fromkeys(one.name for one in graph.output if one.name not in own))
     return list(found)
 
 
@@ -199,95 +187,33 @@ def _rename(proto: Any, names: Mapping[str, str]) -> None:
             one.name = names.get(one.name, one.name)
 
 
-# Nodes, constants, and the keys of what a graph gives.
-Body = tuple[list[OnnxNode], dict[str, Constant], list[str]]
+def body(graph: Any, mapped: np.ndarray | None = None, wanted: Sequence[Any] = ()) -> Body:
+    """Returns a graph. Its inputs: its own, but for those that the file holds, and what it reads
+    from outside.
 
-
-def body(
-    graph: Any,
-    scope: Mapping[str, str],
-    mapped: np.ndarray | None = None,
-    ahead: tuple[str, str, str] = ("", "", ""),
-    to: Sequence[str | None] = (),
-) -> Body:
-    """Returns a graph's nodes and constants.
-
-    ``scope``: keys of values from outside, and of its inputs, where its names differ; ``ahead``:
-    what the keys of its own values, those of its constants and the names of its nodes begin with;
-    ``to``: keys that what it gives is to have.
+    ``mapped``: the bytes of the file beside it; ``wanted``: of a branch, what its node gives, None
+    of what is left out: each of these is given by a node of its own.
     """
-    names, constants, protos = dict(scope), dict[str, Constant](), []
-    every = [(one.name, Constant.of(one, mapped)) for one in graph.initializer]
+    constants = {one.name: Constant.of(one, mapped) for one in graph.initializer}
+    nodes = []
     for proto in graph.node:
         if (value := Constant.held(proto)) is None:
-            protos.append(proto)
-            names |= {name: ahead[0] + name for name in proto.output if name}
+            nodes.append(node_of(proto))
         else:  # a weight, as ONNX Runtime itself has it
-            every.append((proto.output[0], value))
-    for name, value in every:
-        names[name] = ahead[1] + name
-        constants[ahead[1] + name] = value
-    own = {name: ahead[0] + name for proto in protos for name in proto.output if name}
-    again = []
-    for one, key in zip(graph.output, to, strict=False):
-        if key and own.pop(one.name, None):
-            names[one.name] = key
-        elif key:  # a constant, a value from outside, or one that is given twice
-            again.append((one.name, key))
-    nodes = [node_of(proto, names, ahead[2]) for proto in protos]
-    nodes += [new_node("Identity", [names.get(name, name)], key, ahead[2]) for name, key in again]
-    gives = [key for key in to if key] or [names.get(one.name, one.name) for one in graph.output]
-    return in_graph_order(nodes, gives), constants, gives
-
-
-def branch(one: OnnxNode, taken: bool, mapped: np.ndarray | None = None) -> Body:
-    """Returns the nodes of an If's branch, which give what the If gives."""
-    name = "then_branch" if taken else "else_branch"
-    (graph,) = (found.g for found in one.own.attribute if found.name == name)
-    ahead = f"{one.gives[0]}/"
-    return body(graph, one.scope, mapped, (ahead, ahead, one.within), one.outs)
-
-
-def turned(
-    loop: OnnxNode, inputs: Sequence[str], mapped: np.ndarray | None = None
-) -> tuple[list[OnnxNode], dict[str, Constant]]:
-    """Returns an iteration of a Loop or a Scan, and behind it the node itself as it stands then.
-
-    ``inputs``: keys of the body's inputs.
-    """
-    (graph,), number, path = graphs(loop.own), loop.turn.number, loop.name
-    scope = {**loop.scope, **{one.name: key for one, key in zip(graph.input, inputs, strict=True)}}
-    ahead = f"{path}[{number}]/"
-    nodes, constants, gives = body(graph, scope, mapped, (ahead, f"{path}/", ahead))
-    carried = loop.carried
-    gathered = loop.turn.gathered or ((),) * (len(gives) - carried)
-    gathered = tuple((*some, one) for some, one in zip(gathered, gives[carried:], strict=True))
-    handed, rest = gives[:carried], loop.slots
-    slots = [rest[0], *handed] if loop.op == "Loop" else [*handed, *rest[carried:]]
-    outer = [loop.scope.get(name, name) for name in captured(loop.own)]
-    outer += [key for some in gathered for key in some]
-    behind = replace(loop, slots=slots, captured=outer, turn=Turn(number + 1, gathered))
-    return [*nodes, behind], constants
-
-
-def ended(loop: OnnxNode) -> list[OnnxNode]:
-    """Returns the nodes that make what a Loop or a Scan gives of what its iterations gave: what the
-    last handed on, and arrays of what each gave, which are the node as it is recorded."""
-    state = loop.slots[: loop.carried] if loop.op == "Scan" else loop.slots[2:]
-    found = [
-        new_node("Identity", [str(key)], out, loop.within)
-        for key, out in zip(state, loop.outs, strict=False)
-        if out
-    ]
-    axes, directions = (loop.words.get(f"scan_output_{one}") for one in ("axes", "directions"))
-    for n, (keys, out) in enumerate(zip(loop.turn.gathered, loop.outs[len(state) :], strict=True)):
-        every = keys[::-1] if directions and directions[n] else keys
-        words = {"stacked": axes[n] if axes else 0}
-        if out:
-            found.append(
-                replace(loop, slots=every, gives=[out], outs=[out], captured=(), words=words)
-            )
-    return found
+            constants[proto.output[0]] = value
+    gives = [one.name for one in graph.output]
+    if wanted:
+        own, given = {key for node in nodes for key in node.gives}, list[str]()
+        for name in (name for name, key in zip(gives, wanted, strict=False) if key):
+            if name in own and name not in given:
+                given.append(name)
+            else:  # a constant, a value from outside, or one that is given twice
+                given.append(f"{name} as {len(given)}")
+                nodes.append(new_node("Identity", [name], given[-1], ""))
+        gives = given
+    inputs = [one.name for one in graph.input if one.name not in constants]
+    inputs += [name for name in read_outside(graph) if name not in inputs]
+    return Body(in_graph_order(nodes, gives), inputs, gives, constants)
 
 
 # models of some nodes

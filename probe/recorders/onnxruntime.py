@@ -13,7 +13,8 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from probe import layout
 from probe.backends.onnxruntime import session_entries
 from probe.errors import InputError
 from probe.recorders import graphs, onnx_file, onnx_table
-from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode
+from probe.recorders.graphs import LiveValue
+from probe.recorders.interpreter import Body, repeated
+from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
 from probe.recording.recording import array_digest
 from probe.semantics import Meaning
 from probe.semantics.contract import Call
@@ -45,6 +48,9 @@ LEVELS = {
 
 # Threads that all pieces may have together: each has its own.
 MOST_THREADS = 512
+
+# Gives of an iteration's number and the state what a body reads; None: there is none.
+Turns = Callable[[int, Sequence[Any]], list[Any] | None]
 
 
 def options(switches: Mapping[str, str]) -> Any:
@@ -114,13 +120,13 @@ class Optimised(graphs.Graph):
         self.made: dict[str, str] = {}
         own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
         self.opset = max(own, default=1)
-        nodes, constants, outputs = onnx_file.body(model.graph, {}, mapped)
+        self.bodies: dict[Any, tuple[Any, Body]] = {}
+        body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
-        names = [one.name for one in model.graph.input if one.name not in constants]
         kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
-        given = {name: _ort(inputs[name], onnx_file.dtype_of(kinds[name])) for name in names}
-        super().__init__(nodes, given, outputs, constants)
-        if any(one.domain == BLOCKED for one in nodes):
+        given = {key: _ort(inputs[key], onnx_file.dtype_of(kinds[key])) for key in body.inputs}
+        super().__init__(body, given)
+        if any(one.domain == BLOCKED for one in body.nodes):
             self.block = onnx_file.block_size(self._reordered)
 
     def _reordered(self, op: str, array: np.ndarray) -> np.ndarray:
@@ -150,7 +156,7 @@ class Optimised(graphs.Graph):
         return int((value.array if isinstance(value, Constant) else value.numpy()).nbytes)
 
     def address(self, key: Any) -> int | None:
-        value = self.values[key]
+        value = self.values[key].value
         plain = key not in self.blocks and value.is_tensor()
         return value.data_ptr() % layout.BOUNDARY if plain else None
 
@@ -160,7 +166,7 @@ class Optimised(graphs.Graph):
         self, nodes: graphs.Nodes, fed: graphs.Fed, held: graphs.Held, once: bool = False
     ) -> graphs.Runner:
         if "stacked" in nodes[0].words:
-            return functools.partial(self._stacked, nodes[0])
+            return functools.partial(self._stacked, nodes[0], fed, held)
         keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
         weights = {key: (self.constants[key], turned.get(key)) for key in keys}
@@ -185,11 +191,16 @@ class Optimised(graphs.Graph):
             outputs, dict(zip(inputs, values, strict=True))
         )
 
-    def _stacked(self, node: OnnxNode, values: Sequence[Any]) -> list[Any]:
-        """What every iteration gave as one array: bits are copied."""
-        both = zip(node.slots, values, strict=True)
-        every = [self.container(*one) for one in both]
-        return [self.value(node.slots[0], np.stack(every, node.words["stacked"]))]
+    def _stacked(
+        self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held, values: Sequence[Any]
+    ) -> list[Any]:
+        """What every iteration gave as one array: bits are copied. A body may give a constant."""
+        both = [(key, self.constants[key]) for key in {*node.slots} & self.constants.keys()]
+        every = {
+            key: self.container(key, one) for key, one in (*both, *zip(fed, values, strict=True))
+        } | held
+        array = np.stack([every[key] for key in node.slots], node.words["stacked"])
+        return [self.value(node.slots[0], array)]
 
     def joins(self, node: OnnxNode) -> bool:
         return "stacked" not in node.words
@@ -198,61 +209,137 @@ class Optimised(graphs.Graph):
         self.sessions.clear()
         super()._join()
 
-    def opened(self, node: OnnxNode) -> Sequence[OnnxNode] | None:
-        if node.domain or node.op not in ("If", "Loop", "Scan") or not self.joins(node):
+    def key_inside(self, key: str, inside: OnnxPlace, constant: bool = False) -> str:
+        return inside.to.get(key) or (inside.constants if constant else inside.values) + key
+
+    def placed(self, node: OnnxNode, read: Sequence[Any], inside: OnnxPlace | None) -> OnnxNode:
+        made: OnnxNode = super().placed(node, read, inside)
+        if made is node:
+            return node
+        gives = iter(made.gives)
+        outs = [key and next(gives) for key in node.outs]
+        return replace(made, outs=outs, within=inside.names if inside else "")
+
+    def opened(self, node: OnnxNode, read: list[Any]) -> list[LiveValue] | None:
+        if node.domain or node.op not in ("If", "Loop", "Scan"):
             return None
+        slots, outer = read[: len(node.slots)], read[len(node.slots) :]
+        names = dict(zip(onnx_file.captured(node.own), outer, strict=True))
         if node.op == "If":
-            taken = bool(self.array(node.slots[0]).any())
-            nodes, constants, _ = onnx_file.branch(node, taken, self.mapped)
-        elif not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
+            taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
+            (graph,) = (one.g for one in node.own.attribute if one.name == taken)
+            body, ahead = self._body(graph, node.outs), f"{node.gives[0]}/"
+            to = dict(zip(body.outputs, node.gives, strict=True))
+            place = OnnxPlace(ahead, ahead, node.within, to)
+            return self.walk(body, [names[key] for key in body.inputs], place)
+        if not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
             return None
-        else:
-            inputs, ahead = self._iteration(node)
-            if inputs is None:
-                return onnx_file.ended(node) if node.turn.number else None
-            nodes, constants = onnx_file.turned(node, inputs, self.mapped)
-            nodes = self.counted([*ahead, *nodes])
-        self.constants |= constants
-        return nodes
-
-    def _iteration(self, node: OnnxNode) -> tuple[list[str] | None, list[OnnxNode]]:
-        """Returns keys of what the body reads in the next iteration, None where there is none, and
-        nodes that give them."""
-        number, path, ahead = node.turn.number, node.name, list[OnnxNode]()
-
-        def given(op: str, reads: Sequence[Any], name: str, **words: Any) -> str:
-            key = f"{path}[{number}]/{name}"
-            ahead.append(onnx_file.new_node(op, reads, key, f"{path}[{number}]/", **words))
-            return key
-
-        def held(name: str, value: Any) -> str:
-            array = np.array(value)
-            self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
-            return name
-
-        state = list(node.slots[2:] if node.op == "Loop" else node.slots[: node.carried])
-        # a body gets its first state as any other: what is constant, nodes run other kernels on
-        state = [given("Identity", [k], f"{k}") if k in self.constants else k for k in state]
-        if node.op == "Loop":
-            most, goes = node.slots[0], node.slots[1]
-            if most is not None and number >= int(self.array(most).reshape(-1)[0]):
-                return None, []
-            if goes is not None and not self.array(goes).any():
-                return None, []
-            goes = goes if goes is not None else held(f"{path}/goes on", True)
-            return [held(f"{path}/iteration {number}", number), goes, *state], ahead
-        rest, words = node.slots[node.carried :], node.words
-        axes, directions = (
-            words.get(f"scan_input_{name}", [0] * len(rest)) for name in ("axes", "directions")
+        (graph,) = onnx_file.graphs(node.own)
+        body, path = self._body(graph), node.name
+        state, given = (self._loop if node.op == "Loop" else self._scan)(
+            node, slots, len(body.nodes)
         )
-        for key, axis, back in zip(rest, axes, directions, strict=True):
-            length = self.described_at(key)[0][axis]
-            if number >= length:
-                return None, []
-            at = length - 1 - number if back else number
-            index = held(f"{path}/index {at}", at)
-            state.append(given("Gather", [key, index], f"{key}", axis=axis))
-        return state, ahead
+        fixed = [names[key] for key in body.inputs[len(graph.input) :]]
+
+        def turn(number: int, read: Iterable[Any]) -> list[Any]:
+            ahead = f"{path}[{number}]/"
+            return self.walk(body, [*read, *fixed], OnnxPlace(ahead, f"{path}/", ahead))
+
+        state, rows = repeated(turn, state, given)
+        if not rows:
+            return None
+        return self._ended(node, state[node.op == "Loop" :], list(zip(*rows, strict=True)))
+
+    def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
+        """Returns a graph in a node; read once."""
+        name = id(graph), tuple(key is not None for key in wanted)
+        if name not in self.bodies:  # itself, so that no other has its id
+            self.bodies[name] = graph, onnx_file.body(graph, self.mapped, wanted)
+        return self.bodies[name][1]
+
+    def _held(self, name: str, value: Any) -> LiveValue:
+        """Returns a constant that the file hasn't."""
+        array = np.array(value)
+        self.constants[name] = Constant(onnx_file.onnx_type(array.dtype.name), array)
+        return LiveValue(name)
+
+    def _new(self, op: str, reads: Sequence[LiveValue], to: str, within: str, **words: Any) -> Any:
+        """Runs a node that the file hasn't, and returns what it gives."""
+        keys = [one.key for one in reads]
+        return self.step(onnx_file.new_node(op, keys, to, within, **words))[0]
+
+    def _own_state(self, state: Sequence[LiveValue], ahead: str) -> list[LiveValue]:
+        """Returns what a body carries: it gets its first state as any other, since nodes run other
+        kernels on what is constant."""
+        return [
+            self._new("Identity", [one], f"{ahead}{one.key}", ahead)
+            if one.key in self.constants
+            else one
+            for one in state
+        ]
+
+    def _loop(self, node: OnnxNode, slots: Sequence[Any], count: int) -> tuple[list[Any], Turns]:
+        """Returns a Loop's first state, first whether it goes on, and what it reads in a turn.
+        ``count``: of its body's nodes."""
+        most, path = slots[0], node.name
+
+        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
+            goes, *rest = state
+            if most is not None and number >= int(self.array(most.key).reshape(-1)[0]):
+                return None
+            if goes is not None and not self.array(goes.key).any():
+                return None
+            self.counted(count + 1 + sum(one.key in self.constants for one in rest))
+            rest = self._own_state(rest, f"{path}[{number}]/")
+            goes = goes or self._held(f"{path}/goes on", True)
+            return [self._held(f"{path}/iteration {number}", number), goes, *rest]
+
+        return slots[1:], given
+
+    def _scan(self, node: OnnxNode, slots: Sequence[Any], count: int) -> tuple[list[Any], Turns]:
+        """Returns a Scan's first state, and what it reads in a turn; as of ``_loop``."""
+        at, path = len(slots) - int(node.words["num_scan_inputs"]), node.name
+        rest, zeros = slots[at:], [0] * len(slots[at:])
+        axes, directions = (
+            node.words.get(f"scan_input_{w}", zeros) for w in ("axes", "directions")
+        )
+        lengths = [self.described_at(one.key)[0][k] for one, k in zip(rest, axes, strict=True)]
+
+        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
+            if number >= min(lengths):
+                return None
+            ahead = f"{path}[{number}]/"
+            constant = sum(one.key in self.constants for one in state)
+            self.counted(count + 1 + constant + len(rest))
+            found = self._own_state(state, ahead)
+            for one, axis, back, length in zip(rest, axes, directions, lengths, strict=True):
+                index = length - 1 - number if back else number
+                both = [one, self._held(f"{path}/index {index}", index)]
+                found.append(self._new("Gather", both, f"{ahead}{one.key}", ahead, axis=axis))
+            return found
+
+        return slots[:at], given
+
+    def _ended(
+        self, node: OnnxNode, state: Sequence[Any], columns: Sequence[Sequence[Any]]
+    ) -> list[LiveValue]:
+        """Makes what a Loop or a Scan gives: what the last iteration handed on, and arrays of what
+        each gave, which are the node as it is recorded."""
+        found = [
+            self._new("Identity", [one], out, node.within)
+            for one, out in zip(state, node.outs, strict=False)
+            if out
+        ]
+        axes, directions = (node.words.get(f"scan_output_{w}") for w in ("axes", "directions"))
+        for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=True)):
+            keys = [one.key for one in column]
+            keys = keys[::-1] if directions and directions[n] else keys
+            words = {"stacked": axes[n] if axes else 0}
+            if out:
+                found += self.step(
+                    replace(node, slots=keys, gives=[out], outs=[out], captured=(), words=words)
+                )
+        return found
 
     # what is said of them
 

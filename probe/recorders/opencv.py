@@ -35,7 +35,8 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Fed, Graph, Held, Node, NodeGroup, Nodes, Runner
+from probe.recorders.graphs import Fed, Graph, Held, NodeGroup, Nodes, Runner
+from probe.recorders.interpreter import Body, Node
 from probe.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit
@@ -350,9 +351,8 @@ class Layers(Graph):
         constants: dict[Any, np.ndarray] = dict(net.constants)
         for one in net.running:
             constants |= one.weights
-        super().__init__(
-            self._grouped({*values, *given, *constants}), given, net.outputs, constants
-        )
+        nodes = self._grouped({*values, *given, *constants})
+        super().__init__(Body(nodes, [*given], net.outputs, constants), given)
         self.known |= {name: (shape, "float32") for name, shape in net.shapes.items()}
         self.known |= {name: self.described(one) for name, one in given.items()}
 
@@ -724,7 +724,7 @@ class OpenCVRecorder(graphs.GraphRecorder):
         for name in every:
             if graph is None:  # where a result is left out, operations are others
                 graph = Layers(self.read, self.inputs, [*values], self.switches, self.alike)
-                graph.values = self.inputs | values
+                graph.kept = [graph.live(*both) for both in (self.inputs | values).items()]
                 by = {key: node for node in graph.nodes for key in node.gives}
             if graph.agrees(by[name]):
                 self.alike.add(name)

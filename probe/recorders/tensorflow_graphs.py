@@ -25,7 +25,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
-from probe.recorders.graphs import behind_needs
+from probe.recorders.interpreter import behind_needs
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,

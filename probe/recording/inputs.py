@@ -31,6 +31,14 @@ MOST = 1 << 40
 VOCABULARY = 100
 
 
+def listed_inputs(inputs: Any) -> list[Any]:
+    """Returns what a function is called with: an array, or arrays by name, is one argument; a
+    sequence has them; None: none."""
+    if inputs is None:
+        return []
+    return [inputs] if hasattr(inputs, "shape") or isinstance(inputs, Mapping) else list(inputs)
+
+
 def read_inputs(path: Path) -> Arrays:
     """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
     try:

@@ -338,8 +338,7 @@ def function_recorder(
         raise InputError("function", name, why, NO_ARGUMENTS)
     with arrays_restored(bare[1] if bare is not None else ()):
         found = list(nested_leaves(guarded(function, name) if name else function()))
-    packages = (kind.__module__.partition(".")[0] for one in found for kind in type(one).__mro__)
-    if (library := next((PACKAGES[one] for one in packages if one in PACKAGES), "")) != "":
+    if (library := library_of_values(found)) != "":
         module = recorders(library)
         made = module.RECORDER(function)
         if ran := getattr(made, "ran", None):
@@ -358,6 +357,13 @@ def function_recorder(
         raise InputError("function", "ndarray", why, todo)
     types = ", ".join(dict.fromkeys(type(one).__name__ for one in found)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
+
+
+def library_of_values(found: Any) -> str:
+    """Returns the library with a recorder of functions that gave values; empty: none is known."""
+    kinds = (kind for one in nested_leaves(found) for kind in type(one).__mro__)
+    packages = (kind.__module__.partition(".")[0] for kind in kinds)
+    return next((PACKAGES[one] for one in packages if one in PACKAGES), "")
 
 
 class _OfNumpy:

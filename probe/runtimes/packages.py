@@ -12,7 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -283,6 +284,56 @@ def install_for_arm64(into: Path, python: str, requirements: Sequence[str]) -> N
         interpreter = str(find_python("{}.{}".format(*sys.version_info)) or sys.executable)
     own = [interpreter, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *where]
     run_installer([*own, "--python-version", python, "--target", str(into), *requirements], what)
+
+
+# This interpreter's own installer.
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+
+
+def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], None]) -> Path | None:
+    """Returns a folder of the cache with releases that go in front of this interpreter's own path;
+    None: they aren't there, and are not to be installed.
+
+    ``wanted``: requirements by their modules. They are installed alone first: the rest of the
+    environment stays what it is; where the modules can't be imported so, with what they depend on.
+    Raises Failed.
+    """
+    slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted.values())
+    folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
+    with environments.locked(folder):
+        if (folder / DONE).exists():
+            return folder
+        for more in (["--no-deps"], []) if install else ():
+            with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as made:
+                tell(f"installing {', '.join(wanted.values())}")
+                code = f"import sys; sys.path.insert(0, {made!r}); import {', '.join(wanted)}"
+                words = [*PIP, "install", "-q", "--target", made, *more, *wanted.values()]
+                try:
+                    run_installer(words, f"installing {', '.join(wanted.values())}")
+                    run_installer([sys.executable, "-c", code], f"importing {', '.join(wanted)}")
+                except Failed:
+                    if more:
+                        continue
+                    raise
+                Path(made).rename(folder)
+                Path(made).mkdir()  # for the context manager to remove
+                (folder / DONE).touch()
+                return folder
+    return None
+
+
+def releases_known(distribution: str) -> list[str]:
+    """Returns the releases that pip's index has for this interpreter, ascending, without previews;
+    [] where it can't be asked."""
+    # experimental, as pip says: what it prints is read so that anything else gives no releases
+    said = printed(*PIP, "index", "versions", distribution) or ""
+    _, _, told = said.partition("Available versions: ")
+    every = [one.strip() for one in told.partition("\n")[0].split(",")]
+    return sorted((one for one in every if one.replace(".", "").isdigit()), key=release_numbers)
+
+
+# The last file of such a folder.
+DONE = ".complete"
 
 
 # Not ``importlib.util``'s: that asks setuptools' hook, which warns where distutils is imported.

@@ -141,10 +141,14 @@ class Plans:
     def __init__(
         self, cases: Sequence[Case], vary: str, values: Sequence[int], against: int
     ) -> None:
-        self.cases, self.vary, self.values, self.against = cases, vary, values, against
+        self.vary, self.values, self.against = vary, values, against
         self._kept = lru_cache(CACHED)(self._made)
         self._lock = threading.Lock()
-        self.ids = {self[number].id: number for number in range(len(cases))}
+        self.cases, self.ids = list[Case](), dict[str, int]()
+        for case in cases:  # one that is given twice, also at two values of the axis, is one
+            if (own := self._kept(case).id) not in self.ids:
+                self.ids[own] = len(self.cases)
+                self.cases.append(case)
 
     @classmethod
     def of(cls, cases: Sequence[Case], lengths: Sequence[int], vary: str | None = None) -> Self:
@@ -160,12 +164,12 @@ class Plans:
     def __len__(self) -> int:
         return len(self.cases)
 
-    def _made(self, number: int) -> Plan:
-        return Plan(self.cases[number], self.vary, self.values, self.against)
+    def _made(self, case: Case) -> Plan:
+        return Plan(case, self.vary, self.values, self.against)
 
     def __getitem__(self, number: int) -> Plan:
         with self._lock:
-            return self._kept(number)
+            return self._kept(self.cases[number])
 
 
 @dataclass(frozen=True)

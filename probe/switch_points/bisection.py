@@ -23,7 +23,7 @@ from probe.runtimes.packages import RELEASED
 from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
-from probe.switch_points.fewest import ReleaseChange, ReleaseStep, first_change
+from probe.switch_points.fewest import ReleaseChange, ReleaseStep, first_change, releases_in_order
 from probe.target import Target
 
 WHAT = ("bits", "order", "stability")
@@ -47,12 +47,9 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
         todo = "name them: --releases 1.0,1.1,1.2"
         raise InputError("target", left.text, f"no list of {left.name}'s releases is kept", todo)
     ends = [str(left.version), str(right.version)]
-    low, high = sorted(release_numbers(end) for end in ends)
-    if low == high:
+    if release_numbers(ends[0]) == release_numbers(ends[1]):
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    inner = [one for one in known if low < release_numbers(one) < high]
-    order = sorted({*ends, *inner}, key=release_numbers)
-    return order if release_numbers(ends[0]) == low else order[::-1]
+    return releases_in_order(*ends, known)
 
 
 @dataclass

@@ -7,7 +7,7 @@ environment without one can look for the cause of changed bits.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -65,6 +65,14 @@ class ReleaseChange:
             "installed": sum(step.installed for step in self.steps),
             "steps": [vars(step) for step in steps],
         }
+
+
+def releases_in_order(old: str, new: str, known: Iterable[str]) -> list[str]:
+    """Returns ``old``, those of the known releases that are between, and ``new``."""
+    low, high = sorted(map(release_numbers, (old, new)))
+    inner = [one for one in known if low < release_numbers(one) < high]
+    order = sorted({old, new, *inner}, key=release_numbers)
+    return order if release_numbers(old) == low else order[::-1]
 
 
 def first_change(releases: Sequence[str], ask: Callable[[str], ReleaseStep]) -> ReleaseChange:

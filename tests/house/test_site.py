@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import re
@@ -46,18 +47,27 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The built site; PROBE_SITE names one that is there already."""
+    """The pages of this version; PROBE_SITE names the folder of a site that is there already."""
     for name in ("mkdocs", "material", "mkdocstrings", "playwright"):
         pytest.importorskip(name, reason=f"{name} is not installed: make site installs it")
     if not CHROMIUM:
         pytest.skip("there is no chromium on PATH")
     if built := os.environ.get("PROBE_SITE"):
-        return Path(built).resolve()
+        return Path(built).resolve() / probe.__version__
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, ROOT / "docs" / "site" / "build.py", "--out", out]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return out
+    return out / probe.__version__
+
+
+@pytest.fixture(scope="module")
+def builder():
+    pytest.importorskip("yaml")
+    spec = importlib.util.spec_from_file_location("build", ROOT / "docs" / "site" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +113,7 @@ def test_no_page_links_to_what_is_not_there(site, tab):
         for link in {one for one in found if one.startswith("file:")}:
             path, name = urldefrag(link)
             there = Path(unquote(urlsplit(path).path))
-            known = there.is_file() and there.is_relative_to(site)
+            known = there.is_file() and there.is_relative_to(site.parent)
             if name and there == page:
                 known &= tab.evaluate("name => !!document.getElementById(name)", unquote(name))
             missing += [] if known else [(address, link)]
@@ -126,6 +136,21 @@ def test_nothing_is_loaded_from_elsewhere(site, tab):
     for address in ("index.html", "explorer.html", "gallery.html", "docs/explain.html"):
         tab.goto((site / address).as_uri())
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_a_page_leads_to_itself_in_another_version(site, builder, tab, tmp_path):
+    both = tmp_path / "site"
+    for name in (probe.__version__, "0.0.9"):
+        shutil.copytree(site, both / name)
+    (both / "0.0.9" / "docs" / "lock.html").unlink()
+    builder.versions(both)
+    for page, there in (("docs/sums.html", "docs/sums.html"), ("docs/lock.html", "index.html")):
+        tab.goto((both / probe.__version__ / page).as_uri())
+        tab.get_by_label("Select version").focus()  # as the keyboard does: it opens the list
+        tab.get_by_role("link", name="0.0.9").click()
+        tab.wait_for_url((both / "0.0.9" / there).as_uri())
+    tab.goto((both / "index.html").as_uri())  # the newest
+    tab.wait_for_url((both / probe.__version__ / "index.html").as_uri())
 
 
 def test_the_search_finds_from_files(site, tab):

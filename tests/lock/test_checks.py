@@ -13,11 +13,10 @@ from probe.lock.checks import (
     SAME,
     UNKNOWN,
     BitsSession,
-    first_changed,
     judged_check,
 )
 from probe.lock.conditions import facts_apart
-from probe.lock.values import bits_of
+from probe.recording.values import bits_of
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
 HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
@@ -99,15 +98,6 @@ def test_results_travel_between_processes():
     found.place = ("t.py", 3)
     assert pickle.loads(pickle.dumps(found)) == found
     assert json.loads(json.dumps(found.to_json()))["line"] == 3
-
-
-def test_operations_are_compared_in_their_order():
-    old = ["aten.mm a.b 01", "aten.relu - 02", "aten.mm c 03"]
-    assert first_changed(old, old) == ""
-    assert first_changed(old, [*old[:2], "aten.mm c 04"]) == "operation 3 of 3: aten.mm at c"
-    assert "is run, where it was aten.relu" in first_changed(old, [old[0], "aten.gelu - 07"])
-    assert "2 operations are run, where it was 3" in first_changed(old, old[:2])
-    assert first_changed([], old) == ""
 
 
 def test_two_renamed_tests_keep_their_entries_of_other_machines(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from probe.errors import InputError
 from probe.lock import file
 from probe.lock.conditions import conditions_key
-from probe.lock.values import bits_of
+from probe.recording.values import bits_of
 
 FACTS = {"cores": 2, "isa": "avx2", "library.numpy": "2.4.6", "flag.torch.mkldnn": 0}
 
@@ -61,6 +61,7 @@ BROKEN = {
         "merge conflict",
     ),
     "newer": ("format = 1", "format = 2", "it has format 2"),
+    "cut": ("# end\n", "", "it was cut"),
     "none": ("format = 1", "", "does not begin with its format"),
     "damaged": ("hash = ", "hash ", "Expected"),
     "facts": ('isa = "avx2"', 'isa = "avx512"', "changed by hand"),
@@ -104,7 +105,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from probe.lock import file
-from probe.lock.values import bits_of
+from probe.recording.values import bits_of
 for number in range(20):
     with file.changing(Path("bits.lock")) as lock:
         lock.accept(f"{sys.argv[1]}.py::test_{number}", {"cores": 1}, bits_of(np.arange(number)))

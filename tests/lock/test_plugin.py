@@ -65,6 +65,76 @@ def test_from_new_to_green_to_changed_to_blessed(project):
     assert project.pytest()[0] == 0
 
 
+def test_an_update_runs_each_body_once_and_what_tests_share_stays_as_it_was(project):
+    test = """
+        def test_{}(bits):
+            CALLS.append(1)
+            bits.check(np.tanh, "one", inputs=RNG.normal(size=4))
+            bits.check(np.tanh, "two", inputs=[RNG.normal(size=4)])
+    """
+    head = """
+        import numpy as np
+
+        RNG, CALLS = np.random.default_rng(0), []
+    """
+    last = """
+        def test_calls():
+            assert len(CALLS) == 2
+    """
+    project.write("test_it.py", "".join([head, test.format("a"), test.format("b"), last]))
+    status, told = project.pytest("--bits-update")
+    assert status == 0, told
+    assert "recording the operations of 2 tests" in told
+    status, told = project.pytest()
+    assert status == 0, told
+    assert "4 of 4 checks have the same bits" in told
+    # an array is one argument, not a sequence of its rows
+    assert all(one.bits.shape == (4,) for one in accepted(project))
+
+
+def accepted(project):
+    return [one for each in file.read_lock(project.lock).checks.values() for one in each.values()]
+
+
+@pytest.mark.slow
+def test_models_with_a_state_are_green_after_their_update(project):
+    pytest.importorskip("torch")
+    project.write(
+        "test_it.py",
+        """
+        import pytest
+        import torch
+
+        torch.manual_seed(1)
+        X = torch.arange(20.0).reshape(5, 4)
+        MODEL = torch.nn.Sequential(
+            torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5)
+        )
+
+        @pytest.fixture(scope="session")
+        def numbers():
+            return iter(range(100))
+
+        def test_dropout_and_statistics(bits):
+            bits.check(MODEL.train()(X))
+
+        def test_statistics_of_the_test_before(bits):
+            bits.check(MODEL.eval()(X))
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_a_session_fixture(bits, numbers, n):
+            bits.check(torch.exp(X * next(numbers)))
+
+        def test_plain(bits):
+            bits.check(torch.softmax(X, 1))
+        """,
+    )
+    assert project.pytest("--bits-update")[0] == 0
+    status, told = project.pytest("--bits-why=no")
+    assert status == 0, told
+    assert [*file.read_lock(project.lock).operations] == ["test_it.py::test_plain"]
+
+
 def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
     project.write(
         "test_it.py",
@@ -144,9 +214,11 @@ def test_a_lock_that_cannot_be_read_fails_each_test_in_one_line(project):
     project.pytest("--bits-update")
     text = project.lock.read_text().replace("format = 1", "format = 9")
     project.lock.write_text(text)
-    status, told = project.pytest("--bits-update")
+    status, told = project.pytest("--bits-update", *(f"--bits-report={n}" for n in plugin.FORMATS))
     assert status == 1
     assert "it has format 9" in told
+    for ending in ("html", "json", "sarif", "md"):  # what reads them in CI has to see it
+        assert "it has format 9" in (project.folder / f"bits-report.{ending}").read_text()
     assert project.lock.read_text() == text
     status, told = project.pytest("--bits-update", "--bits-lock", "nowhere/bits.lock")
     assert status == 1  # the tests passed, and nothing was kept

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 import pytest
 
 from probe.lock import file, why
-from probe.lock.checks import CHANGED, Checked
+from probe.lock.checks import CHANGED, BitsSession, Checked
+from probe.lock.file import Accepted
 from probe.lock.rerun import Command, Rerun
-from probe.lock.values import bits_of
 from probe.lock.why import with_companions
 from probe.lock.workflow import limiting_variables
+from probe.recording.values import bits_of
 from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
@@ -179,6 +180,30 @@ def test_a_processor_whose_instructions_bring_the_bits_back_is_the_cause(project
     assert one["why"]["brings_back"] == [["processor"]]
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_was_not_seen_alone_is_no_change_of_the_code(alone, tmp_path, monkeypatch):
+    """Either the check needs what other tests did before it, or its run under the entry's
+    conditions fails: that nothing brings the bits back proves nothing then."""
+    old, new, other = map(bits_of, (0.0, 1.0, 2.0))
+    facts = {"cores": 1}
+    session = BitsSession(tmp_path / file.NAME)
+    named = session.lock.accept("c", facts, old)
+    apart = {} if alone else {"threads": {"cores": (1, 2)}}
+    one = Checked("c", "c", new, {"cores": 2}, CHANGED, named, Accepted(old), apart)
+
+    def ran(search, command, said, record=""):
+        if said != why.AGAIN:
+            return Rerun(tmp_path, why="it crashed")
+        return Rerun(tmp_path, {"c": other if alone else new}, {"cores": 2})
+
+    monkeypatch.setattr(why.CauseSearch, "run_under", ran)
+    search = why.CauseSearch(one, Command([], tmp_path), ExitStack())
+    found = why._searched_cause(search, session)
+    assert found["cause"] is None
+    wanted = "what runs before it counts" if alone else "this machine can't have all conditions"
+    assert wanted in found["notes"][0]
+
+
 def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_path, monkeypatch):
     facts = {"library.a": ("1.0", "1.9"), "library.b": ("1.0", "1.9"), "library.c": ("3", "4")}
     one = Checked("c", "c", bits_of(1.0), {}, CHANGED, apart={"release a": facts})
@@ -188,7 +213,7 @@ def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_pa
         asked.append(dict(releases))
         return "no wheel" if releases["a"] == "1.4" else tmp_path / releases["a"]
 
-    def ran(search, command, said, record=False):
+    def ran(search, command, said, record=""):
         return Rerun(tmp_path, {"c": old if said.endswith(("1.0", "1.1", "1.2")) else new}, {}, "")
 
     monkeypatch.setattr(why, "overlay", overlay)

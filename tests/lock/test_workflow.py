@@ -86,7 +86,7 @@ def test_the_steps_of_the_action_run(value, tmp_path):
         line.partition("=")[::2] for line in (tmp_path / "OUTPUT").read_text().splitlines()
     )
     assert outputs["sarif"] == "bits-report.sarif"
-    wanted = "1 of 1 check has the same bits" if value == "1.0" else "0 of 1 check have"
+    wanted = "1 of 1 check has the same bits" if value == "1.0" else "0 of 1 check has"
     assert outputs["summary"].startswith(wanted)
     assert wanted in (tmp_path / "STEP_SUMMARY").read_text()
     results = json.loads((tmp_path / "bits-report.sarif").read_text())["runs"][0]["results"]

@@ -370,10 +370,70 @@ def test_a_branch_keeps_its_names_apart():
     graph = helper.make_graph(inner, "then", [], y, [value])
     one = node("If", ["c"], ["out"], then_branch=graph, else_branch=graph)
     assert onnx_file.captured(one) == ["x", "z"]
-    nodes, constants, gives = onnx_file.branch(onnx_file.node_of(one, {}), True)
-    assert [list(n.slots) for n in nodes] == [["x", "out/two"], ["out/h", "z"]]
-    assert list(nodes[1].gives) == gives == ["out"]
-    assert list(constants) == ["out/two"]
+    x = normal(3)
+    content = model([one], {"c": np.array([True]), "x": x, "z": x}, ["out"])
+    recorder, seen = onnxruntime.OnnxRecorder(content, {"c": np.array([True]), "x": x, "z": x}), []
+    recorder.record(seen.append)
+    assert [[one.key for one in event.reads] for event in seen] == [
+        ["x", "out/two"],
+        ["out/h", "z"],
+    ]
+    assert [one.key for one in seen[1].gives] == ["out"]
+
+
+def nested():
+    """A Loop with an If in it, in a branch; what is inside reads values of all graphs around it."""
+    node, plain = helper.make_node, onnx.ValueInfoProto
+
+    def branch(nodes, given, **held):
+        every = [numpy_helper.from_array(np.float32(one), name) for name, one in held.items()]
+        return helper.make_graph(nodes, "branch", [], [plain(name=one) for one in given], every)
+
+    small = [node("Mul", ["a", "two"], ["t"]), node("Add", ["t", "x"], ["u"])]
+    body = helper.make_graph(
+        [
+            node("Less", ["i", "most"], ["less"]),
+            node(
+                *("If", ["less"], ["b"]),
+                then_branch=branch(small, ["u"], two=2),
+                else_branch=branch([node("Sub", ["a", "m"], ["u"])], ["u"]),
+            ),
+            node("ReduceSum", ["b"], ["e"], keepdims=0),
+        ],
+        "body",
+        [value("i", TensorProto.INT64), value("c", TensorProto.BOOL), value("a")],
+        [value("c", TensorProto.BOOL), value("b"), value("e"), value("h")],
+        [numpy_helper.from_array(np.int64(2), "most"), numpy_helper.from_array(np.float32(7), "h")],
+    )
+    loop = [
+        node("Neg", ["x"], ["m"], name="negative"),
+        node("Loop", ["n", "", "x"], ["s", "z", "k"], name="loop", body=body),
+    ]
+    given = ["s", "z", "k", "v", "w"]
+    yes = branch([*loop, node("Exp", ["x"], ["v"]), node("Tanh", ["s"], ["w"])], given)
+    no = branch([node("Abs", ["x"], ["s"])], given, z=[1, 2], k=[3], v=[4], w=[5])
+    node_of_all = node(*("If", ["p"], list("abcde")), then_branch=yes, else_branch=no)
+    return [node_of_all, node("Mul", ["d", "e"], ["y"])]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_bodies_in_bodies_give_the_bits_of_the_model(taken):
+    given = {"p": np.array([taken]), "x": normal(3, 4), "n": np.array(4)}
+    content, seen = model(nested(), given, list("abcy"), opened=()), []
+    recorder = onnxruntime.OnnxRecorder(content, given)
+    for _ in range(2):  # one by one, then several in a row
+        seen.clear()
+        found = [np.array(one.array()) for one in recorder.record(seen.append)]
+        assert [one.tobytes() for one in found] == [one.tobytes() for one in recorder.plain()]
+    assert not recorder.note
+    ran = [one.op for one in seen]
+    if not taken:  # a constant that a branch gives is handed on
+        assert sorted(ran) == ["Abs", *["Identity"] * 4, "Mul"]
+        return
+    # twice the branch of small numbers of turns, twice the other
+    assert [ran.count(one) for one in ("Less", "Add", "Sub", "Loop")] == [4, 2, 2, 2]
+    assert found[2].tolist() == [7, 7, 7, 7]
+    assert {one.path for one in seen if one.op == "Sub"} == {"loop[2]/b", "loop[3]/b"}
 
 
 class Planted(onnxruntime.OnnxRecorder):

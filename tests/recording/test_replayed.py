@@ -418,6 +418,18 @@ def function(x):
     assert any(note.startswith("reference: 2 of 2 operations ran there") for note in found.notes)
 
 
+def test_a_target_that_is_not_here_is_said_before_the_other_side_runs(tmp_path, monkeypatch):
+    (tmp_path / "a_function_that_says_when_it_runs.py").write_text(
+        "def function(x):\n    open('it_ran', 'w').close()\n    return x + 1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    called, inputs = "a_function_that_says_when_it_runs:function", {"x": drawn(2, 4)}
+    for sides in (("numpy", "numpy==0.0.1"), ("numpy==0.0.1", "numpy")):
+        with pytest.raises(TargetError, match="numpy==0.0.1: unavailable"):
+            probe.network(called, sides[0], against_target=sides[1], inputs=inputs)
+    assert not (tmp_path / "it_ran").exists()
+
+
 def test_what_can_not_run_alone_is_one_line(made, session):
     from dataclasses import replace
 

@@ -7,7 +7,10 @@ import pytest
 from probe import window
 from probe.case import Case
 from probe.errors import InputError
+from probe.store import Store
+from probe.sweeps import sweep_cases
 from probe.sweeps.plan import CACHED, Plan, Plans, axis_values
+from probe.target import Target
 
 CASES = [
     Case(op="conv1d", kernel=3, stride=2),
@@ -65,3 +68,11 @@ def test_plans_are_shared_while_they_are_used_and_then_forgotten():
     for number in range(1, CACHED + 1):
         assert plans[number].id != first.id
     assert plans[0] is not first and plans[0].id == first.id
+
+
+def test_a_case_that_is_given_twice_is_one(tmp_path):
+    twice = [CASES[0], CASES[0].with_(length=7), CASES[1], CASES[0]]
+    assert Plans(twice, "length", [5], 9).cases == [CASES[0], CASES[1]]
+    with Store(tmp_path) as store:
+        found = sweep_cases(twice, [Target("reference")], [5, 9], store=store)
+    assert found.targets["reference"].comparisons == 2

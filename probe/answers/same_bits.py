@@ -1,8 +1,8 @@
-"""``probe.assert_same_bits``, where two values differ, and the mark ``same_bits``."""
+"""``probe.assert_same_bits``: where two values differ, or rows of a model at different sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,14 +11,12 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError
-from probe.lock.values import array_of, bits_of, named_arrays
 from probe.progress import silent
+from probe.recording.inputs import listed_inputs
+from probe.recording.values import array_of, bits_of, named_arrays
 
 # Elements that differ, of each array, which a message shows.
 SHOWN = 3
-
-# What ``@pytest.mark.same_bits`` takes, and what is meant without it.
-MARK = {"batch": range(1, 33), "model": "model", "inputs": "inputs", "axis": 0}
 
 
 def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
@@ -26,13 +24,13 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
 
     ``left``, ``right``: arrays or tensors of any library, numbers, files (``pathlib.Path``), or
     these in dictionaries and lists. Zeros of different signs and NaNs of different payloads differ;
-    dtypes and shapes count. Two functions are called, with ``inputs`` (a sequence of arrays) if
+    dtypes and shapes count. Two functions are called, with ``inputs`` (an array, or several) if
     given; where they differ, ``probe.first_difference`` says at which operation and why.
     Errors: InputError for what has no bits of its own, such as arrays of objects.
     """
     __tracebackhide__ = True
     both = callable(left) and callable(right)
-    given = () if inputs is None else tuple(inputs)
+    given = listed_inputs(inputs)
     sides = [dict(named_arrays(one(*given) if both else one)) for one in (left, right)]
     told = []
     for name in dict.fromkeys((*sides[0], *sides[1])):
@@ -41,7 +39,7 @@ def assert_same_bits(left: Any, right: Any, *, inputs: Any = None) -> None:
         elif bits_of(sides[0][name]) != bits_of(sides[1][name]):
             told.append(where_they_differ(sides[0][name], sides[1][name], name or "out"))
     if told and both:
-        told += _why_functions_differ(left, right, inputs)
+        told += _why_functions_differ(left, right, given if inputs is not None else None)
     if told:
         raise AssertionError("\n".join(told))
 
@@ -99,34 +97,6 @@ def _why_functions_differ(left: Any, right: Any, inputs: Any = None) -> Iterator
         yield from first_difference(left, right, inputs=inputs, progress=silent).lines()[1:]
     except ProbeError as error:
         yield f"no operation can be named: {error}"
-
-
-def rows_of_marked(item: Any, mark: Any) -> list[str]:
-    """Runs a marked test's model at each size. Returns where rows differ from those at the largest
-    one, with the first operation that does and its cause; [] where none does.
-
-    The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
-    several in a list or a dictionary). InputError: of the mark.
-    """
-    if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
-        why, todo = "it is not expected", f"use {', '.join(MARK)}"
-        raise InputError("same_bits", ", ".join(wrong), why, todo)
-    given = MARK | mark.kwargs
-    values = []
-    for name in (given["model"], given["inputs"]):
-        known = item._fixtureinfo.name2fixturedefs.get(name)
-        if not known and not item.session._fixturemanager.getfixturedefs(name, item):
-            todo = f"write a fixture {name}, or name it in the mark"
-            raise InputError("fixture", name, "there is none for @pytest.mark.same_bits", todo)
-        value = item.funcargs.get(name)
-        values.append(item._request.getfixturevalue(name) if value is None else value)
-    batch: Any = given["batch"]
-    sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
-    if len(sizes) < 2 or sizes[0] < 1:
-        why = "two sizes or more are compared, from 1 on"
-        raise InputError("batch", batch, why, "write batch=range(1, 33)")
-    axis: Any = given["axis"]
-    return differing_rows(values[0], values[1], sizes, int(axis))
 
 
 def differing_rows(

@@ -1,6 +1,6 @@
 """``probe demo``: the numbers of a report, recomputed."""
 
-from probe.lock import demo
+from probe.answers import demo
 
 
 def test_the_demonstration_gives_the_numbers_that_the_report_printed():

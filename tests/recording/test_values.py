@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from probe.errors import InputError
-from probe.lock.values import array_of, bits_of, named_arrays
+from probe.recording.values import array_of, bits_of, named_arrays
 
 
 @pytest.fixture
