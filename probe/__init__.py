@@ -136,6 +136,9 @@ ROOMS = {
 
 __all__ = [*_HOMES]
 
+# Whether this process is a command, or a child of probe's own, in which nobody else's code imports.
+OWN_PROCESS = False
+
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:

@@ -20,7 +20,7 @@ from probe.progress import Say, silent
 from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import generated_inputs
 from probe.recording.recording import Run
-from probe.recording.replayed import Port, Sides, replay_steadily
+from probe.recording.replayed import Port, TargetRuns, replay_steadily
 from probe.recording.subject import is_function, open_model
 from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import Conditions, search
@@ -65,20 +65,18 @@ def bisect(
     if not all(is_own_library(one, text) for one in (left, right)):
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
-            run = Sides(text, folder, running, trust).base(left, arrays, "the run")
+            run = TargetRuns(text, folder, running, trust).base(left, arrays, "the run")
             return search(left, right, partial(_replayed_step, run=run, tell=tell))
 
     def ask(where: Target) -> ReleaseStep:
         tell(f"running {where.text}")
         try:
-            with Apart(text, where, arrays) as process:
-                seen = [
-                    _digest_of_outputs(process.plain(arrays, trust)) for _ in range(1 + CONTROLS)
-                ]
+            with Apart(text, where, trust) as process:
+                seen = [_digest_of_outputs(process.plain(arrays)) for _ in range(1 + CONTROLS)]
                 if len(set(seen)) > 1:
                     # how many results there are says whether it is two states or noise
                     more = COUNTED - len(seen)
-                    seen += [_digest_of_outputs(process.plain(arrays, trust)) for _ in range(more)]
+                    seen += [_digest_of_outputs(process.plain(arrays)) for _ in range(more)]
                     why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
                     return ReleaseStep(where.text, None, why=why)
         except TargetError as error:

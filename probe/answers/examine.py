@@ -32,7 +32,7 @@ from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
 from probe.recording.alone import unequal_bits
-from probe.recording.difference import Aligned
+from probe.recording.difference import Region
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.source import find_cause
 from probe.recording.subject import model_name, open_model
@@ -399,8 +399,8 @@ SWITCH = "torch.backends.mha.set_fastpath_enabled(False)"
 
 
 def _unfused(
-    walked: Walked, first: Aligned, sides: SizedInputs, tell: Say, told: Told
-) -> tuple[Walked, Aligned]:
+    walked: Walked, first: Region, sides: SizedInputs, tell: Say, told: Told
+) -> tuple[Walked, Region]:
     """Looks into a fused layer by running the model without fusion: a different program, as the
     answer says. Returns the comparison and the source for the report."""
     mha = import_module("torch").backends.mha
@@ -426,7 +426,7 @@ def _unfused(
         mha.set_fastpath_enabled(before)
 
 
-def _operation_in_words(walked: Walked, first: Aligned | None) -> str:
+def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
         return walked.ending()[0]
@@ -444,7 +444,7 @@ def _operation_in_words(walked: Walked, first: Aligned | None) -> str:
     return f"{text}; of the model's outputs {differing:,} of {compared:,}"
 
 
-def _explained_source(walked: Walked, tell: Say) -> tuple[Aligned, str, dict[str, Any]] | None:
+def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:
     """Explains the first source, and the next where it turns out to be none."""
     from probe.reproduction import modelled  # late: it needs jinja2
 

@@ -26,9 +26,10 @@ from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
 from probe.recording import enclosed
 from probe.recording.apart import switch_lines
-from probe.recording.difference import Aligned, Difference, Pair, grouped_reasons, of_outputs
+from probe.recording.difference import Difference, Region, grouped_reasons, of_outputs
 from probe.recording.folder import read_recording
 from probe.recording.inputs import listed_inputs
+from probe.recording.matching import Pair
 from probe.recording.recording import Provenance, Run
 from probe.recording.related import ASSUMED
 from probe.recording.replayed import RunnableRecording
@@ -252,7 +253,7 @@ class Walked(Answer):
         )
         return told, self.outcome()
 
-    def _placed(self, first: Aligned) -> str:
+    def _placed(self, first: Region) -> str:
         """Returns what a first source is in its library's words, and where it differs, in brackets;
         empty where it is no product or convolution of which that is known."""
         cause = self.found.causes.get(self.found.operations.index(first))
@@ -427,7 +428,7 @@ class Walked(Answer):
     def reproduce(
         self,
         folder: str | Path,
-        source: int | str | Aligned | None = None,
+        source: int | str | Region | None = None,
         *,
         case: bool = True,
         progress: Say | None = None,
@@ -462,7 +463,7 @@ class Walked(Answer):
         found.no_case = why
         return found
 
-    def _as_case(self, folder: Path, one: Aligned, cause: Any, tell: Say) -> Any:
+    def _as_case(self, folder: Path, one: Region, cause: Any, tell: Say) -> Any:
         """Writes the report of a case. InputError: it is none; NotReproduced."""
         modelled = import_module("probe.reproduction.modelled")
         model = f"`{self.asked.model}`" if self.asked.model else "a model"
@@ -472,7 +473,8 @@ class Walked(Answer):
         said = f"In {model}{place}: {one.differing:,} of {one.compared:,} outputs differ"
         said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
-        made = modelled.write_case(folder, self.found, one, cause, said, tell=tell)
+        sides = self.found.left, self.found.right
+        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
@@ -480,7 +482,7 @@ class Walked(Answer):
         kind = import_module("probe.reproduction.recorded").WrittenFolder
         return kind(folder, made.files, made.script, made.ran)
 
-    def _source(self, given: int | str | Aligned | None) -> int:
+    def _source(self, given: int | str | Region | None) -> int:
         operations = self.found.operations
         sources = [n for n, one in enumerate(operations) if one.verdict == "source" or one.own]
         if not sources:
@@ -513,7 +515,7 @@ class ComparisonQuestion:
     todo: str = ""
 
 
-def source_text(one: Aligned, sought: bool = True) -> str:
+def source_text(one: Region, sought: bool = True) -> str:
     """Returns a source in words. ``sought``: whether its cause was searched for."""
     text = f"{one.differing:,} of {one.compared:,} differ"
     text += "" if one.max_ulp is None else f" by up to {one.max_ulp:,} ulp"
@@ -524,7 +526,7 @@ def source_text(one: Aligned, sought: bool = True) -> str:
     return f"first: {operation_text(one)}, {text}: {why}{also}"
 
 
-def operation_text(one: Aligned) -> str:
+def operation_text(one: Region) -> str:
     """Returns an operation and its place in the model: ``aten.addmm at encoder.0``."""
     return f"{one.op} at {one.path}" if one.path else one.op
 

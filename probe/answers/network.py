@@ -80,9 +80,9 @@ def network(
             raise TypeError(f"network() got an unexpected keyword argument {name!r}")
     two = {name: one for name, one in two.items() if not _not_given(one)}
     own = target == DEFAULT_TARGET
-    if of_two(two, (fixed, lengths, plan)):
-        from probe.answers.two_runs import two_runs
+    from probe.answers.two_runs import of_two, two_runs
 
+    if of_two(two, (fixed, lengths, plan)):
         chosen = [] if own else checked_targets(target)
         if len(chosen) > 1:
             texts = ", ".join(one.text for one in chosen)
@@ -105,14 +105,6 @@ def network(
 
 def _not_given(given: Any) -> bool:
     return given is None or (isinstance(given, tuple | dict) and not given)
-
-
-def of_two(two: dict[str, Any], padding: tuple[Any, ...]) -> bool:
-    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
-    takes."""
-    if any(name in two for name in ("at", "against", "against_target", "sizes")):
-        return True
-    return "vary" in two and "inputs" not in two and all(one is None for one in padding)
 
 
 # What ``network`` takes for two runs of any model.

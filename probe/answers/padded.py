@@ -29,7 +29,7 @@ from probe.padding import plan as graph_plan
 from probe.padding.plan import GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
-from probe.recording.apart import Apart, RemoteModel, is_own_library
+from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import varied_axes
 from probe.recording.replayed import OnTarget, Replayed
 from probe.recording.subject import model_name, open_model
@@ -396,8 +396,8 @@ def _watch_full_run(
     if isinstance(model, str | Path) and is_own_library(where, str(model)):
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
-        process = running.enter_context(Apart(text_of(model, "target"), where, {}))
-        graph.opened = RemoteModel(process, folder, trust)
+        process = Apart(text_of(model, "target"), where, trust, folder)
+        graph.opened = running.enter_context(process)
     else:  # another library, release or processor: what is recorded here is replayed there
         session: AnySession = open_session(where)
         running.enter_context(session)

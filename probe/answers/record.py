@@ -27,7 +27,7 @@ from probe.recording.folder import (
 )
 from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
-from probe.recording.replayed import Replayed, Sides
+from probe.recording.replayed import Replayed, TargetRuns
 from probe.recording.subject import function_recorder, is_function, open_model
 from probe.recording.walk import watched
 from probe.semantics.contract import Exact, Unknown
@@ -110,15 +110,14 @@ def record(
     if target is not None:
         where, text = checked_target(target), text_of(model, "target")
         if is_own_library(where, text):
-            with Apart(text, where, {}) as process:
-                process.open(trust)
-                process.arrays = arrays_for(process, inputs, shapes or {}, seed)
-                process.record(folder, trust, most)
+            with Apart(text, where, trust) as process:
+                process.open()
+                process.record(folder, arrays_for(process, inputs, shapes or {}, seed), most)
             return Recorded(read_folder(folder), size_of_values(folder))
         check_new_folder(folder)
         with ExitStack() as running:
             inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-            made = Sides(text, Path(inner), running, trust)
+            made = TargetRuns(text, Path(inner), running, trust)
             made.open(where)
             arrays = arrays_for(made, inputs, shapes or {}, seed)
             run, _ = made.record(where, arrays, "the run")

@@ -26,7 +26,7 @@ from probe.recording.apart import recording_target, switch_lines
 from probe.recording.contract import Recorder
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
-from probe.recording.replayed import Replayed, Sides
+from probe.recording.replayed import Replayed, TargetRuns
 from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target, why_unavailable
@@ -38,6 +38,14 @@ ADVICE = {
     "length": "for equal bits pad all inputs to one length",
     "target": "for equal bits use one library, version and set of switches",
 }
+
+
+def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
+    """Returns whether two runs are asked for, rather than padding; ``padding``: what only that
+    takes."""
+    if any(name in two for name in ("at", "against", "against_target", "sizes")):
+        return True
+    return "vary" in two and "inputs" not in two and all(one is None for one in padding)
 
 
 def two_runs(
@@ -99,7 +107,7 @@ def two_runs(
             with ExitStack() as running:
                 folder = Path(tempfile.mkdtemp(prefix="probe-"))
                 running.callback(shutil.rmtree, folder, ignore_errors=True)
-                made = Sides(text_of(model, "target"), folder, running, trust)
+                made = TargetRuns(text_of(model, "target"), folder, running, trust)
                 made.open(where[0])  # the model is opened where it runs, and only there
                 arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
                 both = _cut_inputs(arrays, made.inputs, vary, at, against)
@@ -171,7 +179,7 @@ def _report_lines(
 
 
 def _run_on_targets(
-    made: Sides,
+    made: TargetRuns,
     where: tuple[Target, Target],
     both: tuple[Arrays, Arrays],
     asked: ComparisonQuestion,

@@ -15,11 +15,13 @@ from __future__ import annotations
 import gc
 import sys
 
+import probe
 from probe.errors import BASE, InputError, lacking
 
 
 def main() -> None:
     """Runs the command in ``sys.argv`` and exits with its status."""
+    probe.OWN_PROCESS = True
     try:
         from probe.cli import shell
     except ModuleNotFoundError as error:  # without click no command can report it

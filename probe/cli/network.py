@@ -142,18 +142,15 @@ def network(
     model is recorded and its operations run there. If one of several targets fails, the results of
     the other targets are printed, and the exit status is 3.
     """
-    from probe.answers import network as answers
-    from probe.answers.padded import OnTargets
+    from probe.answers.two_runs import of_two
     from probe.arguments import whole_number
-    from probe.cli.show import networks as show
-    from probe.recording.inputs import shapes_of
 
     texts = targets if _is_given("targets") else ()
     given = {name: one for name, one in two.items() if one not in (None, ()) and name != "by"}
     padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
     if "axis" in given:
         given["vary"] = given.pop("axis")
-    if answers.of_two(given, (fixed, lengths, plan)) or not padding:
+    if of_two(given, (fixed, lengths, plan)) or not padding:
         chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan}
         for name, size in chain.items():
             if size is not None:
@@ -162,6 +159,12 @@ def network(
                 raise InputError(name, size, why, todo)
         two |= {"seed": whole_number("seed", seed, least=0), "trust": trust}
         return _run_twice(model, texts, two, out)
+    # the rooms of padding and mitigations, which two runs do without
+    from probe.answers import network as answers
+    from probe.answers.padded import OnTargets
+    from probe.cli.show import networks as show
+    from probe.recording.inputs import shapes_of
+
     refuse_written_folder(two["report"])
     with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(

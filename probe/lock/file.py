@@ -1,23 +1,5 @@
-"""``bits.lock``: accepted bits of checks under conditions. TOML, sorted, one line a fact.
-
-    format = 1
-
-    [conditions.14cc8456aa]
-    cores = 2
-    library.numpy = "2.4.6"
-
-    [check."tests/test_model.py::test_embedding"]
-    14cc8456aa = {dtype = "float32", shape = [4, 8], hash = "9c1f..."}
-
-    [operations."tests/test_model.py::test_embedding"]
-    14cc8456aa = [
-        "aten.addmm encoder.0 3f2a91c04d11",
-    ]
-
-    [run.NAME]
-    model = "package:function"
-
-    # end
+"""``bits.lock``: accepted bits of checks under conditions. TOML, sorted, one line a fact:
+docs/lock.md shows one.
 
 A set of conditions is named by a digest of its facts, so that two branches that add lines merge.
 An entry that replaced another one has the ``reason``. ``run`` says how checks that are no tests are

@@ -190,8 +190,7 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
     from probe.lock.rerun import run_again
 
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-        reporter.ensure_newline()
-        reporter.write_line(f"recording the operations of {counted(len(tests), 'test')}")
+        reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
     begun = time.monotonic()
     for some in (tests, *([one] for one in tests)):
         if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):

@@ -19,13 +19,7 @@ from probe.lock.file import NAME
 from probe.printing import counted
 
 ENDINGS = {"json": "json", "markdown": "md", "html": "html", "sarif": "sarif"}
-SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-# Verdict -> SARIF's rule, its description, and the level of its results.
-RULES = {
-    CHANGED: ("bits-changed", "The bits of a result are not those that are accepted.", "error"),
-    UNKNOWN: ("bits-unknown", "No entry of bits.lock is of these conditions.", "note"),
-    NEW: ("bits-new", "bits.lock has no entry for a check.", "warning"),
-}
+TEMPLATES = Path(__file__).with_name("templates")
 
 
 def summarised(results: Sequence[Checked]) -> str:
@@ -100,7 +94,7 @@ def page_report(form: str, results: Sequence[Checked], unused: Sequence[str], er
     to load."""
     from jinja2 import Template
 
-    text = Path(__file__).with_name("templates").joinpath(f"report.{ENDINGS[form]}.j2").read_text()
+    text = (TEMPLATES / f"report.{ENDINGS[form]}.j2").read_text()
     page = Template(text, autoescape=form == "html", keep_trailing_newline=True)
     rows = [(one, [*filter(None, [one.message]), *why_in_lines(one.why)]) for one in results]
     return page.render(headline=error or summarised(results), rows=rows, unused=unused)
@@ -108,35 +102,35 @@ def page_report(form: str, results: Sequence[Checked], unused: Sequence[str], er
 
 def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
     """Returns SARIF 2.1.0: what changed is an error, what is unknown a note."""
-    rules = [
-        {"id": rule, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
-        for rule, text, level in RULES.values()
-    ]
-    found = []
-    for one in results:
-        if one.verdict not in RULES:
-            continue
-        rule, _, level = RULES[one.verdict]
-        path, line = one.place or (NAME, 1)
-        place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
-        text = "\n".join([one.message, *why_in_lines(one.why)])
-        entry = {
-            "ruleId": rule,
-            "ruleIndex": [*RULES].index(one.verdict),
-            "level": level,
-            "message": {"text": machine.publishable(text)},
-            "locations": [{"physicalLocation": place}],
+    report: dict[str, Any] = json.loads((TEMPLATES / "report.sarif").read_text())
+    (run,) = report["runs"]
+    driver = run["tool"]["driver"]
+    driver["version"] = machine.version()
+    rules = {one["id"]: one["defaultConfiguration"] for one in driver["rules"]}
+    run["results"] = [
+        {
+            "ruleId": f"bits-{one.verdict}",
+            "ruleIndex": [*rules].index(f"bits-{one.verdict}"),
+            **rules[f"bits-{one.verdict}"],
+            "message": {
+                "text": machine.publishable("\n".join([one.message, *why_in_lines(one.why)]))
+            },
+            "locations": [{"physicalLocation": _sarif_place(*(one.place or (NAME, 1)))}],
             # lines move: by this the service knows a result of another commit again
             "partialFingerprints": {"check/v1": one.check},
         }
-        found.append(entry)
-    driver = {"name": "probe", "version": machine.version(), "rules": rules}
-    run = {"tool": {"driver": driver}, "columnKind": "utf16CodeUnits", "results": found}
+        for one in results
+        if one.verdict != SAME
+    ]
     if error:
         failed = {"level": "error", "message": {"text": machine.publishable(error)}}
         done = {"executionSuccessful": False, "toolExecutionNotifications": [failed]}
         run["invocations"] = [done]
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return report
+
+
+def _sarif_place(path: str, line: int) -> dict[str, Any]:
+    return {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
 
 
 def write_report(

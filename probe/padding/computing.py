@@ -23,8 +23,9 @@ from probe.layout import CONTIGUOUS
 from probe.operands import normal
 from probe.padding.positions import At, Linked, Positions
 from probe.recording.alone import Adds, Alone, Known, equal_bits, unequal_bits
-from probe.recording.difference import Aligned, Pair
+from probe.recording.difference import Region
 from probe.recording.judging import Judged, given_of, has_no_choice, judge_operation, weighted
+from probe.recording.matching import Pair
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Operation, Run
 from probe.recording.replayed import There
@@ -206,7 +207,7 @@ class Computing:
                 apart[pair.left] = np.asarray(some.reshape(count, -1).any(axis=1))
         return SizedOperation(one, operation.name, found, apart)
 
-    def _as_full(self, one: Linked, short: Run, aligned: Aligned) -> Judged | None:
+    def _as_full(self, one: Linked, short: Run, aligned: Region) -> Judged | None:
         """Puts the certificate of the full run's sums to an operation's outputs: what answers a
         question otherwise is added otherwise. None where the full run's are not certified."""
         meaning = self.full.operations[one.number].meaning
@@ -300,10 +301,10 @@ class Computing:
             )
         return replace(made, values=values)
 
-    def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Aligned, dict[int, int]]:
+    def _aligned(self, one: Linked, sizes: dict[int, int]) -> tuple[Region, dict[int, int]]:
         """Returns the operation in both runs, with its first positions that must agree."""
         operation = self.full.operations[one.number]
-        made = Aligned(
+        made = Region(
             *(operation.name, operation.op, operation.path, one.number, one.number),
             inside=((one.number,), (one.number,)),
         )

@@ -42,11 +42,10 @@ from probe.padding.kept import (
 from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
-from probe.recording.difference import Aligned
+from probe.recording.difference import Region
 from probe.recording.judging import (
     Followed,
     Judged,
-    JudgedPair,
     follow,
     judge_operation,
     reads_content,
@@ -708,22 +707,24 @@ class PaddedModel:
         if self._kept(content, side, found) is None:
             name, why, order = self._culprit(content, side, found.told)
             return Serves(False, order, name, why, boxes=boxes)
-        told = [(each.one.name, each.found) for each in found.told]
+        told = [(one.name, how) for one, how in found.told]
         return self._serving(told, boxes, found.alone)
 
-    def _culprit(self, content: int, side: Run, told: Sequence[JudgedPair]) -> tuple[str, str, str]:
+    def _culprit(
+        self, content: int, side: Run, told: Sequence[tuple[Region, Judged]]
+    ) -> tuple[str, str, str]:
         """The first operation that, were it alone to compute differently, loses what is kept."""
-        guilty = [each for each in told if each.found.differing]
-        for each in guilty:
-            one = each
+        for region, found in told:
+            if not found.differing:
+                continue
 
-            def alone(given: Aligned, one: JudgedPair = one) -> Judged:
-                same = given.left == one.one.left and given.right == one.one.right
-                return one.found if same else Judged("exact")
+            def alone(given: Region, ends: Any = region.ends, found: Judged = found) -> Judged:
+                return found if given.ends == ends else Judged("exact")
 
+            name, how = region.name, _in_words(found)
             if self._kept(content, side, follow(side, self.whole(content), alone)) is None:
                 break
-        return one.one.name, _in_words(one.found), "differs"
+        return name, how, "differs"
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""

@@ -19,7 +19,7 @@ from probe.floats import rounded_text
 from probe.plots import trees
 from probe.plots.pictures import DIFFERS, QUIET, STABLE
 from probe.printing import counted
-from probe.recording.difference import Aligned, Difference
+from probe.recording.difference import Difference, Region
 
 FIRST = "first source"
 # Columns of what is said above a picture: a cause may need more than one line.
@@ -65,7 +65,7 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     """Returns the rows: operations that differ, and runs of the others; the middle of many is left
     out, and said to be."""
     rows: list[PlotRow] = []
-    some: list[Aligned] = []
+    some: list[Region] = []
     for one in [*found.computed, None]:
         quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
         if some and (one is None or not quiet or some[0].verdict != one.verdict):
@@ -84,7 +84,7 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     return _rows_that_fit(rows, most)
 
 
-def _row_of_several(some: list[Aligned]) -> PlotRow:
+def _row_of_several(some: list[Region]) -> PlotRow:
     if len(some) == 1:
         return PlotRow(_without_middle(some[0].name), some[0].verdict, 0.0)
     words = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}

@@ -28,8 +28,15 @@ from probe import budget, comparison, floats, ulp
 from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
-from probe.recording.difference import Aligned, Difference, Pair, measure_pair
-from probe.recording.recording import Operation, Run, Value
+from probe.recording.difference import Difference, Region, measure_pair
+from probe.recording.matching import Pair
+from probe.recording.recording import (
+    Operation,
+    Run,
+    Value,
+    as_one_operation,
+    operations_between,
+)
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
 from probe.summation.reveal import SHORT
@@ -50,7 +57,7 @@ MOST_BYTES = 1 << 26
 class Alone:
     """One side's operation. ``output``: which of what it gives is looked at, ``pair`` says where.
 
-    ``reads``, ``gives``: container arrays as they were recorded.
+    ``reads``, ``gives``: container arrays as they were recorded. ``pairs``: what both sides read.
     """
 
     side: Run
@@ -61,6 +68,7 @@ class Alone:
     reads: list[np.ndarray]
     gives: list[np.ndarray]
     again: Isolated | None
+    pairs: Sequence[Pair] = ()
 
     @property
     def addresses(self) -> list[int | None]:
@@ -81,7 +89,15 @@ class Alone:
         return there.chosen(there.call())
 
     @classmethod
-    def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
+    def of(
+        cls,
+        side: Run,
+        number: int,
+        output: int,
+        pair: Pair,
+        place: int,
+        pairs: Sequence[Pair] = (),
+    ) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
 
         KeyError: a recording on disk has left them out.
@@ -94,6 +110,7 @@ class Alone:
             [arrays[n] for n in operation.reads],
             [arrays[n] for n in operation.gives],
             side.again(number),
+            pairs,
         )
 
     @property
@@ -148,14 +165,14 @@ class Alone:
         """Runs it alone on operands; the output that is looked at."""
         return self.call(reads)[self.output]
 
-    def reads_more(self, pairs: Sequence[Pair]) -> bool:
+    def reads_more(self) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
 
-        ``pairs``: of what it reads. All other numbers are made larger by a quarter, but zeros,
-        which add nothing: then it computes something else than was said, or reads more. One run.
+        All other numbers are made larger by a quarter, but zeros, which add nothing: then it
+        computes something else than was said, or reads more. One run.
         """
         given, changed = list(self.reads), False
-        known = {(pair.left, pair.right)[self.place]: pair for pair in pairs}
+        known = {(pair.left, pair.right)[self.place]: pair for pair in self.pairs}
         for number, one in enumerate(self.reads):
             pair = known.get(self.operation.reads[number])
             if pair is None:
@@ -208,6 +225,46 @@ class Alone:
             ]
             del held
         return self.chosen(self.call())
+
+
+# Both sides of a region, each run by itself.
+Sides = tuple[Alone, Alone]
+
+
+def isolated_sides(
+    left: Run, right: Run, region: Region, output: int | None = None
+) -> Sides | None:
+    """Returns both sides of a region as they are run by themselves: several operations as one.
+
+    ``output``: which of its results is looked at; the first that differs if not given, and None
+    comes back where that is not on both sides. What only passes on what differs before is run on
+    what agrees, and differs by itself then. KeyError: a recording has left out its operands.
+    """
+    if region.own and output is None:
+        right, region = as_source(region, left, right)
+    apart = (n for n, pair in enumerate(region.gives) if not pair.equal)
+    output = next(apart, None) if output is None else output
+    if region.left is None or region.right is None or output is None:
+        return None
+    pair, pairs = region.gives[output], region.reads
+    runs, numbers = [left, right], [region.left, region.right]
+    if region.joint:
+        # of what is given one value is looked at, with the operations that it comes from
+        for at, value in enumerate((pair.left, pair.right)):
+            values, inside = runs[at].values, region.inside[at]
+            outside = {n for n, one in enumerate(values) if one.given not in inside}
+            group = operations_between(runs[at], [value], outside)[0]
+            runs[at] = as_one_operation(runs[at], group, [value])
+            numbers[at] = len(runs[at].operations) - 1
+        reads, output = [run.operations[-1].reads for run in runs], 0
+        pairs = [one for one in pairs if one.left in reads[0] and one.right in reads[1]]
+    first, second = (Alone.of(runs[n], numbers[n], output, pair, n, pairs) for n in (0, 1))
+    return first, second
+
+
+def differing_outputs(sides: Sides) -> np.ndarray:
+    """Returns which of the outputs that must agree don't, by their numbers."""
+    return np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
 
 
 def equal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
@@ -310,7 +367,7 @@ def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[i
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
     only one side has, or time is over.
     """
-    able, left, right = list[Aligned](), found.left, found.right
+    able, left, right = list[Region](), found.left, found.right
     for one in found.operations:
         if one.verdict == "carried" and one.right is not None and not one.joint:
             ours, theirs = left.operations[one.left or 0], right.operations[one.right]
@@ -331,7 +388,7 @@ def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[i
     return asked, len(able) if asked else 0
 
 
-def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
+def healed(one: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
     LookupError: something was left out of a recording."""
@@ -355,7 +412,7 @@ def healed(one: Aligned, left: Run, right: Run) -> tuple[dict[int, np.ndarray], 
     return arrays, gives
 
 
-def as_source(one: Aligned, left: Run, right: Run) -> tuple[Run, Aligned]:
+def as_source(one: Region, left: Run, right: Run) -> tuple[Run, Region]:
     """Returns a carried operation as a source: the right side healed, and what differs then."""
     arrays, gives = healed(one, left, right)
     reads = [replace(pair, equal=True, differing=0) for pair in one.reads]

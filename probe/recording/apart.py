@@ -21,8 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
+import probe
 from probe import backends, target
-from probe.errors import InputError, Misaligned, Nondeterministic, ProbeError, TargetError
+from probe.errors import InputError, Misaligned, Nondeterministic, TargetError
 from probe.launch import AnySession, Arrays, Session
 from probe.recording.alone import run_lines
 from probe.recording.contract import Input, Isolated
@@ -50,16 +51,19 @@ COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 class Apart:
     """A model that is run on a target in a process of its own; a context manager.
 
-    ``model``: a file, or ``module:function``. Errors: InputError; TargetError where the target
-    fails; Nondeterministic.
+    ``model``: a file, or ``module:function``. ``folder``: for runs with any inputs. Errors:
+    InputError; TargetError where the target fails; Nondeterministic.
     """
 
-    def __init__(self, model: str, where: Target, arrays: Mapping[str, np.ndarray]) -> None:
-        self.model, self.where, self.arrays = model, where, dict(arrays)
+    def __init__(
+        self, model: str, where: Target, trust: bool = False, folder: Path | None = None
+    ) -> None:
+        self.model, self.where, self.trust, self.folder = model, where, trust, folder
         self.inputs: tuple[Input, ...] = ()
         self.within = model_switches(where, model)
         self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.library = where.name  # that the last run was of, as its recorder says
+        self.count = 0  # of the folder's runs
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=module_paths())
 
     def __enter__(self) -> Self:
@@ -74,7 +78,7 @@ class Apart:
     def record(
         self,
         out: Path,
-        trust: bool = False,
+        arrays: Mapping[str, np.ndarray],
         most: int = ALL,
         what: str = "the run",
         gradients: bool = False,
@@ -85,7 +89,7 @@ class Apart:
         """
         there = str(out.resolve())
         more = {"out": there, "most": most, "target": self.where.text, "what": what}
-        header, _ = self._model("record", self.arrays, trust, more | {"gradients": gradients})
+        header, _ = self._model("record", arrays, more | {"gradients": gradients})
         self.gradients, self.library = header["gradients"], header["library"]
         run, able = read_recording(out), set(header["able"])
         assert isinstance(run.store, RecordingFolder)
@@ -93,25 +97,30 @@ class Apart:
         digests = {value.digest for value in run.values}
         run.store.checked.update(name for name in digests if run.store.has(name))
         request = {"do": "again", "out": there}
-        return _with_calls(run, {n: _Remote(self.session, request | {"number": n}) for n in able})
+        return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
 
-    def open(self, trust: bool = False) -> None:
+    def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        """Records the model with these inputs in ``folder``. Errors: as of ``record``."""
+        assert self.folder is not None
+        self.count += 1
+        return self.record(self.folder / f"run{self.count}", arrays)
+
+    def open(self) -> None:
         """Opens the model of a file, and fills in its ``inputs``. InputError: it can't be opened.
 
         This process need not do it too: a library takes seconds to be imported."""
         if not is_function(self.model):
-            header, _ = self._model("inputs", {}, trust, {})
-            every = header["inputs"]
+            every = self._model("inputs", {}, {})[0]["inputs"]
             self.inputs = tuple(Input(name, tuple(shape), dtype) for name, shape, dtype in every)
 
-    def plain(self, arrays: Mapping[str, np.ndarray], trust: bool = False) -> list[np.ndarray]:
+    def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Runs the model unwatched, on any inputs; returns its outputs."""
-        return _arrays_in_order(self._model("plain", arrays, trust, {})[1])
+        return _arrays_in_order(self._model("plain", arrays, {})[1])
 
     def _model(
-        self, do: str, given: Mapping[str, np.ndarray], trust: bool, more: Mapping[str, Any]
+        self, do: str, given: Mapping[str, np.ndarray], more: Mapping[str, Any]
     ) -> tuple[dict[str, Any], Arrays]:
-        request = {"do": do, "model": self.model, "trust": trust, "names": list(given), **more}
+        request = {"do": do, "model": self.model, "trust": self.trust, "names": list(given), **more}
         header, found = self.session.request(
             request | {"within": self.within, "on": self.where.text}, _by_number(given.values())
         )
@@ -124,37 +133,15 @@ class Apart:
         return header, found
 
 
-class RemoteModel:
-    """A model in a process of its own, run and recorded on any inputs; ``folder``: for these.
-
-    As of ``Opened``; ``side`` records what a recorder of this process would watch.
-    """
-
-    inputs: tuple[Any, ...] = ()
-
-    def __init__(self, process: Apart, folder: Path, trust: bool = False) -> None:
-        self.process, self.folder, self.trust, self.count = process, folder, trust, 0
-
-    def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
-        """Records the model with these inputs. Errors: as of ``Apart.record``."""
-        self.process.arrays = dict(arrays)
-        self.count += 1
-        return self.process.record(self.folder / f"run{self.count}", self.trust)
-
-    def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Runs the model unwatched with these inputs."""
-        return self.process.plain(arrays, self.trust)
-
-
 @dataclass(frozen=True)
-class _Remote:
+class Remote:
     """An operation run alone in another process. ``request``: what that is asked: for an operation
     that it recorded, by its number, or for the lines of one."""
 
     session: AnySession
     request: Mapping[str, Any]
 
-    def moved(self, addresses: Sequence[int | None]) -> _Remote | None:
+    def moved(self, addresses: Sequence[int | None]) -> Remote | None:
         """Returns the same with operands at other addresses; None for lines of a library that lay
         none. Lines lay them there behind those that lay them at their own, before the one that
         computes."""
@@ -173,18 +160,18 @@ class _Remote:
 
     def masked(
         self, asked: OperationSum, reads: Sequence[np.ndarray]
-    ) -> tuple[_RemoteSum, dict[str, Any]] | None:
+    ) -> tuple[RemoteSum, dict[str, Any]] | None:
         """Returns what puts a whole set of questions to the sum where the operation is, in one
         request: a call takes microseconds, and a request to a process more. None for lines."""
-        return None if "lines" in self.request else (_RemoteSum(self, asked, reads), {})
+        return None if "lines" in self.request else (RemoteSum(self, asked, reads), {})
 
 
 @dataclass(frozen=True)
-class _RemoteSum:
+class RemoteSum:
     """An operation of another process as a session of its sum, as of ``SumSession``, of which each
     sum is answered as it is given. Errors: TargetError."""
 
-    there: _Remote
+    there: Remote
     asked: OperationSum
     reads: Sequence[np.ndarray]
 
@@ -209,45 +196,7 @@ def _arrays_in_order(arrays: Arrays) -> list[np.ndarray]:
     return [arrays[str(n)] for n in range(len(arrays))]
 
 
-class Trusted:
-    """A recording whose operations may be run: by their lines, on its target, in another process.
-
-    A context manager, which gives the run. Where the target can't run here its operations are not
-    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
-    this one's modules.
-    """
-
-    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
-        self.extra = module_paths() if extra is None else extra
-        self.stored = RecordingFolder(Path(folder))
-        self.session: AnySession | None = None
-
-    def __enter__(self) -> Run:
-        run = self.stored.run()
-        assert run.made is not None
-        where = f"{self.stored.folder.name}: its operations can't be run again"
-        try:
-            found = Target.parse(run.target)
-            if why := target.why_unavailable(found):
-                raise TargetError(found.text, "unavailable", why)
-            self.session = Session(found, command=COMMAND, extra=self.extra).__enter__()
-        except ProbeError as error:
-            run.made.notes.append(f"{where}: {error}")
-        if self.session is None:
-            return _with_calls(run, {})
-        calls, values = dict[int, Isolated](), run.values
-        for n, (lines, imports) in self.stored.lines.items():
-            dtypes = [values[read].dtype for read in run.operations[n].reads]
-            request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
-            calls[n] = _Remote(self.session, request)
-        return _with_calls(run, calls)
-
-    def __exit__(self, *_: object) -> None:
-        if self.session is not None:
-            self.session.__exit__()
-
-
-def _with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
+def with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, RecordingFolder)
     operations = []
@@ -489,4 +438,5 @@ if __name__ == "__main__":
     # by its name: what runs as __main__ is a second copy of this module, with classes of its own
     from probe.recording.apart import ProcessRecording as Served
 
+    probe.OWN_PROCESS = True
     child.main(Served)

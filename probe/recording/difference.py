@@ -22,14 +22,14 @@ from probe.enclosure import RoundingVerdict
 from probe.printing import counted
 from probe.recording import matching
 from probe.recording.matching import (
+    NONE,
     Argued,
-    Both,
-    Known,
+    Match,
+    Pair,
     Runs,
     all_differing_arguments,
     differing_arguments,
     initial_labels,
-    matched_labels,
 )
 from probe.recording.recording import (
     LARGE,
@@ -41,7 +41,6 @@ from probe.recording.recording import (
     region_text,
 )
 from probe.semantics import MOVING, Meaning, Passes, Unknown
-from probe.semantics.labels import NOTHING, Selection, agreeing
 
 OTHERWISE = (
     "the right run computes it differently; the results are close and assumed to be the same"
@@ -56,52 +55,7 @@ NEAR = 0.5
 
 
 @dataclass
-class Pair:
-    """A value of either run, by number, and what must agree of them.
-
-    ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
-    isn't known of the rest whether it must agree. ``hollow``: neither has any element.
-
-    Of outputs of one shape: ``moved``: how many compute what an element at another index of the
-    right computes; ``window``: how many read different inputs; ``by_index``: all elements compared
-    by their index, None if they agree by index or that was not asked.
-    """
-
-    left: int
-    right: int
-    selection: Selection
-    known: bool
-    compared: int = 0
-    equal: bool = True
-    differing: int = 0
-    signed_zero: int = 0
-    max_ulp: int | None = 0
-    scaled: float = 0.0
-    first: tuple[int, ...] | None = None
-    hollow: bool = False
-    moved: int = 0
-    window: int = 0
-    by_index: Pair | None = None
-
-    @classmethod
-    def of(cls, runs: Runs, labels: Both, left: int, right: int) -> Pair:
-        """Returns what must agree of two values, by the labels of all values of both runs."""
-        ours, theirs = runs[0].values[left], runs[1].values[right]
-        one, two = labels[0][left], labels[1][right]
-        # of another format nothing is compared, though both may hold zeros
-        chosen = agreeing(one, two) if ours.dtype == theirs.dtype else NOTHING
-        hollow = 0 in ours.shape and 0 in theirs.shape
-        known = one.known and two.known
-        return cls(left, right, chosen, known, chosen.count(ours.shape), hollow=hollow)
-
-    @classmethod
-    def of_all(cls, left: int, right: int, size: int) -> Pair:
-        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
-        return cls(left, right, Selection((), None, None, ((), ())), True, size)
-
-
-@dataclass
-class Aligned:
+class Region:
     """A region: the operations of both runs, or of one, between values that are matched.
 
     ``left``, ``right``: the operations that give its results; ``inside``: all of either side, in
@@ -133,6 +87,11 @@ class Aligned:
     doubt: bool = False
     handed: bool = False
     reason: Reason | None = None
+
+    @property
+    def ends(self) -> tuple[int | None, int | None]:
+        """Returns ``left`` and ``right``."""
+        return self.left, self.right
 
     @property
     def verdict(self) -> str:
@@ -195,7 +154,7 @@ class Difference:
 
     left: Run
     right: Run
-    operations: list[Aligned]
+    operations: list[Region]
     outputs: list[Pair]
     argued: Argued = field(default_factory=dict)
     causes: dict[int, Any] = field(default_factory=dict)
@@ -203,12 +162,12 @@ class Difference:
     same_inputs: bool = False
 
     @property
-    def first(self) -> Aligned | None:
+    def first(self) -> Region | None:
         """Returns the first source."""
         return next(iter(self.sources), None)
 
     @property
-    def sources(self) -> list[Aligned]:
+    def sources(self) -> list[Region]:
         """Returns all sources, in order."""
         return [one for one in self.operations if one.verdict == "source"]
 
@@ -240,7 +199,7 @@ class Difference:
         return found
 
     @property
-    def computed(self) -> list[Aligned]:
+    def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
         found = []
         for one in self.operations:
@@ -259,7 +218,7 @@ def is_near(one: Pair, dtype: str) -> bool:
     return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
 
 
-def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) -> Difference:
+def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Difference:
     """Compares two runs of the same thing.
 
     ``close``: values of the left whose numbers are close to those of values of the right: where
@@ -267,7 +226,7 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) 
     """
     runs = left, right
     given = initial_labels(left, right)
-    found = _Regions(runs, given, close or {}, {}).difference()
+    found = _regions_of(Match(runs, given, close))
     aligned = [(one.left, one.right) for one in found.operations if not one.joint]
     argued = all_differing_arguments(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
@@ -276,7 +235,7 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) 
         if one.gives and all(pair.selection.whole for pair in one.gives)
     }
     if argued.keys() - alike:
-        found = _Regions(runs, given, close or {}, argued).difference()
+        found = _regions_of(Match(runs, given, close, argued))
     every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
     measure_pairs(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
     apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
@@ -299,147 +258,129 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] | None = None) 
     return found
 
 
-class _Regions:
-    """Regions of two runs, with what must agree of the values between them; nothing is compared.
+def _regions_of(match: Match) -> Difference:
+    """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
+    ours, theirs = match.runs
+    found: list[Region] = []
+    for both in match.operations:
+        one = _region(match, *both)
+        # a compiled function of two outputs has one difference, which would be listed twice
+        before = next((each for each in found if _overlap(match.runs, each, one)), None)
+        if before is None:
+            found.append(one)
+        else:
+            _join(match.runs, before, one)
+    outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
+    return Difference(ours, theirs, found, outputs, match.argued)
 
-    ``given``, ``close``: as of labels; ``argued``: operations that get one label, though their
-    arguments differ.
-    """
 
-    def __init__(
-        self, runs: Runs, given: tuple[Known, Known], close: Mapping[int, int], argued: Argued
-    ) -> None:
-        self.runs, self.argued = runs, argued
-        like = {other: one for (_, other), one in argued.items()}
-        self.labels, self.same = matched_labels(runs, given, close, like)
-        self.pairs: dict[tuple[int, int], Pair] = {}
-        self.match = matching.matched(runs, self.labels, close, self._shares)
-
-    def pair(self, mine: int, other: int) -> Pair:
-        """Returns what must agree of two values."""
-        if (mine, other) not in self.pairs:
-            self.pairs[mine, other] = Pair.of(self.runs, self.labels, mine, other)
-        return self.pairs[mine, other]
-
-    def _shares(self, mine: int, other: int) -> bool:
-        return not self.pair(mine, other).selection.empty
-
-    def difference(self) -> Difference:
-        """Returns all regions, in the order of the left run, and the outputs."""
-        ours, theirs = self.runs
-        found: list[Aligned] = []
-        for both in self.match.operations:
-            one = self._region(*both)
-            # a compiled function of two outputs has one difference, which would be listed twice
-            if (before := next((each for each in found if self._overlap(each, one)), None)) is None:
-                found.append(one)
-            else:
-                self._join(before, one)
-        outputs = [self.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-        return Difference(ours, theirs, found, outputs, self.argued)
-
-    def _region(self, mine: int | None, other: int | None) -> Aligned:
-        ours, theirs = self.runs
-        one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
-        inside = (() if mine is None else (mine,)), (() if other is None else (other,))
-        made = Aligned(one.name, one.op, one.path, mine, other, inside=inside)
-        if mine is None or other is None:
-            return made
-        two = theirs.operations[other]
-        reads = matching.read_alike(one, two, self._shares)
-        if argued := self.argued.get((mine, other)):  # its numbers are arguments, not read by both
-            numbers = {two.reads[place] for place in argued.scalars}
-            reads = [(n, m) for n, m in reads if m not in numbers]
-        made.reads = [self.pair(*both) for both in reads]
-        made.gives = [self.pair(*both) for both in zip(one.gives, two.gives, strict=False)]
-        made.assumed = any(self.same.get(n) in two.gives for n in one.gives)
-        if made.assumed or (mine, other) in self.match.by_labels:
-            alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
-            whole = all(pair.selection.whole for pair in made.reads)
-            made.joint = made.assumed and (one.op != two.op or not whole)
-            every = [*made.gives, *made.reads]
-            made.joint |= not alike or any(pair.selection.empty for pair in every)
-            made.note = f"on the right it is {two.name}" if two.name != one.name else ""
-            made.note = OTHERWISE if made.assumed else made.note
-        if all(pair.selection.whole for pair in made.gives):
-            # two values that are read at one place in both runs and have nothing in common, and of
-            # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
-            made.joint |= any(
-                pair.selection.empty
-                and any(
-                    value.floating and value.given >= 0 and value.content is None
-                    for value in (ours.values[pair.left], theirs.values[pair.right])
-                )
-                for pair in made.reads
-            )
-        if made.joint:
-            self._widen(made)
+def _region(match: Match, mine: int | None, other: int | None) -> Region:
+    ours, theirs = match.runs
+    one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+    inside = (() if mine is None else (mine,)), (() if other is None else (other,))
+    made = Region(one.name, one.op, one.path, mine, other, inside=inside)
+    if mine is None or other is None:
         return made
-
-    def _widen(self, made: Aligned) -> None:
-        """Takes what comes before into a region, up to values that are matched."""
-        assert made.left is not None and made.right is not None
-        values = self.match.values
-        ends = self.runs[0].operations[made.left].gives, self.runs[1].operations[made.right].gives
-        given = {(n, values[0].get(n, -1)) for n in ends[0]}
-        given |= {(values[1].get(n, -1), n) for n in ends[1]}
-        made.gives = [self.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
-        # Where results are assumed to be the same no label says which of them follow from which
-        # part of what is read: a value that agrees in part is no boundary then, or what differs in
-        # the rest of it would be called a source here.
-        whole = lambda *both: not made.assumed or self.pair(*both).selection.whole  # noqa: E731
-        bounds = (
-            {n for n, m in values[0].items() if whole(n, m)},
-            {m for m, n in values[1].items() if whole(n, m)},
+    two = theirs.operations[other]
+    reads = matching.read_alike(one, two, match.shares)
+    if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
+        numbers = {two.reads[place] for place in argued.scalars}
+        reads = [(n, m) for n, m in reads if m not in numbers]
+    made.reads = [match.pair(*both) for both in reads]
+    made.gives = [match.pair(*both) for both in zip(one.gives, two.gives, strict=False)]
+    made.assumed = any(match.taken.get(n) in two.gives for n in one.gives)
+    if made.assumed or (mine, other) in match.by_labels:
+        alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
+        whole = all(pair.selection.whole for pair in made.reads)
+        made.joint = made.assumed and (one.op != two.op or not whole)
+        every = [*made.gives, *made.reads]
+        made.joint |= not alike or any(pair.selection.empty for pair in every)
+        made.note = f"on the right it is {two.name}" if two.name != one.name else ""
+        made.note = OTHERWISE if made.assumed else made.note
+    if all(pair.selection.whole for pair in made.gives):
+        # two values that are read at one place in both runs and have nothing in common, and of
+        # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
+        made.joint |= any(
+            pair.selection.empty
+            and any(
+                value.floating and value.given >= 0 and value.content is None
+                for value in (ours.values[pair.left], theirs.values[pair.right])
+            )
+            for pair in made.reads
         )
-        (one, mine), (two, others) = (
-            operations_between(run, run.operations[last].reads, some)
-            for run, last, some in zip(self.runs, (made.left, made.right), bounds, strict=True)
-        )
-        reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
-        reads |= {(values[1][m], m) for m in bounds[1].intersection(others)}
-        made.reads = [self.pair(*both) for both in sorted(reads)]
-        made.inside = (*one, made.left), (*two, made.right)
-        made.path = made.path if not one else ""
-        self._named(made)
+    if made.joint:
+        _widen(match, made)
+    return made
 
-    def _named(self, made: Aligned) -> None:
-        texts = [region_text(*one) for one in zip(self.runs, made.inside, strict=True)]
-        made.op = " against ".join(dict.fromkeys(texts))
-        made.note = (
-            f"the right run's {texts[1]} is taken for the same, as the results are close"
-            if made.assumed
-            else f"by its labels, the right run's {texts[1]} computes the same"
-        )
 
-    def _overlap(self, one: Aligned, other: Aligned) -> bool:
-        """Whether two regions are the same on one side, share what computes on the other, and
-        neither reads what comes after the first."""
-        if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
+def _widen(match: Match, made: Region) -> None:
+    """Takes what comes before into a region, up to values that are matched."""
+    assert made.left is not None and made.right is not None
+    runs, values = match.runs, match.values
+    ends = runs[0].operations[made.left].gives, runs[1].operations[made.right].gives
+    given = {(n, values[0].get(n, -1)) for n in ends[0]}
+    given |= {(values[1].get(n, -1), n) for n in ends[1]}
+    made.gives = [match.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
+    # Where results are assumed to be the same no label says which of them follow from which
+    # part of what is read: a value that agrees in part is no boundary then, or what differs in
+    # the rest of it would be called a source here.
+    whole = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
+    bounds = (
+        {n for n, m in values[0].items() if whole(n, m)},
+        {m for m, n in values[1].items() if whole(n, m)},
+    )
+    (one, mine), (two, others) = (
+        operations_between(run, run.operations[last].reads, some)
+        for run, last, some in zip(runs, (made.left, made.right), bounds, strict=True)
+    )
+    reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
+    reads |= {(values[1][m], m) for m in bounds[1].intersection(others)}
+    made.reads = [match.pair(*both) for both in sorted(reads)]
+    made.inside = (*one, made.left), (*two, made.right)
+    made.path = made.path if not one else ""
+    _name(runs, made)
+
+
+def _name(runs: Runs, made: Region) -> None:
+    """Says which operations a region has, and why both sides are taken for the same."""
+    texts = [region_text(*one) for one in zip(runs, made.inside, strict=True)]
+    made.op = " against ".join(dict.fromkeys(texts))
+    made.note = (
+        f"the right run's {texts[1]} is taken for the same, as the results are close"
+        if made.assumed
+        else f"by its labels, the right run's {texts[1]} computes the same"
+    )
+
+
+def _overlap(runs: Runs, one: Region, other: Region) -> bool:
+    """Whether two regions are the same on one side, share what computes on the other, and
+    neither reads what comes after the first."""
+    if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
+        return False
+    for run, first, second in zip(runs, one.inside, other.inside, strict=True):
+        if not any(computes(run.operations[n]) for n in {*first} & {*second}):
             return False
-        for run, first, second in zip(self.runs, one.inside, other.inside, strict=True):
-            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
-                return False
-        ours, theirs = (run.values for run in self.runs)
-        last = one.left or 0, one.right or 0
-        return all(
-            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
-            for pair in other.reads
-        )
+    ours, theirs = (run.values for run in runs)
+    last = one.left or 0, one.right or 0
+    return all(
+        ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+        for pair in other.reads
+    )
 
-    def _join(self, before: Aligned, one: Aligned) -> None:
-        """Takes a second region into a first one."""
-        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
-        before.inside = tuple(sorted(first)), tuple(sorted(second))
-        before.left, before.right = max(first), max(second)
-        before.gives += one.gives
-        before.reads = [
-            pair
-            for pair in {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
-            if self.runs[0].values[pair.left].given not in first
-            or self.runs[1].values[pair.right].given not in second
-        ]
-        self._named(before)
+
+def _join(runs: Runs, before: Region, one: Region) -> None:
+    """Takes a second region into a first one."""
+    first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+    before.inside = tuple(sorted(first)), tuple(sorted(second))
+    before.left, before.right = max(first), max(second)
+    before.gives += one.gives
+    before.reads = [
+        pair
+        for pair in {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+        if runs[0].values[pair.left].given not in first
+        or runs[1].values[pair.right].given not in second
+    ]
+    _name(runs, before)
 
 
 def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
@@ -559,9 +500,9 @@ def of_outputs(found: Difference) -> Reason | None:
     return _common_reason(roots, ends) or Reason(_why_not_compared(some[0], found))
 
 
-def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Aligned]]]:
+def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Region]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
-    some: dict[Reason, list[Aligned]] = {}
+    some: dict[Reason, list[Region]] = {}
     for one in found.operations:
         if one.verdict == "unknown" and one.reason is not None:
             some.setdefault(one.reason, []).append(one)

@@ -19,7 +19,7 @@ were judged. It works for every graph: chains, residual connections, concatenati
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,10 +29,18 @@ from probe.comparison import Revealer
 from probe.errors import ProbeError
 from probe.operands import normal
 from probe.recording import place
-from probe.recording.alone import Alone, Known, address_in_16, compare_sums, unequal_bits
+from probe.recording.alone import (
+    Alone,
+    Known,
+    Sides,
+    address_in_16,
+    compare_sums,
+    isolated_sides,
+    unequal_bits,
+)
 from probe.recording.contract import CONSTANT, WEIGHT
-from probe.recording.difference import Aligned, Difference, Pair
-from probe.recording.matching import Both, Runs, align, labels_of, matched, result_labels
+from probe.recording.difference import Difference, Region
+from probe.recording.matching import Both, Match, Pair, Runs, align, result_labels
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import first_of
 from probe.semantics import (
@@ -85,7 +93,7 @@ def has_no_choice(meaning: Meaning) -> bool:
     return meaning.rounds is not None
 
 
-def one_call(one: Aligned, left: Run, right: Run) -> bool:
+def one_call(one: Region, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
     part of it, as far as it decides orders: modulo 16 bytes (``address_in_16``)."""
@@ -103,7 +111,7 @@ def one_call(one: Aligned, left: Run, right: Run) -> bool:
     )
 
 
-def judge_operation(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
+def judge_operation(one: Region, left: Run, right: Run, known: Known) -> Judged:
     """Judges an operation of both runs over the pairs of ``one.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
@@ -144,7 +152,7 @@ def given_of(meaning: Meaning) -> str:
     return NORMAL * any(isinstance(one, Each) and one.exact_but_subnormal for one in parts)
 
 
-def _without_subnormals(one: Aligned, left: Run, right: Run) -> bool:
+def _without_subnormals(one: Region, left: Run, right: Run) -> bool:
     """Returns whether no number that an operation reads or gives was subnormal in either run."""
     for side, number in ((left, one.left), (right, one.right)):
         assert number is not None
@@ -159,14 +167,11 @@ def _without_subnormals(one: Aligned, left: Run, right: Run) -> bool:
     return True
 
 
-def _isolated_sides(one: Aligned, left: Run, right: Run, output: int, pair: Pair) -> list[Alone]:
+def _runnable_sides(one: Region, left: Run, right: Run, output: int) -> Sides:
     """Both sides alone. ValueError: an operation can't be run so."""
-    found = []
-    for at, (side, number) in enumerate(((left, one.left), (right, one.right))):
-        assert number is not None
-        found.append(Alone.of(side, number, output, pair, at))
-        if found[-1].again is None:
-            raise ValueError("it can't be run alone")
+    found = isolated_sides(left, right, one, output)
+    if found is None or any(side.again is None for side in found):
+        raise ValueError("it can't be run alone")
     return found
 
 
@@ -177,7 +182,7 @@ def weighted(meaning: Meaning) -> bool:
     return windows or isinstance(first, Contracts | Convolution)
 
 
-def judge_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
+def judge_sums(one: Region, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
     assert one.left is not None
     # a mean's division is nothing that certificates ask about
@@ -188,7 +193,7 @@ def judge_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
             made.apart.append(None)
             continue
         try:
-            sides = _isolated_sides(one, left, right, output, pair)
+            sides = _runnable_sides(one, left, right, output)
             alone = (unequal_bits(s.chosen(s.call()), s.outputs, s.value.dtype) for s in sides)
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
@@ -208,10 +213,10 @@ def judge_sums(one: Aligned, left: Run, right: Run, known: Known) -> Judged:
     return made
 
 
-Compare = Callable[[list[Alone], Sequence[Pair]], np.ndarray]
+Compare = Callable[[Sides], np.ndarray]
 
 
-def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
+def _over(one: Region, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
     """Judges output by output with ``compare``, which gives what differs."""
     made = Judged(how, why)
     for output, pair in enumerate(one.gives):
@@ -219,7 +224,7 @@ def _over(one: Aligned, left: Run, right: Run, compare: Compare, how: str, why: 
             made.apart.append(None)
             continue
         try:
-            made.apart.append(compare(_isolated_sides(one, left, right, output, pair), one.reads))
+            made.apart.append(compare(_runnable_sides(one, left, right, output)))
         except Exception as error:  # a library raises what it likes
             said = " ".join(str(getattr(error, "why", error)).split())[:120]
             return Judged("", f"it could not be tested: {said or type(error).__name__}")
@@ -234,7 +239,7 @@ def _may_hold_others(side: Alone, number: int) -> bool:
     return value.dtype in floats.FORMATS and not fixed and not value.plain
 
 
-def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
+def _by_bits(sides: Sides) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
@@ -249,7 +254,7 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
                 theirs[n] = floats.round_to(floats.widen(array, kind) * factor, kind)
         # where both must agree they get the same new numbers, elsewhere each keeps its own
         ours = list(left.reads)
-        for n, pair in enumerate(reads[: len(ours)]):
+        for n, pair in enumerate(left.pairs[: len(ours)]):
             if pair.selection.empty or not _may_hold_others(right, n):
                 continue
             taken = pair.selection.taken(theirs[n], 1)
@@ -258,9 +263,9 @@ def _by_bits(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
     return found
 
 
-def _by_place(sides: list[Alone], reads: Sequence[Pair]) -> np.ndarray:
+def _by_place(sides: Sides) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
-    found = _by_bits(sides, reads)
+    found = _by_bits(sides)
     functions = [
         place.PlacedFunction.of(
             one, [n for n in range(len(one.reads)) if not _may_hold_others(one, n)]
@@ -330,7 +335,7 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
     return found
 
 
-def _in_the_way(one: Aligned, meaning: Meaning) -> str:
+def _in_the_way(one: Region, meaning: Meaning) -> str:
     """Returns why nothing can be said of an operation; empty if something can."""
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
@@ -350,15 +355,7 @@ def _in_the_way(one: Aligned, meaning: Meaning) -> str:
 # followed through a graph
 
 
-Judge = Callable[[Aligned], Judged]
-
-
-@dataclass
-class JudgedPair:
-    """An operation of both runs, and how it was judged."""
-
-    one: Aligned
-    found: Judged
+Judge = Callable[[Region], Judged]
 
 
 @dataclass
@@ -371,22 +368,23 @@ class Followed:
 
     left: list[Labels]
     right: list[Labels]
-    told: list[JudgedPair] = field(default_factory=list)
+    told: list[tuple[Region, Judged]] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
 
 
 def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     """Follows two runs. ``judge``: says how an operation compares, given the pairs of its outputs
     that read the same and were computed alike before; None: what is read decides alone."""
-    found = Followed(*labels_of(left, right))
+    match = Match((left, right))
+    runs, labels = match.runs, match.labels
+    found = Followed(*labels)
     if judge is None:
         return found
     changed: set[int] = set()
-    runs, labels = (left, right), (found.left, found.right)
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
         # a loop that is run step by step: what is not told to compute as its match is different
-        pairs = matched(runs, labels, {}).operations
+        pairs = match.operations
     for mine, other in pairs:
         if mine is None:
             continue
@@ -406,7 +404,7 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
-            found.told.append(JudgedPair(one, told))
+            found.told.append((one, told))
         for n, pair in enumerate(one.gives):
             apart = told.apart[n] if n < len(told.apart) else None
             if strict and not pair.selection.whole:
@@ -432,11 +430,11 @@ def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int])
             changed.add(number)
 
 
-def aligned_by_labels(runs: Runs, labels: Both, mine: int, other: int) -> Aligned:
+def aligned_by_labels(runs: Runs, labels: Both, mine: int, other: int) -> Region:
     """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
     their labels."""
     one, two = runs[0].operations[mine], runs[1].operations[other]
-    made = Aligned(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
+    made = Region(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
     for pairs, some in (made.reads, (one.reads, two.reads)), (made.gives, (one.gives, two.gives)):
         pairs += [Pair.of(runs, labels, *both) for both in zip(*some, strict=False)]
     return made

@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -41,10 +42,25 @@ from probe.semantics import (
     functions,
     mixing,
 )
-from probe.semantics.labels import ZERO, Labels, agreeing, of_content, of_digest, tag
+from probe.semantics.labels import (
+    NOTHING,
+    ZERO,
+    Labels,
+    Selection,
+    agreeing,
+    of_content,
+    of_digest,
+    tag,
+)
 
 Numbers = tuple[int | None, int | None]
 Runs = tuple[Run, Run]
+Both = tuple[list[Labels], list[Labels]]
+
+# Labels of values that are known before anything is computed, by number.
+Known = Mapping[int, Labels]
+
+NONE: Mapping[Any, Any] = {}
 
 # Elements of a value up to which all of its labels are written out, and of all such values.
 MOST, IN_ALL = 1 << 16, 1 << 22
@@ -54,21 +70,48 @@ SAMPLED = 1 << 12
 
 
 @dataclass
-class Match:
-    """Which operations and which values of two runs belong together.
+class Pair:
+    """A value of either run, by number, and what must agree of them.
 
-    ``operations``: pairs in order, None where a side has none. ``by_labels``: those of them that
-    labels alone have paired. ``values``: from the left's values to the right's, and back.
+    ``compared``: elements; ``equal``: whether all have the same bits. ``known``: False where it
+    isn't known of the rest whether it must agree. ``hollow``: neither has any element.
+
+    Of outputs of one shape: ``moved``: how many compute what an element at another index of the
+    right computes; ``window``: how many read different inputs; ``by_index``: all elements compared
+    by their index, None if they agree by index or that was not asked.
     """
 
-    operations: list[Numbers] = field(default_factory=list)
-    by_labels: set[tuple[int, int]] = field(default_factory=set)
-    values: tuple[dict[int, int], dict[int, int]] = field(default_factory=lambda: ({}, {}))
+    left: int
+    right: int
+    selection: Selection
+    known: bool
+    compared: int = 0
+    equal: bool = True
+    differing: int = 0
+    signed_zero: int = 0
+    max_ulp: int | None = 0
+    scaled: float = 0.0
+    first: tuple[int, ...] | None = None
+    hollow: bool = False
+    moved: int = 0
+    window: int = 0
+    by_index: Pair | None = None
 
-    def note(self, mine: int, other: int) -> None:
-        """Has two values belong together, unless they do with others."""
-        self.values[0].setdefault(mine, other)
-        self.values[1].setdefault(other, mine)
+    @classmethod
+    def of(cls, runs: Runs, labels: Both, left: int, right: int) -> Pair:
+        """Returns what must agree of two values, by the labels of all values of both runs."""
+        ours, theirs = runs[0].values[left], runs[1].values[right]
+        one, two = labels[0][left], labels[1][right]
+        # of another format nothing is compared, though both may hold zeros
+        chosen = agreeing(one, two) if ours.dtype == theirs.dtype else NOTHING
+        hollow = 0 in ours.shape and 0 in theirs.shape
+        known = one.known and two.known
+        return cls(left, right, chosen, known, chosen.count(ours.shape), hollow=hollow)
+
+    @classmethod
+    def of_all(cls, left: int, right: int, size: int) -> Pair:
+        """Returns a pair of all elements, ``size``, of two values of one shape, by index."""
+        return cls(left, right, Selection((), None, None, ((), ())), True, size)
 
 
 def align(left: Run, right: Run) -> list[Numbers]:
@@ -87,57 +130,154 @@ def align(left: Run, right: Run) -> list[Numbers]:
     return found
 
 
-def matched(
-    sides: Runs,
-    labels: tuple[list[Labels], list[Labels]],
-    close: Mapping[int, int],
-    shares: Callable[[int, int], bool] | None = None,
-) -> Match:
-    """Matches operations by labels, and by names and order where these say nothing else.
+class Match:
+    """What of two runs belongs together, by what is computed. Nothing is compared.
 
-    ``close``: from the left's values to those of the right that are close; they have one label.
-    ``shares``: whether two values have a label in common, where that is known already.
+    ``labels``: of every value of both runs; ``taken``: which values of the left are taken for the
+    same as which of the right, as they are close. Once ``operations`` were asked for: ``by_labels``
+    are those of them that labels alone have paired; ``values``: from the left's values to the
+    right's, and back.
     """
-    shares = shares or (lambda n, m: not agreeing(labels[0][n], labels[1][m]).empty)
-    made, aligned = Match(), align(*sides)
-    settled: set[Numbers] = set()
-    for mine, other in aligned:
-        if mine is not None and other is not None:
-            both = list(_result_pairs(sides, mine, other))
-            if not both or any(shares(*values) for values in both):
-                settled.add((mine, other))
-    for mine, other in sorted(settled):  # type: ignore[type-var]
-        for values in _result_pairs(sides, mine, other):  # type: ignore[arg-type]
-            made.note(*values)
-    left = [a for a, b in aligned if a is not None and (a, b) not in settled]
-    right = [b for a, b in aligned if b is not None and (a, b) not in settled]
-    new, back = dict[int, int](), dict[int, int]()
-    for n, m in close.items() if left or right else ():
-        one, two = sides[0].values[n].given, sides[1].values[m].given
-        if one in left and two in right and one not in new and two not in new.values():
-            new[one] = two
-            made.note(n, m)
-    asked = [n for n in left if n not in new]
-    for value, match in _matches(sides, labels, asked, set(right) - {*new.values()}):
-        made.note(value, match)
-        new[sides[0].values[value].given] = sides[1].values[match].given
-    back = {m: n for n, m in new.items()}
-    asked = [m for m in right if m not in back]
-    turned = _matches(sides[::-1], labels[::-1], asked, set(left) - new.keys())
-    for value, match in turned:
-        made.note(match, value)
-        back[sides[1].values[value].given] = sides[0].values[match].given
-    made.by_labels = {*new.items(), *((n, m) for m, n in back.items())}
-    for mine, other in aligned:
-        moved = mine in new or other in back
-        if (mine, other) in settled or (None not in (mine, other) and not moved):
-            made.operations.append((mine, other))
-            continue
-        if mine is not None:
-            made.operations.append((mine, new.get(mine)))
-        if other is not None and (other not in back or new.get(back[other]) != other):
-            made.operations.append((back.get(other), other))
-    return made
+
+    def __init__(
+        self,
+        runs: Runs,
+        given: tuple[Known, Known] | None = None,
+        close: Mapping[int, int] = NONE,
+        argued: Argued = NONE,
+    ) -> None:
+        """``given``: as of ``initial_labels``. ``close``: from the left's values to those of the
+        right that are close: where their labels differ they get one. ``argued``: operations that
+        get one label, though their arguments differ."""
+        self.runs, self.close, self.argued, self.taken = runs, close, argued, dict[int, int]()
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        self.by_labels = set[tuple[int, int]]()
+        self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self._partner = close, {m: n for n, m in close.items()}
+        self._like = {}, {other: one for (_, other), one in argued.items()}
+        self._formulas: tuple[dict[int, Labels], dict[int, Labels]] = {}, {}
+        known = initial_labels(*runs) if given is None else given
+        both = zip(runs, known, strict=True)
+        self.labels: Both = tuple([one.get(n) for n in range(len(r.values))] for r, one in both)  # type: ignore[assignment]
+        for side in (0, 1):
+            for one in runs[side].operations:
+                self._fill(side, one.number)
+
+    def pair(self, mine: int, other: int) -> Pair:
+        """Returns what must agree of two values."""
+        if (mine, other) not in self.pairs:
+            self.pairs[mine, other] = Pair.of(self.runs, self.labels, mine, other)
+        return self.pairs[mine, other]
+
+    def shares(self, mine: int, other: int) -> bool:
+        """Returns whether two values have a label in common."""
+        return not self.pair(mine, other).selection.empty
+
+    @cached_property
+    def operations(self) -> list[Numbers]:
+        """Returns pairs of operations in order, None where a side has none: by labels, and by names
+        and order where these say nothing else."""
+        sides, found, aligned = self.runs, list[Numbers](), align(*self.runs)
+        settled: set[Numbers] = set()
+        for mine, other in aligned:
+            if mine is not None and other is not None:
+                both = list(_result_pairs(sides, mine, other))
+                if not both or any(self.shares(*values) for values in both):
+                    settled.add((mine, other))
+        for mine, other in sorted(settled):  # type: ignore[type-var]
+            for values in _result_pairs(sides, mine, other):  # type: ignore[arg-type]
+                self._note(*values)
+        left = [a for a, b in aligned if a is not None and (a, b) not in settled]
+        right = [b for a, b in aligned if b is not None and (a, b) not in settled]
+        new = dict[int, int]()
+        for n, m in self.close.items() if left or right else ():
+            one, two = sides[0].values[n].given, sides[1].values[m].given
+            if one in left and two in right and one not in new and two not in new.values():
+                new[one] = two
+                self._note(n, m)
+        asked = [n for n in left if n not in new]
+        for value, match in _matches(sides, self.labels, asked, set(right) - {*new.values()}):
+            self._note(value, match)
+            new[sides[0].values[value].given] = sides[1].values[match].given
+        back = {m: n for n, m in new.items()}
+        asked = [m for m in right if m not in back]
+        for value, match in _matches(sides[::-1], self.labels[::-1], asked, set(left) - new.keys()):
+            self._note(match, value)
+            back[sides[1].values[value].given] = sides[0].values[match].given
+        self.by_labels.update(new.items(), ((n, m) for m, n in back.items()))
+        for mine, other in aligned:
+            moved = mine in new or other in back
+            if (mine, other) in settled or (None not in (mine, other) and not moved):
+                found.append((mine, other))
+                continue
+            if mine is not None:
+                found.append((mine, new.get(mine)))
+            if other is not None and (other not in back or new.get(back[other]) != other):
+                found.append((back.get(other), other))
+        return found
+
+    def _note(self, mine: int, other: int) -> None:
+        """Has two values belong together, unless they do with others."""
+        self.values[0].setdefault(mine, other)
+        self.values[1].setdefault(other, mine)
+
+    def _fill(self, side: int, number: int) -> None:
+        """Finds the labels of what an operation gives; those of what it comes from before, and of
+        what those are close to. Where two such pairs wait for each other, one is taken."""
+        pending = [(side, number)]  # each waits for the next
+        while pending:
+            side, number = pending[-1]
+            values, found = self.runs[side].values, self.labels[side]
+            op = self.runs[side].operations[number]
+            missing = next((n for n in op.reads if found[n] is None), None)
+            if missing is not None:
+                pending.append((side, values[missing].given))
+                continue
+            rest = [n for n in op.gives if found[n] is None]
+            if any(n not in self._formulas[side] for n in rest):
+                labels = self._labels_given(side, op)
+                self._formulas[side].update(zip(op.gives, labels, strict=True))
+            asked = {n: self._partner[side][n] for n in rest if n in self._partner[side]}
+            others = (
+                (1 - side, self.runs[1 - side].values[m].given)
+                for m in asked.values()
+                if m not in self._formulas[1 - side]
+            )
+            if other := next((one for one in others if one not in pending), None):
+                pending.append(other)
+                continue
+            for n in rest:
+                self._settle(side, n, asked.get(n))
+            pending.pop()
+
+    def _labels_given(self, side: int, op: Operation) -> list[Labels]:
+        found = self.labels[side]
+        if (taken := self._like[side].get(op.number)) is None:
+            return result_labels(self.runs[side], op, found)
+        own = list(found)
+        for place, label in taken.scalars.items():
+            own[op.reads[place]] = label
+        asked = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
+        return result_labels(self.runs[side], asked, own)
+
+    def _settle(self, side: int, number: int, partner: int | None) -> None:
+        label = self._formulas[side][number]
+        if partner is not None:
+            other = self._formulas[1 - side].get(partner)
+            if other is None or not agreeing(label, other).whole:
+                left, right = (number, partner) if side == 0 else (partner, number)
+                self.taken[left] = right
+                what = f"taken for the same as value {left}"
+                label = of_digest(self.runs[side].values[number].shape, what)
+                self.labels[1 - side][partner] = of_digest(
+                    self.runs[1 - side].values[partner].shape, what
+                )
+        self.labels[side][number] = label
+
+
+def labels_of(left: Run, right: Run) -> Both:
+    """Returns the labels of every value of both runs."""
+    return Match((left, right)).labels
 
 
 def _result_pairs(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int]]:
@@ -275,15 +415,6 @@ def read_alike(
 LARGE = 1 << 24
 
 
-# Labels of values that are known before anything is computed, by number.
-Known = Mapping[int, Labels]
-
-
-def labels_of(left: Run, right: Run) -> tuple[list[Labels], list[Labels]]:
-    """Returns the labels of every value of both runs."""
-    return matched_labels((left, right), initial_labels(left, right), {})[0]
-
-
 def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, Labels]]:
     """Returns the labels of what either run is given, and of exact results, by what these hold.
 
@@ -322,103 +453,6 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
                 made[n] = of_content(contents[n])
         found.append(made)
     return found[0], found[1]
-
-
-Both = tuple[list[Labels], list[Labels]]
-Like = Mapping[int, "Otherwise"]
-
-
-def matched_labels(
-    runs: tuple[Run, Run],
-    given: tuple[Known, Known],
-    close: Mapping[int, int],
-    like: Like | None = None,
-) -> tuple[Both, dict[int, int]]:
-    """Returns the labels of every value of both runs, from those that are ``given``; and which
-    values of the left are taken for the same as which of the right.
-
-    ``close``: pairs of values that may be, if their labels differ, and so get one label.
-    ``like``: by number, operations of the right that get the labels of one of the left, whose
-    arguments are different.
-    """
-    made = _Matched(runs, given, close, like or {})
-    for side in (0, 1):
-        for one in runs[side].operations:
-            made.fill(side, one.number)
-    return made.found, made.taken  # type: ignore[return-value]
-
-
-class _Matched:
-    """Labels of two runs while they are found."""
-
-    def __init__(
-        self,
-        runs: tuple[Run, Run],
-        given: tuple[Known, Known],
-        close: Mapping[int, int],
-        like: Like,
-    ) -> None:
-        self.runs, self.taken = runs, dict[int, int]()
-        self.like: tuple[Like, Like] = {}, like
-        self.partner = close, {m: n for n, m in close.items()}
-        self.found = tuple(
-            [some.get(n) for n in range(len(run.values))]
-            for run, some in zip(runs, given, strict=True)
-        )
-        self.formulas: tuple[dict[int, Labels], dict[int, Labels]] = {}, {}
-
-    def fill(self, side: int, number: int) -> None:
-        """Finds the labels of what an operation gives; those of what it comes from before, and of
-        what those are close to. Where two such pairs wait for each other, one is taken."""
-        pending = [(side, number)]  # each waits for the next
-        while pending:
-            side, number = pending[-1]
-            values, found = self.runs[side].values, self.found[side]
-            op = self.runs[side].operations[number]
-            missing = next((n for n in op.reads if found[n] is None), None)
-            if missing is not None:
-                pending.append((side, values[missing].given))
-                continue
-            rest = [n for n in op.gives if found[n] is None]
-            if any(n not in self.formulas[side] for n in rest):
-                labels = self._formulas(side, op)
-                self.formulas[side].update(zip(op.gives, labels, strict=True))
-            asked = {n: self.partner[side][n] for n in rest if n in self.partner[side]}
-            others = (
-                (1 - side, self.runs[1 - side].values[m].given)
-                for m in asked.values()
-                if m not in self.formulas[1 - side]
-            )
-            if other := next((one for one in others if one not in pending), None):
-                pending.append(other)
-                continue
-            for n in rest:
-                self._settle(side, n, asked.get(n))
-            pending.pop()
-
-    def _formulas(self, side: int, op: Operation) -> list[Labels]:
-        found = self.found[side]
-        if (taken := self.like[side].get(op.number)) is None:
-            return result_labels(self.runs[side], op, found)
-        own = list(found)
-        for place, label in taken.scalars.items():
-            own[op.reads[place]] = label
-        asked = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
-        return result_labels(self.runs[side], asked, own)
-
-    def _settle(self, side: int, number: int, partner: int | None) -> None:
-        label = self.formulas[side][number]
-        if partner is not None:
-            other = self.formulas[1 - side].get(partner)
-            if other is None or not agreeing(label, other).whole:
-                left, right = (number, partner) if side == 0 else (partner, number)
-                self.taken[left] = right
-                what = f"taken for the same as value {left}"
-                label = of_digest(self.runs[side].values[number].shape, what)
-                self.found[1 - side][partner] = of_digest(
-                    self.runs[1 - side].values[partner].shape, what
-                )
-        self.found[side][number] = label
 
 
 def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:

@@ -15,7 +15,8 @@ differently on either side of it. So telling ones are looked for first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,11 +59,15 @@ def pool_numbers(count: int) -> np.ndarray:
 
 @dataclass
 class PlacedFunction:
-    """An operation at its own shapes, to which numbers of our choice are given.
+    """An operation at its own shapes, to which numbers of our choice are given: one number, or one
+    row, at all of its places.
 
     ``call``: container arrays like ``reads`` to the output, of which ``recorded`` is that of
     ``reads``. ``dtypes``: of ``reads``, and last of the output. ``index``: flat indices of the
     outputs that must agree. ``held``: which of ``reads`` keep what they hold, such as weights.
+    ``axes``: of what normalises rows those that a row has; None of a function of the elements at an
+    output's place. ``along``: the axis along which inputs with one axis lie, the first aside. Its
+    outputs can't be asked about one by one where there is a ``why``.
     """
 
     call: Callable[[list[np.ndarray]], np.ndarray]
@@ -71,12 +76,38 @@ class PlacedFunction:
     recorded: np.ndarray
     index: np.ndarray
     held: Sequence[int] = ()
+    axes: tuple[int, ...] | None = None
+    along: int | None = None
+    why: str = field(default="", init=False)
 
     @classmethod
-    def of(cls, alone: Alone, held: Sequence[int] = ()) -> PlacedFunction:
+    def of(cls, alone: Alone, held: Sequence[int] = (), **more: Any) -> PlacedFunction:
         """Returns that of an operation that is run alone."""
         recorded = alone.gives[alone.output]
-        return cls(alone.one, alone.reads, alone.dtypes, recorded, alone.index, held)
+        return cls(alone.one, alone.reads, alone.dtypes, recorded, alone.index, held, **more)
+
+    def __post_init__(self) -> None:
+        """Lays what is put to it at the places of the outputs."""
+        self.dtype, self.recorded = self.dtypes[-1], np.ascontiguousarray(self.recorded)
+        self.shape = self.recorded.shape
+        self.kept: list[np.ndarray] = []
+        # each output is asked twice in a row: does it come again, and who else gets the other
+        # side's bits
+        self.last: tuple[bytes, np.ndarray | None] = b"", None
+        self.wide: list[np.ndarray] = []
+        if self.axes is not None:
+            self.wide = self.reads[:1]
+            if self.wide[0].shape != self.shape:
+                self.why = "its outputs are not at the positions of its inputs"
+            return
+        for array in self.reads:
+            lying, rank = array, len(self.shape)
+            if self.along is not None and array.ndim == 1 and self.wide:
+                lying = array.reshape(-1, *(1,) * (rank - self.along % rank - 1))
+            try:
+                self.wide.append(np.broadcast_to(lying, self.shape))
+            except ValueError:
+                self.why = "its inputs are not at the positions of its outputs"
 
     def filled(self, number: float | np.ndarray) -> np.ndarray:
         """Returns the output with one number at every place, or one row along the last axis."""
@@ -96,149 +127,6 @@ class PlacedFunction:
             own = index if array.size == size else np.arange(array.size) % len(pool)
             given.append(floats.round_to(pool[own], dtype).reshape(array.shape))
         return index, floats.widen(self.call(given), self.dtypes[-1]).reshape(-1)
-
-
-def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
-    """Returns which of ``count`` numbers gave different finite results at some places: bool.
-
-    ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
-    """
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    for index, found in laid:
-        with np.errstate(invalid="ignore"):  # of numbers that it has no result for
-            np.minimum.at(least, index, found)
-            np.maximum.at(most, index, found)
-    return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
-
-
-OTHER = "different formulas: the same number gives the other side's result at no place"
-APART = "each side gives one result at all places, and the sides' results are different"
-
-
-def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
-    """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
-
-    ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
-    """
-    sides = (
-        _PlacedSide(PlacedFunction.of(left), along=along),
-        _PlacedSide(PlacedFunction.of(right), along=along),
-    )
-    if why := sides[0].why or sides[1].why:
-        return Cause(why=why)
-    found, elsewhere = _ask_outputs(sides, apart)
-    if found.kind or found.replayed < found.examined:
-        return found
-    found.kind, more = "place", 0
-    found.why = (
-        "with a few more elements in one call the same number gives both results, by place: a "
-        "vector loop and its remainder"
-    )
-    for done, number in enumerate(elsewhere):
-        more = _grown(sides, number, more)
-        if more == 0:
-            found.kind = "algorithm"
-            found.why = OTHER
-            if not done and not any(one.kept for one in sides):
-                found.why = APART
-        elif more < 0:
-            found.kind = ""
-            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
-        if more <= 0:
-            break
-    return Cause(found.kind, found.why, found.examined, found.replayed)
-
-
-def _grown(sides: tuple[_PlacedSide, _PlacedSide], number: int, more: int) -> int:
-    """Returns how many more elements along the last axis a call of either side needs to give both
-    sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
-
-    ``more``: what another output needed, which is tried first.
-    """
-    bits = [one.recorded_bits(number) for one in sides]
-    sizes = [more, *range(1, SEAM)] if more > 0 else range(1, SEAM)
-    able = False
-    for side in sides:
-        for size in sizes:
-            seen = side.longer(int(side.index[number]), size)
-            if seen is None:
-                break
-            able = True
-            if seen.issuperset(bits):
-                return size
-    return 0 if able else -1
-
-
-def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
-    """Returns why what normalises rows differs, as far as rows at other places tell."""
-    axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
-    sides = (
-        _PlacedSide(PlacedFunction.of(left), axes[0]),
-        _PlacedSide(PlacedFunction.of(right), axes[1]),
-    )
-    if why := sides[0].why or sides[1].why:
-        return Cause(why=why)
-    found, elsewhere = _ask_outputs(sides, apart)
-    if found.kind or found.replayed < found.examined:
-        return found
-    found.why = "each side computes all of its rows alike; the order within a row is unknown"
-    if sides[0].kept or sides[1].kept:
-        found.why = (
-            "rows at different places are computed differently, but "
-            f"{len(elsewhere)} of {found.examined} examined outputs come out with the other "
-            "side's bits in no row"
-        )
-    return found
-
-
-def repeated_by_number(
-    function: PlacedFunction, outputs: np.ndarray, along: int | None = None
-) -> np.ndarray | None:
-    """Returns which of these outputs (flat indices) come out of their own number alone, put to all
-    places: bool; None where it can't be asked so. A call each."""
-    side = _PlacedSide(function, along=along)
-    came = [None if side.why else side.came(at) for at in outputs.tolist()]
-    return None if None in came else np.array(came, bool)
-
-
-class _PlacedSide:
-    """One side, to which one number or one row after the other is put at all places.
-
-    ``axes``: of what normalises rows those that a row has; None of a function of the elements at an
-    output's place. ``along``: the axis along which inputs with one axis lie, the first aside. It
-    can't be asked where there is a ``why``.
-    """
-
-    why = ""
-
-    def __init__(
-        self,
-        function: PlacedFunction,
-        axes: tuple[int, ...] | None = None,
-        along: int | None = None,
-    ) -> None:
-        self.call, self.reads, self.index = function.call, function.reads, function.index
-        self.axes, self.dtype = axes, function.dtypes[-1]
-        self.recorded = np.ascontiguousarray(function.recorded)
-        self.shape = self.recorded.shape
-        self.kept: list[np.ndarray] = []
-        # each output is asked twice in a row: does it come again, and who else gets the other
-        # side's bits
-        self.last: tuple[bytes, np.ndarray | None] = b"", None
-        self.wide: list[np.ndarray] = []  # what is put, as it lies at the places of the outputs
-        if axes is not None:
-            self.wide = function.reads[:1]
-            if self.wide[0].shape != self.shape:
-                self.why = "its outputs are not at the positions of its inputs"
-            return
-        for array in function.reads:
-            lying = array
-            if along is not None and array.ndim == 1 and self.wide:
-                lying = array.reshape(-1, *(1,) * (len(self.shape) - along % len(self.shape) - 1))
-            try:
-                self.wide.append(np.broadcast_to(lying, self.shape))
-            except ValueError:
-                self.why = "its inputs are not at the positions of its outputs"
 
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
@@ -332,8 +220,105 @@ class _PlacedSide:
         return {one.tobytes() for one in np.unique(_element_bits(found, self.dtype))}
 
 
+def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
+    """Returns which of ``count`` numbers gave different finite results at some places: bool.
+
+    ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
+    """
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    for index, found in laid:
+        with np.errstate(invalid="ignore"):  # of numbers that it has no result for
+            np.minimum.at(least, index, found)
+            np.maximum.at(most, index, found)
+    return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
+
+
+OTHER = "different formulas: the same number gives the other side's result at no place"
+APART = "each side gives one result at all places, and the sides' results are different"
+
+
+def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
+    """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
+
+    ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
+    """
+    sides = PlacedFunction.of(left, along=along), PlacedFunction.of(right, along=along)
+    if why := sides[0].why or sides[1].why:
+        return Cause(why=why)
+    found, elsewhere = _ask_outputs(sides, apart)
+    if found.kind or found.replayed < found.examined:
+        return found
+    found.kind, more = "place", 0
+    found.why = (
+        "with a few more elements in one call the same number gives both results, by place: a "
+        "vector loop and its remainder"
+    )
+    for done, number in enumerate(elsewhere):
+        more = _grown(sides, number, more)
+        if more == 0:
+            found.kind = "algorithm"
+            found.why = OTHER
+            if not done and not any(one.kept for one in sides):
+                found.why = APART
+        elif more < 0:
+            found.kind = ""
+            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
+        if more <= 0:
+            break
+    return Cause(found.kind, found.why, found.examined, found.replayed)
+
+
+def _grown(sides: tuple[PlacedFunction, PlacedFunction], number: int, more: int) -> int:
+    """Returns how many more elements along the last axis a call of either side needs to give both
+    sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
+
+    ``more``: what another output needed, which is tried first.
+    """
+    bits = [one.recorded_bits(number) for one in sides]
+    sizes = [more, *range(1, SEAM)] if more > 0 else range(1, SEAM)
+    able = False
+    for side in sides:
+        for size in sizes:
+            seen = side.longer(int(side.index[number]), size)
+            if seen is None:
+                break
+            able = True
+            if seen.issuperset(bits):
+                return size
+    return 0 if able else -1
+
+
+def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
+    """Returns why what normalises rows differs, as far as rows at other places tell."""
+    axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
+    sides = PlacedFunction.of(left, axes=axes[0]), PlacedFunction.of(right, axes=axes[1])
+    if why := sides[0].why or sides[1].why:
+        return Cause(why=why)
+    found, elsewhere = _ask_outputs(sides, apart)
+    if found.kind or found.replayed < found.examined:
+        return found
+    found.why = "each side computes all of its rows alike; the order within a row is unknown"
+    if sides[0].kept or sides[1].kept:
+        found.why = (
+            "rows at different places are computed differently, but "
+            f"{len(elsewhere)} of {found.examined} examined outputs come out with the other "
+            "side's bits in no row"
+        )
+    return found
+
+
+def repeated_by_number(
+    function: PlacedFunction, outputs: np.ndarray, along: int | None = None
+) -> np.ndarray | None:
+    """Returns which of these outputs (flat indices) come out of their own number alone, put to all
+    places: bool; None where it can't be asked so. A call each."""
+    side = replace(function, along=along)
+    came = [None if side.why else side.came(at) for at in outputs.tolist()]
+    return None if None in came else np.array(came, bool)
+
+
 def _ask_outputs(
-    sides: tuple[_PlacedSide, _PlacedSide], apart: np.ndarray
+    sides: tuple[PlacedFunction, PlacedFunction], apart: np.ndarray
 ) -> tuple[Cause, list[int]]:
     """Asks about some differing outputs, evenly among all.
 

@@ -309,16 +309,22 @@ class Watch:
 
 
 class _Recorded(Watch):
-    """Keeps a run. ``views``: digests of views, by what tells them apart and what they show."""
+    """Keeps a run. ``views``: digests of views, by what tells them apart and what they show.
+    ``brief``: of values only what they are, their bits and addresses, and no operations."""
 
-    def __init__(self, views: dict[Hashable, str], store: RunStore | None) -> None:
+    def __init__(
+        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
+    ) -> None:
         super().__init__()
         self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
+        self.brief = brief
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
         self.large = 0
 
     def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
+        if self.brief:
+            return
         dtypes = [*(self.values[n].dtype for n in reads), *(seen.dtype for seen in one.gives)]
         self.meaning = of_complex(one.meaning) if COMPLEX.intersection(dtypes) else one.meaning
         self.plain = all(self.values[n].plain for n in reads)
@@ -328,6 +334,9 @@ class _Recorded(Watch):
         if one is None:
             array = seen.array()
             name = self._kept(seen, array)
+            if self.brief:
+                self.values.append(Value(*ends, name, address=seen.address))
+                return
             plain = not floating(seen.dtype) or seen.role == CONSTANT
             if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
                 content = self._content(name, array)
@@ -341,6 +350,9 @@ class _Recorded(Watch):
             if same not in self.views or (self.keep and not self.store.has(self.views[same])):
                 self.views[same] = self._kept(seen, seen.array())
             name = self.views[same]
+        if self.brief:
+            self.values.append(Value(*ends, name, self.ran, address=seen.address))
+            return
         if self.plain and (self.meaning.exact or not floating(seen.dtype)):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
@@ -352,6 +364,8 @@ class _Recorded(Watch):
         self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
 
     def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
+        if self.brief:
+            return
         name = one.path or one.op
         self.names[name] += 1
         name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
@@ -408,35 +422,19 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     return replace(found, operations=operations)
 
 
-class Repeat(Watch):
-    """A further watched run: digests and addresses of the same values."""
-
-    def __init__(self, values: Sequence[Value]) -> None:
-        super().__init__()
-        self.values, self.same = values, True
-        self.digests, self.addresses = list[str](), list[int | None]()
-
-    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
-        """Compares a value's shape with the first run's."""
-        ends = [(v.shape, v.dtype) for v in self.values[self.count : self.count + 1]]
-        self.same = self.same and ends == [(seen.shape, seen.dtype)]
-        if self.same:
-            self.digests.append(array_digest(seen.array()))
-            self.addresses.append(seen.address)
-
-
-def record_again(recorder: Recorder, run: Run) -> Repeat:
-    """Runs it once more. Nondeterministic where it gives values of other shapes than before."""
-    found = Repeat(run.values)
-    try:
-        for seen in recorder.record(found):
-            found.number(seen)  # an input that no operation reads may be an output
+def record_again(recorder: Recorder, run: Run) -> Run:
+    """Runs it once more; returns what bits its values have and where they begin, without its
+    operations. Nondeterministic where it gives values of other shapes than before."""
+    watch = _Recorded(getattr(recorder, "views", {}), None, brief=True)
+    try:  # an input that no operation reads may be an output
+        outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     finally:
-        if not found.same:
+        ours, theirs = ([(v.shape, v.dtype) for v in one.values] for one in (run, watch))
+        if theirs != ours[: len(theirs)]:
             raise Nondeterministic(OTHER_OPERATIONS) from None
-    if found.count != len(found.values):
+    if len(theirs) != len(ours):
         raise Nondeterministic(OTHER_OPERATIONS)
-    return found
+    return Run(recorder.target, recorder.note, watch.values, (), outputs, watch.store)
 
 
 # Operations of a region that are named one by one.

@@ -21,16 +21,8 @@ from probe import floats
 from probe.errors import InputError
 from probe.printing import counted
 from probe.recording.contract import INPUT, WEIGHT
-from probe.recording.difference import (
-    NAMES,
-    NEAR,
-    Difference,
-    Pair,
-    compare_runs,
-    is_near,
-    measure_pairs,
-)
-from probe.recording.matching import align
+from probe.recording.difference import NAMES, NEAR, Difference, compare_runs, is_near, measure_pairs
+from probe.recording.matching import Pair, align
 from probe.recording.recording import Operation, Run, Value, array_digest, computes
 from probe.semantics import (
     MOVED,

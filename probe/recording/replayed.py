@@ -14,7 +14,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,24 +27,28 @@ from probe import backends, floats, program
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
-from probe.launch import AnySession, open_session
+from probe.launch import AnySession, Session, open_session
 from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
 from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import (
+    COMMAND,
     Apart,
-    Trusted,
+    Remote,
     is_own_library,
+    module_paths,
     needs_other_interpreter,
     recording_target,
+    with_calls,
 )
-from probe.recording.contract import Operation
+from probe.recording.contract import Isolated, Operation
 from probe.recording.end_to_end import as_program
+from probe.recording.folder import RecordingFolder
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Repeat, Run, record_run
+from probe.recording.recording import Run, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
-from probe.recording.walk import unsteady
+from probe.recording.walk import unsteady, values_apart
 from probe.target import Target, why_unavailable
 
 # a session keeps weights by key, and several ports may put theirs to one
@@ -316,11 +320,8 @@ def _noticed(
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replay_run``, with what differs as ``unsteady``.
     Nondeterministic where outputs do."""
-    found, again = replay_run(run, port), Repeat(run.values)
-    again.digests = [value.digest for value in replay_run(run, port).values]
-    again.addresses = [None] * len(again.digests)
-    values = found.values
-    apart = frozenset(n for n, value in enumerate(values) if value.digest != again.digests[n])
+    found, again = replay_run(run, port), replay_run(run, port)
+    apart = frozenset(values_apart(found, again))
     if apart.intersection(found.outputs):
         raise unsteady(found, again, what)
     made, facts = run.made, port.session.facts
@@ -335,7 +336,7 @@ def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
 class OnTarget:
     """A model on a target that is not its own library's: recorded here, replayed there.
 
-    As of ``RemoteModel``: ``side`` and ``plain`` take any inputs. ``opened``: the model;
+    As of ``Apart``: ``side`` and ``plain`` take any inputs. ``opened``: the model;
     ``session``: a started one. Weights are sent once, whatever the inputs' sizes.
     """
 
@@ -372,34 +373,63 @@ class OnTarget:
         return self.port.end_to_end(self.base(arrays), times)
 
 
-class RunnableRecording(Trusted):
-    """A recording on disk whose operations may be run, as of ``Trusted``: those of a replay on its
-    target, as it was replayed."""
+class RunnableRecording:
+    """A recording on disk whose operations may be run, on its target, in another process: by their
+    lines, or those of a replay as it was replayed.
+
+    A context manager, which gives the run. Where the target can't run here its operations are not
+    run, and a note says so. ``extra``: variables of the process, instead of those by which it finds
+    this one's modules.
+    """
+
+    def __init__(self, folder: Path, extra: Mapping[str, str] | None = None) -> None:
+        self.stored, self.running = RecordingFolder(Path(folder)), ExitStack()
+        self.extra = module_paths() if extra is None else extra
 
     def __enter__(self) -> Run:
         run = self.stored.run()
-        if run.alone is None:
-            return super().__enter__()
         assert run.made is not None
+        calls = dict[int, Isolated]()
         try:
-            session: AnySession = open_session(Target.parse(run.target)).__enter__()
+            where = Target.parse(run.target)
+            if run.alone is not None:
+                return self._replayed(run, where)
+            calls = self._written(run, where)
         except ProbeError as error:
-            where = f"{self.stored.folder.name}: its operations can't be run again"
-            run.made.notes.append(f"{where}: {error}")
-            return run
-        self.session = session
-        ports, port, operations = Ports(run), Port(session), list[Operation]()
+            what = f"{self.stored.folder.name}: its operations can't be run again"
+            run.made.notes.append(f"{what}: {error}")
+            if run.alone is not None:
+                return run
+        return with_calls(run, calls)
+
+    def _written(self, run: Run, where: Target) -> dict[int, Isolated]:
+        if why := why_unavailable(where):
+            raise TargetError(where.text, "unavailable", why)
+        session = Session(where, command=COMMAND, extra=self.extra)
+        self.running.enter_context(session)
+        found = dict[int, Isolated]()
+        for n, (lines, imports) in self.stored.lines.items():
+            dtypes = [run.values[read].dtype for read in run.operations[n].reads]
+            request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
+            found[n] = Remote(session, request)
+        return found
+
+    def _replayed(self, run: Run, where: Target) -> Run:
+        session: AnySession = open_session(where)
+        self.running.enter_context(session)
+        ports, port, operations = Ports(run), Port(session), list(run.operations)
         for one in run.operations:
-            asked = None if one.number in run.alone else There(port, ports, one)
-            try:
+            with suppress(InputError):
                 ports.stages(one)
-            except InputError:
-                asked = None
-            operations.append(replace(one, again=asked))
+                if one.number not in (run.alone or {}):
+                    operations[one.number] = replace(one, again=There(port, ports, one))
         return replace(run, operations=operations, untried="")
 
+    def __exit__(self, *_: object) -> None:
+        self.running.close()
 
-class Sides:
+
+class TargetRuns:
     """Runs of a model on targets, for as long as ``running`` is open.
 
     ``model``: a file, or ``module:function``; ``folder``: for recordings. On its own library's
@@ -424,7 +454,12 @@ class Sides:
         if why := why_unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
         run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
-        return replay_steadily(run, self._port(where), f"{what} on {where.text}"), process.gradients
+        if where.text not in self.ports:
+            session: AnySession = open_session(where)
+            self.running.enter_context(session)
+            self.ports[where.text] = Port(session)
+        found = replay_steadily(run, self.ports[where.text], f"{what} on {where.text}")
+        return found, process.gradients
 
     def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""
@@ -436,12 +471,12 @@ class Sides:
         process = self._process(
             where if is_own_library(where, self.model) else recording_target(where, self.model)
         )
-        process.open(self.trust)
+        process.open()
         self.inputs = process.inputs
 
     def _process(self, where: Target) -> Apart:
         if where.text not in self.there:
-            process = Apart(self.model, where, {})
+            process = Apart(self.model, where, self.trust)
             self.there[where.text] = self.running.enter_context(process)
         return self.there[where.text]
 
@@ -452,18 +487,10 @@ class Sides:
         for text, inputs, had, run in self.runs:
             if text == where.text and inputs is given and had == gradients:
                 return run, process
-        process.arrays = dict(given)
         out = self.folder / f"run{len(self.runs)}"
-        run = process.record(out, self.trust, what=what, gradients=gradients)
+        run = process.record(out, given, what=what, gradients=gradients)
         self.runs.append((where.text, given, gradients, run))
         return run, process
-
-    def _port(self, where: Target) -> Port:
-        if where.text not in self.ports:
-            session: AnySession = open_session(where)
-            self.running.enter_context(session)
-            self.ports[where.text] = Port(session)
-        return self.ports[where.text]
 
 
 # as a user of the target's library writes it

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -26,19 +25,21 @@ from probe.recording.alone import (
     Alone,
     Cause,
     Known,
+    Sides,
     as_comparison,
-    as_source,
+    differing_outputs,
     equal_bits,
     evenly,
+    isolated_sides,
     reveal_sums,
     unequal_bits,
 )
-from probe.recording.difference import Aligned, Pair, is_near
+from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
+from probe.recording.matching import Pair
 from probe.recording.recording import (
     Operation,
     Run,
-    as_one_operation,
     operations_between,
     region_text,
     value_name,
@@ -66,121 +67,70 @@ ALL = 2048
 NO_SOURCE = ": this is not a source"
 
 
-@dataclass
-class Region:
-    """Both sides of a difference as they are run by themselves: an operation each, or several as
-    one. ``reads``: what both read, and where it must agree."""
+def other_operands(sides: Sides) -> str:
+    """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
 
-    left: Alone
-    right: Alone
-    reads: list[Pair]
-
-    @classmethod
-    def of(cls, left: Run, right: Run, one: Aligned) -> Region | None:
-        """Returns a region, of its first output that differs; None where that is not on both sides.
-        What only passes on what differs before is run on what agrees, and differs by itself then.
-        KeyError: a recording has left out its operands."""
-        if one.own:
-            right, one = as_source(one, left, right)
-        output = next((n for n, pair in enumerate(one.gives) if not pair.equal), None)
-        if one.left is None or one.right is None or output is None:
-            return None
-        pair = one.gives[output]
-        if one.joint:
-            left, right, one = joint_operations(left, right, one)
-            output = 0
-        assert one.left is not None and one.right is not None
-        ends = (left, one.left), (right, one.right)
-        first, second = (Alone.of(*end, output, pair, at) for at, end in enumerate(ends))
-        return cls(first, second, one.reads)
-
-    @property
-    def sides(self) -> tuple[Alone, Alone]:
-        """Returns both."""
-        return self.left, self.right
-
-    @property
-    def able(self) -> bool:
-        """Returns whether both can be run by themselves."""
-        return all(one.again is not None for one in self.sides)
-
-    @cached_property
-    def differ(self) -> np.ndarray:
-        """Returns which of the outputs that must agree don't: bool."""
-        return unequal_bits(self.left.outputs, self.right.outputs, self.left.value.dtype)
-
-    @property
-    def apart(self) -> np.ndarray:
-        """Returns their numbers."""
-        return np.flatnonzero(self.differ)
-
-    def other_operands(self) -> str:
-        """Returns what is wrong with the claim that both sides read the same; empty if nothing is.
-
-        Equal parts put into the right side's operands must leave every bit as it is.
-        """
-        ours, theirs = (
-            dict(zip(one.operation.reads, one.reads, strict=True)) for one in self.sides
-        )
-        signed, right = dict(theirs), self.right  # the right's, with the left's zeros
-        for one in self.reads:
-            if one.selection.empty:
-                continue
-            other = theirs[one.right]
-            mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
-            signed[one.right] = mixed.reshape(other.shape)
-            if not equal_bits(other, signed[one.right], right.side.values[one.right].dtype):
-                return f"the operands were assumed to agree, but differ{NO_SOURCE}"
-        if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
-            return ""
-        # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-        given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
-        if equal_bits(given, right.outputs, right.value.dtype):
-            return ""
-        return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
-
-    def reads_more(self) -> str:
-        """Returns which side reads more than was said; empty if none does, as far as is known."""
-        for one in self.sides:
-            if one.reads_more(self.reads):
-                why = "its outputs depend on operands that it was not expected to read"
-                return f"on the {('left', 'right')[one.place]}, {why}{NO_SOURCE}"
+    Equal parts put into the right side's operands must leave every bit as it is.
+    """
+    left, right = sides
+    ours, theirs = (dict(zip(one.operation.reads, one.reads, strict=True)) for one in sides)
+    signed = dict(theirs)  # the right's, with the left's zeros
+    for one in left.pairs:
+        if one.selection.empty:
+            continue
+        other = theirs[one.right]
+        mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
+        signed[one.right] = mixed.reshape(other.shape)
+        if not equal_bits(other, signed[one.right], right.side.values[one.right].dtype):
+            return f"the operands were assumed to agree, but differ{NO_SOURCE}"
+    if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
         return ""
+    # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
+    given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
+    if equal_bits(given, right.outputs, right.value.dtype):
+        return ""
+    return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
-    @property
-    def as_one(self) -> bool:
-        """Returns whether two calls differ in their arguments at most, as far as that is known."""
-        left, right = (
-            (
-                one.side.target,
-                [array.shape for array in one.reads],
-                getattr(one.again, "lies", None),
-            )
-            for one in self.sides
-        )
-        return left == right
 
-    @cached_property
-    def exchanged(self) -> tuple[list[int | None], list[int | None], str]:
-        """Returns either side's operands at the other side's addresses, and which begin elsewhere,
-        in words; empty if none is known to."""
-        ours, theirs = (list(one.addresses) for one in self.sides)
-        pairs = {pair.left: pair.right for pair in self.reads}
-        right = {n: at for at, n in enumerate(self.right.operation.reads)}
-        said = []
-        for at, number in enumerate(self.left.operation.reads):
-            other = right.get(pairs.get(number, -1))
-            if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
-                continue
-            name = value_name(self.left.side, number) or f"operand {at + 1}"
-            said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
-            ours[at], theirs[other] = theirs[other], ours[at]
-        head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
-        return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
+def reads_more(sides: Sides) -> str:
+    """Returns which side reads more than was said; empty if none does, as far as is known."""
+    for one in sides:
+        if one.reads_more():
+            why = "its outputs depend on operands that it was not expected to read"
+            return f"on the {NAMES[one.place]}, {why}{NO_SOURCE}"
+    return ""
+
+
+def _as_one(sides: Sides) -> bool:
+    """Returns whether two calls differ in their arguments at most, as far as that is known."""
+    left, right = (
+        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
+        for one in sides
+    )
+    return left == right
+
+
+def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
+    """Returns either side's operands at the other side's addresses, and which begin elsewhere, in
+    words; empty if none is known to."""
+    left = sides[0]
+    ours, theirs = (list(one.addresses) for one in sides)
+    pairs = {pair.left: pair.right for pair in left.pairs}
+    right = {n: at for at, n in enumerate(sides[1].operation.reads)}
+    said = []
+    for at, number in enumerate(left.operation.reads):
+        other = right.get(pairs.get(number, -1))
+        if other is None or None in (ours[at], theirs[other]) or ours[at] == theirs[other]:
+            continue
+        name = value_name(left.side, number) or f"operand {at + 1}"
+        said.append(f"{name} at {ours[at]} on the left and {theirs[other]} on the right")
+        ours[at], theirs[other] = theirs[other], ours[at]
+    head = f"operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
+    return ours, theirs, f"{head}: {', '.join(said)}" if said else ""
 
 
 def find_cause(
-    left: Run, right: Run, aligned: Aligned, most: int = ALL, known: Known | None = None
+    left: Run, right: Run, region: Region, most: int = ALL, known: Known | None = None
 ) -> Cause:
     """Explains a source. ``most``: differing outputs that are revealed, evenly among all.
 
@@ -188,86 +138,93 @@ def find_cause(
 
     Costs calls of its operations. What one run alone has, or does not differ, has no cause.
     """
-    pair = next((one for one in aligned.gives if not one.equal), None)
-    region, why = None, "there are no outputs on both sides that differ"
+    pair = next((one for one in region.gives if not one.equal), None)
+    sides, why = None, "there are no outputs on both sides that differ"
     try:
-        region = Region.of(left, right, aligned)
+        sides = isolated_sides(left, right, region)
     except KeyError:
         why = "its operands were left out of the recording"
-    if region is None:
+    if sides is None:
         made = Cause(why=why)
     else:
-        pair = region.left.pair
-        made = _region_cause(region, aligned, most, {} if known is None else known)
+        pair = sides[0].pair
+        made = _region_cause(sides, region, most, {} if known is None else known)
     if pair is not None:
         made.compared, made.differing = pair.compared, pair.differing
-    if region is not None and not made.refuted:
+    if sides is not None and not made.refuted:
         told = made.comparison
-        proved = np.zeros(len(region.differ), bool) if told is None else told.proved()
+        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
         counted = made.replayed if made.kind and told is None else 0
-        made.rounding = rounding_verdict(region.sides, proved, counted)
+        made.rounding = rounding_verdict(sides, proved, counted)
     return made
 
 
-def _region_cause(region: Region, aligned: Aligned, most: int, known: Known) -> Cause:
-    if aligned.arguments:
-        return _argument_cause(region, aligned)
-    if region.able:
-        why = region.other_operands()
+def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
+    if region.arguments:
+        return _argument_cause(sides, region.arguments)
+    able = all(one.again is not None for one in sides)
+    if able:
+        why = other_operands(sides)
     else:  # of a recording that isn't trusted nothing was tried
-        tried = (one.side.untried for one in region.sides)
+        tried = (one.side.untried for one in sides)
         why = next(filter(None, tried), "the operation can't be run alone")
     if why:
-        also = f"; {region.exchanged[2]}" if region.exchanged[2] else ""
-        return Cause(why=why + also, refuted=region.able)
+        elsewhere = _exchanged(sides)[2]
+        return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=able)
     try:  # is a side alone not what was recorded, or does it read more than was said?
-        kind, why = next(filter(any, (one.unsteady() for one in region.sides)), ("", ""))
-        why = why or region.reads_more()
+        kind, why = next(filter(any, (one.unsteady() for one in sides)), ("", ""))
+        why = why or reads_more(sides)
     except TimeOver:
         raise
     except Exception as error:  # a library raises what it likes
         kind, why = "", f"alone, the operation raises {type(error).__name__}"
     if why:
         kind = "" if kind == "other" else kind
-        causes = {kind: region.left.pair.differing} if kind else {}
+        causes = {kind: sides[0].pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
-    close = aligned.assumed and aligned.joint
-    made = Cause(why=CLOSE) if close else _kind_cause(region, most, known)
-    if aligned.joint and not made.kind:
-        made = _formulas_cause(region, most, known) or made
+    if region.assumed and region.joint:
+        made = Cause(why=CLOSE)
+        made = _formulas_cause(sides, most, known) or made
+        made.alone = True
+        return made
+    made = _kind_cause(sides, most, known)
+    if region.joint and not made.kind:
+        made = _formulas_cause(sides, most, known) or made
     made.alone = True
-    return made if close else _with_addresses(made, region)
+    return _with_addresses(made, sides)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
 
 
-def _formulas_cause(region: Region, most: int, known: Known) -> Cause | None:
+def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
     """Returns what sets the steps of both sides apart; None where one of them isn't known."""
     try:
-        found = terms_cause(*region.sides, region.reads, region.apart)
-        return found or formulas_cause(*region.sides, region.apart, known, most)
+        apart = differing_outputs(sides)
+        return terms_cause(*sides, apart) or formulas_cause(*sides, apart, known, most)
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return None
 
 
-def _with_addresses(made: Cause, region: Region) -> Cause:
+def _with_addresses(made: Cause, sides: Sides) -> Cause:
     """Names the addresses of operands as the cause where each side, run alone on its own operands
     at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
     what each side adds; what else differs between the sides then changes nothing."""
-    ours, theirs, text = region.exchanged
+    ours, theirs, text = _exchanged(sides)
     if not text:
         return made
-    (left, right), dtype = region.sides, region.left.value.dtype
+    left, right = sides
+    dtype = left.value.dtype
     moved = left.moved(ours), right.moved(theirs)
     if moved[0] is None or moved[1] is None:
         made.why += f"; {text}"
         return made
-    gone = region.differ & ~unequal_bits(moved[0], right.outputs, dtype)
+    differ = unequal_bits(left.outputs, right.outputs, dtype)
+    gone = differ & ~unequal_bits(moved[0], right.outputs, dtype)
     gone &= ~unequal_bits(moved[1], left.outputs, dtype)
-    count, every = int(gone.sum()), int(region.differ.sum())
+    count, every = int(gone.sum()), int(differ.sum())
     if count < every:  # none: where they begin changes nothing, and is not mentioned
         made.why += f"; {text}, which explains {count} of {every}" * bool(count)
         return made
@@ -279,16 +236,17 @@ def _with_addresses(made: Cause, region: Region) -> Cause:
     return made
 
 
-def _argument_cause(region: Region, aligned: Aligned) -> Cause:
+def _argument_cause(sides: Sides, arguments: str) -> Cause:
     """Returns the class of operations whose arguments differ, though their operands agree.
 
     It is the arguments that decide where nothing else can: operands of one size that lie alike in
     memory, on one target. Else the difference has to be larger than any rounding.
     """
-    count, dtype = region.left.pair.differing, region.left.value.dtype
+    count, dtype = sides[0].pair.differing, sides[0].value.dtype
     alone, elsewhere = False, False  # whether something around a call decides, such as a switch
+    able = all(one.again is not None for one in sides)
     try:
-        for one in region.sides if region.able else ():
+        for one in sides if able else ():
             kind, why = one.unsteady()
             if kind in ("nondeterministic", "uninitialised"):
                 return Cause(kind, why, causes={kind: count}, alone=alone)
@@ -297,53 +255,53 @@ def _argument_cause(region: Region, aligned: Aligned) -> Cause:
                 break
     except Exception as error:  # a library raises what it likes
         return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
-    if (elsewhere or not region.as_one) and is_near(region.left.pair, dtype):
+    if (elsewhere or not _as_one(sides)) and is_near(sides[0].pair, dtype):
         why = (
-            f"its arguments differ ({aligned.arguments}), and so does the size of its operands, "
+            f"its arguments differ ({arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
         )
         return Cause(why=why, alone=alone)
     # the same operands on the same target, so nothing but the arguments can decide
-    both = [one.operation.meaning for one in region.sides]
+    both = [one.operation.meaning for one in sides]
     windows = all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]
     kind, came = "window+argument" if windows else "argument", count if alone else 0
-    return Cause(kind, aligned.arguments, came, came, {kind: count}, alone)
+    return Cause(kind, arguments, came, came, {kind: count}, alone)
 
 
-def why_no_source(left: Run, right: Run, aligned: Aligned) -> str:
+def why_no_source(left: Run, right: Run, region: Region) -> str:
     """Returns why an operation is no source, though its inputs were taken to agree; empty if
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:
-        region = Region.of(left, right, aligned)
-        if region is None or not region.able:
+        sides = isolated_sides(left, right, region)
+        if sides is None or any(one.again is None for one in sides):
             return ""
-        return region.other_operands() or region.reads_more()
+        return other_operands(sides) or reads_more(sides)
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return ""
 
 
-def _kind_cause(region: Region, most: int, known: Known) -> Cause:
+def _kind_cause(sides: Sides, most: int, known: Known) -> Cause:
     """Returns the class of an operation that gives its recorded bits alone."""
-    meaning = region.left.operation.meaning
+    meaning = sides[0].operation.meaning
     first = first_of(meaning)
-    if isinstance(first, Contracts | Windows | Convolution | Reduces):
-        return _sums_cause(region, most, known)
+    if isinstance(first, SUMS):
+        return _sums_cause(sides, most, known)
     if isinstance(first, Each):
-        added = terms_cause(*region.sides, region.reads, region.apart)
-        return added or place.function_cause(*region.sides, region.apart, first.along)
+        apart = differing_outputs(sides)
+        return terms_cause(*sides, apart) or place.function_cause(*sides, apart, first.along)
     if isinstance(meaning, Normalises):
-        return place.rows_cause(*region.sides, meaning, region.apart)
+        return place.rows_cause(*sides, meaning, differing_outputs(sides))
     why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
     return Cause(why=f"not explained yet: {why}")
 
 
-def _sums_cause(region: Region, most: int, known: Known) -> Cause:
+def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
     """Returns how both sides add, revealed and replayed."""
     made = Cause()
     try:
-        adds = [Adds(one) for one in region.sides]
+        adds = [Adds(one) for one in sides]
         told = as_comparison(adds)
         if not len(told.differing):
             return made
@@ -685,18 +643,13 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     return found if found.shape == step.value.shape else None
 
 
-def terms_cause(
-    left: Alone, right: Alone, reads: Sequence[Pair], apart: np.ndarray
-) -> Cause | None:
+def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
-    or NumPy does not give all differing outputs ``apart`` of both sides.
-
-    ``reads``: which terms are the same.
-    """
+    or NumPy does not give all differing outputs ``apart`` of both sides."""
     ours, theirs = _addition_tree(left), _addition_tree(right)
     if ours is None or theirs is None:
         return None
-    names, others = _term_names(left, right, reads)
+    names, others = _term_names(left, right)
     terms = [sorted(map(str, _term_leaves(*one))) for one in ((ours, names), (theirs, others))]
     if terms[0] != terms[1] or str(None) in terms[0]:
         return None
@@ -742,11 +695,11 @@ def _addition_tree(one: Alone) -> Terms | None:
     return values[-1] if steps else None
 
 
-def _term_names(left: Alone, right: Alone, reads: Sequence[Pair]) -> tuple[list[str | None], ...]:
+def _term_names(left: Alone, right: Alone) -> tuple[list[str | None], ...]:
     """Returns the names of both sides' operands; of the right side None where it is no one's."""
     numbers = left.operation.reads
     names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
-    same = {one.right: one.left for one in reads if one.equal and one.selection.whole}
+    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
     for n in right.operation.reads:
         weight = right.side.values[n]
         if n not in same and weight.given < 0:
@@ -775,21 +728,3 @@ def _add_terms(tree: Terms, reads: Sequence[np.ndarray]) -> np.ndarray:
         return reads[tree]
     with np.errstate(all="ignore"):
         return np.asarray(_add_terms(tree[0], reads) + _add_terms(tree[1], reads))
-
-
-def joint_operations(left: Run, right: Run, one: Aligned) -> tuple[Run, Run, Aligned]:
-    """Returns both sides with each group as one operation, and these two as a pair.
-
-    Of what is given the first value that differs is looked at, with the operations that it comes
-    from. Only values that both groups read themselves stay among its ``reads``.
-    """
-    pair = next((each for each in one.gives if not each.equal), one.gives[0])
-    sides = list[Run]()
-    for side, value, group in zip((left, right), (pair.left, pair.right), one.inside, strict=True):
-        outside = {n for n, v in enumerate(side.values) if v.given not in group}
-        sides.append(as_one_operation(side, operations_between(side, [value], outside)[0], [value]))
-    last = [side.operations[-1] for side in sides]
-    reads = [each.reads for each in last]
-    kept = [pair for pair in one.reads if pair.left in reads[0] and pair.right in reads[1]]
-    made = replace(one, left=last[0].number, right=last[1].number, reads=kept, gives=[pair])
-    return sides[0], sides[1], made

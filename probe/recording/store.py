@@ -39,7 +39,8 @@ def array_digest(array: np.ndarray) -> str:
     XXH3 of 128 bits reads memory as fast as it comes: 10 GB/s, and 38 in the cache, where SHA-1
     reads 1.5 with the processor's own instructions. Nobody chooses arrays that collide.
     """
-    if array.flags.c_contiguous and array.dtype.kind in "fiub":
+    # a type of ml_dtypes may have the kind f, and gives no buffer
+    if array.flags.c_contiguous and array.dtype.kind in "fiub" and array.dtype.isbuiltin == 1:
         return xxhash.xxh3_128_hexdigest(array.data)
     if array.flags.c_contiguous or array.nbytes < PIECE:
         return xxhash.xxh3_128_hexdigest(_flat_bytes(array).data)

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import probe
 from probe import backends
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.progress import without_stderr
@@ -139,11 +140,9 @@ def recorders(library: str) -> Any:
     if library not in RECORDERS:
         raise InputError("library", library, "it can't be recorded", one_of(library, RECORDERS))
     try:
-        with (
-            without_stderr()
-            if library == "tensorflow" and library not in sys.modules
-            else nullcontext()
-        ):
+        if library != "tensorflow" or library in sys.modules:
+            return import_module(RECORDERS[library])
+        with without_stderr(), _without_optional() if probe.OWN_PROCESS else nullcontext():
             return import_module(RECORDERS[library])
     except ModuleNotFoundError as error:
         why = f"{error.name} is not installed" if error.name else "it is not installed"
@@ -151,6 +150,23 @@ def recorders(library: str) -> Any:
         package = error.name if error.name in OTHERS else backend.installs
         todo = f"run pip install {package or backend.distributions[0]}"
         raise InputError("library", library, why, todo) from None
+
+
+# What Keras imports where it is there, to take its objects or to draw.
+OPTIONAL = ("matplotlib", "pandas", "IPython")
+
+
+@contextmanager
+def _without_optional() -> Iterator[None]:
+    """Has an import do without packages that a model file needs none of. Only in a process of ours:
+    a user's Keras could not take data frames afterwards."""
+    hidden = [one for one in OPTIONAL if one not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for one in hidden:
+            del sys.modules[one]
 
 
 def _imported(text: str) -> Any:

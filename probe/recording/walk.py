@@ -24,7 +24,6 @@ from probe.recording.contract import Recorder
 from probe.recording.difference import NAMES, Difference, compare_runs, fill_reasons
 from probe.recording.recording import (
     Operation,
-    Repeat,
     Run,
     array_digest,
     record_again,
@@ -92,7 +91,7 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
     _soil(run, FILLS[0])
     again = record_again(recorder, run)
     values = run.values
-    some = {n for n, v in enumerate(values) if v.digest != again.digests[n]}
+    some = values_apart(run, again)
     run = replace(run, unsteady=frozenset(some))
     outputs = [values[n].digest for n in run.outputs]
     if some.intersection(run.outputs):
@@ -131,10 +130,16 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
         del held
 
 
-def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
+def values_apart(run: Run, again: Run) -> set[int]:
+    """Returns the values that have different bits in two runs of one recorder."""
+    both = enumerate(zip(run.values, again.values, strict=True))
+    return {n for n, (one, other) in both if one.digest != other.digest}
+
+
+def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     start = f"{what} gives different bits each time it is run"
-    apart = {n for n, value in enumerate(run.values) if value.digest != again.digests[n]}
+    apart = values_apart(run, again)
     number = _first_unsteady(run, apart)
     changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
     if number is None and changed:
@@ -153,12 +158,13 @@ def unsteady(run: Run, again: Repeat, what: str) -> Nondeterministic:
     return Nondeterministic(f"{found}; {FIX}")
 
 
-def _misaligned(run: Run, again: Repeat, op: Operation) -> str:
+def _misaligned(run: Run, again: Run, op: Operation) -> str:
     """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
     alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
-    values = run.values
-    ours = [values[n].address for n in op.reads], [values[n].digest for n in op.gives]
-    theirs = [again.addresses[n] for n in op.reads], [again.digests[n] for n in op.gives]
+    ours, theirs = (
+        ([one[n].address for n in op.reads], [one[n].digest for n in op.gives])
+        for one in (run.values, again.values)
+    )
     if ours[0] == theirs[0]:
         return ""
     try:

@@ -22,10 +22,11 @@ from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
 from probe.progress import Say, silent
-from probe.recording.alone import Alone, Cause
-from probe.recording.difference import Aligned, Difference
+from probe.recording.alone import Alone, Cause, Sides, isolated_sides
+from probe.recording.difference import Difference, Region
 from probe.recording.ported import Ports, TargetCall
-from probe.recording.source import SAID, Region
+from probe.recording.recording import Run
+from probe.recording.source import SAID
 from probe.reproduction import folder as room
 from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
@@ -49,9 +50,8 @@ class Modelled:
     addresses: tuple[int | None, ...]
 
 
-def case_of_region(region: Region) -> Modelled:
+def case_of_region(sides: Sides) -> Modelled:
     """Returns the case of a difference. InputError: it is none, with the reason."""
-    sides = region.sides
     calls = [_single_call(one) for one in sides]
     cases = [one.case for one in calls]
     assert cases[0] is not None and cases[1] is not None
@@ -204,48 +204,49 @@ def _layouts_to_try(made: Modelled) -> Iterator[str]:
 
 def write_case(
     out: Path,
-    found: Difference,
-    aligned: Aligned,
+    left: Run,
+    right: Run,
+    region: Region,
     cause: Cause,
     model: str = "",
     *,
     tell: Say = silent,
 ) -> Reproduction:
-    """Writes the report of a case into ``out``, for an operation of a model's two runs.
+    """Writes the report of a case into ``out``, for an operation of a model.
 
     ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
     call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
     """
-    region = Region.of(found.left, found.right, aligned)
-    if region is None:
+    sides = isolated_sides(left, right, region)
+    if sides is None:
         raise _no_case("no output of it differs")
-    made = verified_alone(case_of_region(region), tell)
-    case = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
-    kind = None if case.before is None else case.before.cause
+    made = verified_alone(case_of_region(sides), tell)
+    found = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
+    kind = None if found.before is None else found.before.cause
     if kind != cause.kind:
         raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
-    case.model = model
-    case.explanation.kernels = named_kernels(case.explanation, "said")
-    room.write_folder(case, out)
-    return case
+    found.model = model
+    found.explanation.kernels = named_kernels(found.explanation, "said")
+    room.write_folder(found, out)
+    return found
 
 
-def layer_of(found: Difference, one: Aligned) -> str:
+def layer_of(found: Difference, one: Region) -> str:
     """Returns what a source is called in its library; empty where it is no case, or not kept."""
     try:
-        region = Region.of(found.left, found.right, one)
+        sides = isolated_sides(found.left, found.right, one)
     except (KeyError, InputError):
         return ""
-    return "" if region is None else layer_text(region, one.path)
+    return "" if sides is None else layer_text(sides[0], one.path)
 
 
-def layer_text(region: Region, path: str = "") -> str:
-    """Returns what a region's operation is called in its library; empty where it is no case.
+def layer_text(one: Alone, path: str = "") -> str:
+    """Returns what an operation is called in its library; empty where it is no case.
 
     ``path``: where it stands in the model: a layer of Keras's, where there is one.
     """
     try:
-        call, library = _single_call(region.left), region.left.side.target
+        call, library = _single_call(one), one.side.target
     except (ProbeError, KeyError, IndexError):
         return ""
     assert call.case is not None

@@ -27,11 +27,11 @@ from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import differing_example
 from probe.launch import library_variables
 from probe.printing import plain
-from probe.recording.alone import Alone, Cause, unequal_bits
+from probe.recording.alone import Alone, Cause, Sides, isolated_sides, unequal_bits
 from probe.recording.contract import Operation
-from probe.recording.difference import Aligned
+from probe.recording.difference import Region
 from probe.recording.recording import Run
-from probe.recording.source import Region, find_cause
+from probe.recording.source import find_cause
 from probe.reproduction import code, content, emulate, program, proof
 from probe.reproduction.folder import FORMAT, fresh
 from probe.reproduction.program import ScriptFunction
@@ -65,7 +65,7 @@ def write_operation(
     folder: Path,
     left: Run,
     right: Run,
-    aligned: Aligned,
+    region: Region,
     cause: Cause | None = None,
     *,
     before: tuple[Sequence[str], Sequence[str]] = ((), ()),
@@ -83,17 +83,16 @@ def write_operation(
     differs nowhere.
     """
     fresh(folder, force)
-    cause = cause or find_cause(left, right, aligned)
-    if (region := Region.of(left, right, aligned)) is None:
+    cause = cause or find_cause(left, right, region)
+    if (sides := isolated_sides(left, right, region)) is None:
         why, todo = "no output of it differs", "give a source"
-        raise InputError("operation", name_as_text(aligned.name), why, todo)
-    sides = region.sides
+        raise InputError("operation", name_as_text(region.name), why, todo)
     work = Path(tempfile.mkdtemp())
     try:
-        made = _write_proved_script(work, sides, aligned, before, times)
+        made = _write_proved_script(work, sides, region, before, times)
         if not made.ran and not unproved:
             raise NotReproduced(f"script=reproduce.py: {made.why}")
-        _finish(work, made, sides, aligned, cause, whole)
+        _finish(work, made, sides, region, cause, whole)
         folder.mkdir(parents=True, exist_ok=True)
         for name in made.files:
             shutil.copyfile(work / name, folder / name)
@@ -108,8 +107,8 @@ def write_operation(
 
 def _write_proved_script(
     work: Path,
-    sides: tuple[Alone, Alone],
-    aligned: Aligned,
+    sides: Sides,
+    region: Region,
     before: tuple[Sequence[str], Sequence[str]],
     times: int,
 ) -> WrittenFolder:
@@ -127,7 +126,7 @@ def _write_proved_script(
     library = LIBRARIES.get(library_of_side(sides[0]), PLAIN)
     for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
         try:
-            script = script_of_operation(work, sides, aligned, events, before, ways)  # type: ignore[arg-type]
+            script = script_of_operation(work, sides, region, events, before, ways)  # type: ignore[arg-type]
         except SyntaxError as error:
             made.why = f"its recorded code is not valid Python: {error.msg}"
             break
@@ -162,7 +161,7 @@ def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
     return first
 
 
-def _recorded_bits(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
+def _recorded_bits(sides: Sides) -> list[tuple[str, str]]:
     """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
     bits = [
         floats.to_bits(one.outputs, one.value.dtype)
@@ -178,8 +177,8 @@ def _recorded_bits(sides: tuple[Alone, Alone]) -> list[tuple[str, str]]:
 def _finish(
     work: Path,
     made: WrittenFolder,
-    sides: tuple[Alone, Alone],
-    aligned: Aligned,
+    sides: Sides,
+    region: Region,
     cause: Cause,
     whole: Sequence[str],
 ) -> None:
@@ -191,15 +190,15 @@ def _finish(
         (work / "model.py").write_text(text, encoding="utf-8")
         made.files.append("model.py")
     made.files += ["report.md", "machine.json"]
-    report = _report(made, sides, aligned, cause, drawn)
+    report = _report(made, sides, region, cause, drawn)
     (work / "report.md").write_text(report, encoding="utf-8")
     about = json.dumps(
-        _content_of_machine_json(made, sides, aligned, cause), indent=2, default=plain
+        _content_of_machine_json(made, sides, region, cause), indent=2, default=plain
     )
     (work / "machine.json").write_text(about + "\n", encoding="utf-8")
 
 
-def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], cause: Cause) -> bool:
+def _draw_orders(work: Path, made: WrittenFolder, sides: Sides, cause: Cause) -> bool:
     """Returns whether both orders were drawn; also replays them by NumPy alone."""
     told = cause.comparison
     if told is None or not cause.replayed:
@@ -223,12 +222,10 @@ def _draw_orders(work: Path, made: WrittenFolder, sides: tuple[Alone, Alone], ca
     return True
 
 
-def _report(
-    made: WrittenFolder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause, drawn: bool
-) -> str:
+def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, drawn: bool) -> str:
     """Returns the text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
-    parts = [f"# {operation_title(sides, aligned).rstrip('.')}", ""]
+    parts = [f"# {operation_title(sides, region).rstrip('.')}", ""]
     if made.ran is not None:
         if OPERANDS not in made.script and len(made.script) < 12_000:
             parts += [f"```python\n{made.script.rstrip()}\n```", ""]
@@ -241,8 +238,8 @@ def _report(
             f"`{OPERANDS}`, named x0, x1, ... as the operation reads them.",
             "",
         ]
-    operation = [f"- operation: `{name_as_text(aligned.op)}`"]
-    operation += [f"- in the model: `{name_as_text(aligned.path)}`"] if aligned.path else []
+    operation = [f"- operation: `{name_as_text(region.op)}`"]
+    operation += [f"- in the model: `{name_as_text(region.path)}`"] if region.path else []
     for word, one in zip(("left", "right"), sides, strict=True):
         reads = ", ".join(
             f"{dtype} {array.shape}" for dtype, array in zip(one.dtypes, one.reads, strict=False)
@@ -277,7 +274,7 @@ def _why_it_differs(cause: Cause, drawn: bool) -> list[str]:
 
 
 def _content_of_machine_json(
-    made: WrittenFolder, sides: tuple[Alone, Alone], aligned: Aligned, cause: Cause
+    made: WrittenFolder, sides: Sides, region: Region, cause: Cause
 ) -> dict[str, Any]:
     """Returns the content of ``machine.json``, as ``probe verify`` reads it."""
     facts, pair = machine.facts(), sides[0].pair
@@ -287,8 +284,8 @@ def _content_of_machine_json(
         "targets": [one.side.target for one in sides],
         "library_versions": [library_and_version(one).rpartition(" ")[2] for one in sides],
         "operation": {
-            "op": name_as_text(aligned.op),
-            "path": name_as_text(aligned.path),
+            "op": name_as_text(region.op),
+            "path": name_as_text(region.path),
         },
         "compared": pair.compared,
         "differing": pair.differing,
@@ -363,8 +360,8 @@ def name_as_text(name: str) -> str:
 
 def script_of_operation(
     work: Path,
-    sides: tuple[Alone, Alone],
-    aligned: Aligned,
+    sides: Sides,
+    region: Region,
     events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     ways: ScriptValues,
@@ -397,7 +394,7 @@ def script_of_operation(
     standard = ["import os", "import platform", "import sys"]
     standard += ["import io", "import subprocess"] * apart
     standard += ["from importlib.metadata import version"] * bool(distribution)
-    where = f" ({name_as_text(aligned.path)} of the model)" if aligned.path else ""
+    where = f" ({name_as_text(region.path)} of the model)" if region.path else ""
     what = f"One operation{where} with the operands that it read in two runs of a model."
     compared = sides[0].pair.compared
     same = f"{compared} outputs are compared, which read the same values on both sides."
@@ -405,7 +402,7 @@ def script_of_operation(
         program.templates()
         .get_template("recorded.py.j2")
         .render(
-            title=operation_title(sides, aligned),
+            title=operation_title(sides, region),
             about=program.docstring_lines(what, same),
             standard=code.imports(standard),
             variables=variables,
@@ -476,7 +473,7 @@ def _broken_at_words(line: str) -> list[str]:
 
 
 def _functions_and_calls(
-    sides: tuple[Alone, Alone],
+    sides: Sides,
     events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     names: tuple[list[str], list[str]],
@@ -524,7 +521,7 @@ def _compared_part(one: Alone) -> str | np.ndarray:
 
 
 def named_operands(
-    sides: tuple[Alone, Alone],
+    sides: Sides,
 ) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
     """Names of what either side reads, and the arrays; what both read alike has one name."""
     arrays: dict[str, np.ndarray] = {}
@@ -541,7 +538,7 @@ def named_operands(
     return names, arrays
 
 
-def store_operands(path: Path, sides: tuple[Alone, Alone], **more: np.ndarray) -> None:
+def store_operands(path: Path, sides: Sides, **more: np.ndarray) -> None:
     """Writes all operands, each once, as arrays without pickle."""
     names, arrays = named_operands(sides)
     if any(array.dtype.hasobject for array in arrays.values()):
@@ -590,9 +587,9 @@ def library_and_version(one: Alone) -> str:
         return name_as_text(name)
 
 
-def operation_title(sides: tuple[Alone, Alone], aligned: Aligned) -> str:
+def operation_title(sides: Sides, region: Region) -> str:
     """Returns one line: which library gives different bits, on what."""
-    op = name_as_text(aligned.op)
+    op = name_as_text(region.op)
     read = [" and ".join(shapes_read(one)) for one in sides]
     first = f"{library_and_version(sides[0])}: {op} gives different bits"
     if read[0] != read[1]:

@@ -210,11 +210,11 @@ def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, 
         def __enter__(self):
             return self
 
-        def open(self, trust):
+        def open(self):
             """A function says nothing of its inputs."""
 
-        def record(self, *_):
-            shapes.append({name: one.shape for name, one in self.arrays.items()})
+        def record(self, out, arrays, most):
+            shapes.append({name: one.shape for name, one in arrays.items()})
             raise InputError("target", "reference", "it is not started here", "")
 
     monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", lambda *_: Apart())
@@ -227,8 +227,8 @@ def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
     from probe.recording.apart import Apart
     from probe.target import Target
 
-    with Apart("tapes:left", Target("reference"), {}) as process:
-        ran_ = process.record(tmp_path / "run")
+    with Apart("tapes:left", Target("reference")) as process:
+        ran_ = process.record(tmp_path / "run", {})
         one = ran_.operations[1]
         call = ran_.again(1)
         arrays = ran_.arrays({*one.reads, *one.gives})

@@ -264,12 +264,12 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
 
 
 def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
-    from probe.recording.apart import Trusted
+    from probe.recording.replayed import RunnableRecording
 
     plain = read_recording(runs / "left")
     assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
     assert all(one.lines is None for one in plain.operations)  # no stranger's text
-    with Trusted(runs / "left") as side:
+    with RunnableRecording(runs / "left") as side:
         assert side.again(0) is None and not side.made.notes
         arrays = side.arrays({1, 2, 3})
         one = side.operations[1]
@@ -307,7 +307,7 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
     pytest.importorskip("torch")
     text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
     request = {"do": "written", "lines": text, "imports": ["import torch"]}
-    plain = apart._Remote(None, request | {"dtypes": ["float32", "float32"]})
+    plain = apart.Remote(None, request | {"dtypes": ["float32", "float32"]})
     arrays = {"0": normal(3, 4), "1": normal(5, 2)}
     served = apart.ProcessRecording()
     moves = [(plain, [0, 0])]
@@ -315,13 +315,13 @@ def test_recorded_lines_are_run_with_operands_at_other_addresses():
     for one, wanted in moves:
         assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
     other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
-    assert apart._Remote(None, other).moved([8]) is None
+    assert apart.Remote(None, other).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
-    from probe.recording.apart import Trusted
+    from probe.recording.replayed import RunnableRecording
 
-    with Trusted(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
+    with RunnableRecording(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
         assert side.again(1) is None and "operations can't be run again" in side.made.notes[0]
 
 

@@ -115,6 +115,15 @@ def test_two_arrays_of_one_name_are_refused(value):
         list(named_arrays(value))
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "float8_e4m3fn", "int4"])
+def test_formats_that_numpy_lacks_have_the_bits_of_their_containers(name):
+    array = np.arange(6).reshape(2, 3).astype(np.dtype(name))
+    unit = np.uint16 if name == "bfloat16" else np.uint8
+    assert bits_of(array).dtype == name
+    assert bits_of(array).hash == bits_of(array.view(unit)).hash
+    assert bits_of(array.T).hash == bits_of(np.ascontiguousarray(array.T).view(unit)).hash
+
+
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_rare_values_have_bits_or_are_refused():
     assert bits_of(memoryview(b"abcdef")[::2]) == bits_of(b"ace")

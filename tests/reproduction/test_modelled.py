@@ -5,7 +5,8 @@ import pytest
 
 import probe
 from probe.errors import InputError
-from probe.recording.source import Region, find_cause
+from probe.recording.alone import isolated_sides
+from probe.recording.source import find_cause
 from probe.recording.subject import function_recorder
 from probe.recording.walk import walk
 from probe.reproduction import modelled
@@ -77,17 +78,18 @@ def compared(rows):
 
 def test_the_case_gives_the_recorded_bits_of_both_runs():
     found, first = compared(lambda count: slice(0, count))
-    region = Region.of(found.left, found.right, first)
-    made = modelled.verified_alone(modelled.case_of_region(region))
+    sides = isolated_sides(found.left, found.right, first)
+    assert sides is not None
+    made = modelled.verified_alone(modelled.case_of_region(sides))
     assert made.finding.vary == "batch" and made.finding.against == 40
-    np.testing.assert_array_equal(made.bits[0].reshape(-1), region.left.gives[0].reshape(-1))
+    np.testing.assert_array_equal(made.bits[0].reshape(-1), sides[0].gives[0].reshape(-1))
     cause = find_cause(found.left, found.right, first)
     assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
 
 
 def test_other_bits_than_the_models_are_no_case():
     found, first = compared(lambda count: slice(0, count))
-    made = modelled.case_of_region(Region.of(found.left, found.right, first))
+    made = modelled.case_of_region(isolated_sides(found.left, found.right, first))
     changed = made.bits[0].copy()
     changed.reshape(-1)[0] = np.nextafter(changed.reshape(-1)[0], np.float32(np.inf))
     strange = modelled.replace(made, bits=(changed, made.bits[1]))

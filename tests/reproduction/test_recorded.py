@@ -15,7 +15,7 @@ import pytest
 
 from probe.errors import InputError, NotReproduced
 from probe.recording import source
-from probe.recording.difference import Aligned, compare_runs
+from probe.recording.difference import Region, compare_runs
 from probe.recording.recording import record_run
 from probe.reproduction import recorded as reports
 from probe.semantics import Contracts, Each, Unknown
@@ -144,7 +144,7 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
     (tmp_path / "mine").write_text("")
     with pytest.raises(InputError, match="files"):
         reports.write_operation(tmp_path, left, right, first, cause)
-    equal = Aligned("a", "a", "", 0, 0)
+    equal = Region("a", "a", "", 0, 0)
     with pytest.raises(InputError, match="no output of it differs"):
         reports.write_operation(tmp_path / "out", left, right, equal, cause)
 

@@ -11,7 +11,7 @@ from probe.answers.first_difference import NAMED, NOT_SOUGHT, Walked
 from probe.answers.record import Recorded
 from probe.floats import rounded_text
 from probe.printing import counted, next_commands, table
-from probe.recording.difference import Aligned
+from probe.recording.difference import Region
 
 # Rows of operations that are printed; --json has all.
 MOST = 40
@@ -102,13 +102,13 @@ def _table_of_operations(found: Walked) -> RenderableType | None:
     return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
 
 
-def _coloured_verdict(one: Aligned) -> Text:
+def _coloured_verdict(one: Region) -> Text:
     return Text(one.verdict, COLOURS[one.verdict])
 
 
-def collapsed(operations: list[Aligned]) -> Iterator[list[Aligned]]:
+def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
     """Yields operations one by one, and runs of those in which nothing differs together."""
-    some: list[Aligned] = []
+    some: list[Region] = []
     for one in operations:
         quiet = one.verdict in ("equal", "left", "right", "unknown") and not one.note
         if some and not (quiet and some[-1].verdict == one.verdict):
