@@ -201,6 +201,41 @@ def test_a_loop_is_written_out_step_by_step():
     assert last.given == len(ops) - 1
 
 
+def test_a_loop_in_a_branch_in_a_loop_and_a_function_called_twice_give_their_bits():
+    """What bodies capture is what they read; a branch of no number is the last one."""
+    weight, x = tf.Variable(normal(4, 4)), normal(3, 4)
+
+    @tf.function
+    def inner(a):
+        return tf.tanh(a @ weight)
+
+    @tf.function
+    def nested(a, which):
+        def turn(i, state, total):
+            def again():
+                _, found = tf.while_loop(
+                    lambda j, _: j < 2,
+                    lambda j, one: (j + 1, one * 2.0 + tf.cast(i, tf.float32)),
+                    (0, total),
+                )
+                return found
+
+            total = tf.cond(i > 0, again, lambda: total + tf.reduce_sum(a))
+            return i + 1, inner(inner(state)), total
+
+        _, state, total = tf.while_loop(lambda i, *_: i < 3, turn, (0, a, 1.0))
+        chosen = tf.switch_case(which, [lambda: a * 2.0, lambda: inner(a), lambda: tf.exp(a)])
+        return state, total, chosen, a
+
+    for which in (1, -1, 7):
+        found, outputs, recorder = seen(lambda which=which: nested(x, tf.constant(which)))
+        plain = [array_digest(one) for one in recorder.plain()]
+        assert [array_digest(one.array()) for one in outputs] == plain
+        assert not recorder.note
+        ops = [event.op for event, *_ in found]
+        assert (ops.count("Tanh"), ops.count("Exp")) == ((7, 0) if which == 1 else (6, 1))
+
+
 def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said():
     x = normal(3, 4)
     live = record_run(TensorFlowRecorder(lambda: np.asarray(tf.nn.relu(x))))
