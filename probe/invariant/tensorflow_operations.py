@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.framework import op_def_registry
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
@@ -28,6 +28,7 @@ from probe.invariant.tensorflow_calls import (
     reshaped,
     tensor,
 )
+from probe.recorders.interpreter import Body, Interpreter
 from probe.recorders.tensorflow_graphs import (
     BRANCHES,
     CALLS,
@@ -35,15 +36,19 @@ from probe.recorders.tensorflow_graphs import (
     LOOPS,
     READS,
     SHAPES,
-    FunctionGraph,
     FunctionNode,
+    by_xla,
+    call_options,
+    run_flow,
     traced_graph,
 )
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
+    NOTHING,
     RanOperation,
     array,
     run_op,
+    schema,
     sizes_of,
     structure,
     type_of,
@@ -82,7 +87,7 @@ class TensorFlowOperations:
         """Returns what runs a node.
         ``follows``: which of its inputs depend on the model's inputs."""
         handed_on = node.op in (*HANDED_ON, *READS, *SHAPES) or node.op.startswith("TensorList")
-        if handed_on or not node.count or not any(follows):
+        if handed_on or not len(node.gives) or not any(follows):
             return once(node)
         make = self.own.get(node.op)
         if make is None:
@@ -150,7 +155,7 @@ class TensorFlowOperations:
             found = as_it_is(read)
             if any(one.dtype.is_floating or one.dtype.is_complex for one in (*read, *found)):
                 shapes = ", ".join("x".join(map(str, one.shape)) for one in read)
-                self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.name}")
+                self.keeper.leave(f"{node.op} of {shapes}", why, f"{node.op} {node.path}")
             return found
 
         return handler
@@ -174,7 +179,7 @@ class TensorFlowOperations:
         """
         # one node, another shape but for the first axis: the batch stands elsewhere in it
         if self._first.setdefault(id(node), key) != key:
-            self.keeper.leave(f"{node.op} {node.name}", INSIDE)
+            self.keeper.leave(f"{node.op} {node.path}", INSIDE)
         found = self.kept.get(key)
         if found is None:
             each = max(1, count // self.samples)
@@ -184,7 +189,7 @@ class TensorFlowOperations:
     # sums of products
 
     def _matmul(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if follows[1] or words.get("transpose_a") or not known_format(words):
             return None
         turned, as_it_is = bool(words.get("transpose_b")), once(node)
@@ -206,7 +211,7 @@ class TensorFlowOperations:
         return handler
 
     def _matrices(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if not known_format({"T": words.get("T", words.get("Ta"))}):
             return None
         ends = ("km" if words.get("adj_x") else "mk", "nk" if words.get("adj_y") else "kn")
@@ -220,7 +225,7 @@ class TensorFlowOperations:
         return self._contraction(node, follows, labels)
 
     def _einsum(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         equation = words["equation"]
         text = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "")
         ins, _, out = text.partition("->")
@@ -281,7 +286,7 @@ class TensorFlowOperations:
         return handler
 
     def _convolution(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words, back = words_of(node), node.op in TRANSPOSED
+        words, back = node.words, node.op in TRANSPOSED
         where = 2 if back else 0
         if follows[1] or not follows[where] or not known_format(words) or not channels_last(words):
             return None
@@ -295,8 +300,8 @@ class TensorFlowOperations:
             shapes = tuple(x.shape)[1:], tuple(w.shape)
             known = self._known(
                 node,
-                (node.op, *shapes, x.dtype, sizes, *map(str, node.attributes)),
-                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.attributes, sizes),
+                (node.op, *shapes, x.dtype, sizes, *map(str, node.own)),
+                lambda: TensorFlowConvolution(node.op, *shapes, x.dtype, node.own, sizes),
                 len(x),
             )
             self.keeper.limit_lengths(known)
@@ -307,20 +312,18 @@ class TensorFlowOperations:
     # samples
 
     def _normalised(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        words = words_of(node)
+        words = node.words
         if any(follows[1:]) or words.get("is_training") or not channels_last(words):
             return None
         return self._along(node, follows)
 
     def _of_xla(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
         """A function that XLA compiles: Keras' grouped convolutions alone keep samples apart."""
-        return self._along(node, follows) if convolves(words_of(node)["f"]) else None
+        return self._along(node, follows) if convolves(node.function) else None
 
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        extra = (
-            (digest_of(words_of(node)["f"]),) if node.op in CALLS else map(plainly, extra_of(node))
-        )
+        extra = (digest_of(node.function),) if node.op in CALLS else map(plainly, extra_of(node))
         name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
         left = self._plain(node, LEFT)
 
@@ -339,7 +342,7 @@ class TensorFlowOperations:
                     called_name(node),
                     [next(samples if along else held) for along in follows],
                     attributes_of(node),
-                    node.count,
+                    len(node.gives),
                 )
                 more[:] = found[1:]
                 return found[0]
@@ -356,7 +359,7 @@ class TensorFlowOperations:
                 made.variables = [variable for _, variable in held]
                 return made
 
-            key = node.name, name, *shapes, xs[0].dtype, *sizes
+            key = node.path, name, *shapes, xs[0].dtype, *sizes
             known = self._known(node, key, make, len(xs[0]))
             self.keeper.limit_lengths(known)
             return [known(tuple(xs), tuple(rest)), *more]
@@ -364,8 +367,8 @@ class TensorFlowOperations:
         return handler
 
     def _reduction(self, node: FunctionNode) -> Handler:
-        words = words_of(node)
-        name, attributes = node.op, tuple(node.attributes)
+        words = node.words
+        name, attributes = node.op, tuple(node.own)
         as_it_is, left = once(node), self._plain(node, "it adds over the batch")
 
         def handler(read: list[Any]) -> list[Any]:
@@ -400,7 +403,7 @@ class TensorFlowOperations:
         return handler
 
     def _softmax(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler | None:
-        if not known_format(words_of(node)):
+        if not known_format(node.words):
             return None
         as_it_is = once(node)
 
@@ -467,9 +470,7 @@ def _arrays_read(node: FunctionNode, read: Sequence[Any]) -> list[int]:
 def _described_node(node: FunctionNode, read: list[Any], found: list[Any]) -> tuple[Meaning, Call]:
     """Returns what a node computes that has run, and its call as a table is asked."""
     given = [n for n, one in enumerate(found) if not type_of(one).unread]
-    call = RanOperation(
-        node.op, read, node.attributes, found, _arrays_read(node, read), given
-    ).call([])
+    call = RanOperation(node.op, read, node.own, found, _arrays_read(node, read), given).call([])
     computes = meaning(call)
     complex_ = any(one.dtype.is_complex for one in (*read, *found))
     return of_complex(computes) if complex_ else computes, call
@@ -489,10 +490,6 @@ NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
-def words_of(node: FunctionNode) -> dict[str, Any]:
-    return dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-
-
 def known_format(words: dict[str, Any]) -> bool:
     """Returns whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
@@ -508,7 +505,7 @@ TYPES = ("T", "Ta", "Tb", "Tout", "Tin", "U", "N", "Tidx", "f", "config", "confi
 
 def extra_of(node: FunctionNode) -> list[Any]:
     """Attributes that decide what is computed, besides types."""
-    words = words_of(node)
+    words = node.words
     return [value for name, value in words.items() if name not in TYPES and value not in ([], b"")]
 
 
@@ -520,14 +517,13 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
 
 
 def called_name(node: FunctionNode) -> str:
-    return str(words_of(node)["f"]) if node.op in CALLS else node.op
+    return str(node.function) if node.op in CALLS else node.op
 
 
 def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
     if node.op not in CALLS:
-        return tuple(node.attributes)
-    pairs = context.context().function_call_options.as_attrs().items()
-    return tuple(one for pair in pairs for one in pair)
+        return tuple(node.own)
+    return call_options()
 
 
 def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
@@ -600,16 +596,14 @@ OF_SHAPES = tuple(one for one in SHAPES if one != "Range")  # of a range the num
 KEPT, SMALL = 64, 1 << 16
 
 
-class NodeStep(NamedTuple):
-    """One node. ``reads``: of which nodes which outputs; ``last``: nodes not read any more."""
+@dataclass(eq=False)
+class PlannedNode(FunctionNode):
+    """A node, and what runs it."""
 
-    name: str
-    reads: tuple[tuple[str, int], ...]
-    handler: Handler
-    last: tuple[str, ...]
+    handler: Handler | None = None
 
 
-class FunctionRunner:
+class FunctionRunner(Interpreter):
     """Runs functions by name. ``choose(node, follows)`` says what runs a node.
 
     ``follows``: for each input of the node, whether it depends on the inputs of the model.
@@ -617,93 +611,75 @@ class FunctionRunner:
 
     def __init__(self, choose: Callable[[FunctionNode, tuple[bool, ...]], Handler]) -> None:
         self.choose = choose
-        self._graphs: dict[str, FunctionGraph] = {}
-        self._steps: dict[tuple[str, tuple[bool, ...]], list[NodeStep]] = {}
-        self._constants: dict[str, dict[str, list[Any]]] = {}
+        self._graphs: dict[str, Body] = {}
+        self._plans: dict[tuple[str, tuple[bool, ...]], Body] = {}
 
     def __call__(self, name: str, given: Sequence[Any], follows: tuple[bool, ...]) -> list[Any]:
         """Runs the function; returns its outputs' tensors."""
-        graph = traced_graph(name, self._graphs)
-        steps = self._steps.get((name, follows))
-        if steps is None:
-            steps = self._steps[name, follows] = self._planned(graph, follows)
-            self._constants[name] = {
-                node.name: [node.constant] for node in graph.nodes if node.constant is not None
-            }
-        made = {graph.fed[at]: [one] for at, one in enumerate(given) if at in graph.fed}
-        made |= self._constants[name]
-        for step in steps:
-            made[step.name] = step.handler([made[node][at] for node, at in step.reads])
-            for node in step.last:
-                made.pop(node, None)
-        return [made[node][at] for node, at in graph.given]
+        return self.walk(self._planned(name, follows), given)
 
-    def _planned(self, graph: FunctionGraph, follows: tuple[bool, ...]) -> list[NodeStep]:
-        depends = {name for at, name in graph.fed.items() if follows[at]}
-        by_shape = _by_shape(graph)
-        wanted = _needed_nodes(graph)
-        steps = []
-        for place, node in enumerate(graph.nodes):
-            if node.constant is not None or node.name not in wanted:
+    def run_node(self, node: PlannedNode, read: list[Any], inside: Any) -> list[Any]:
+        assert node.handler is not None
+        return node.handler(read)
+
+    def _planned(self, name: str, follows: tuple[bool, ...]) -> Body:
+        """Returns the nodes of a function that are needed, each with what runs it."""
+        found = self._plans.get((name, follows))
+        if found is not None:
+            return found
+        graph = traced_graph(name, self._graphs)
+        depends = {one for (one, _), along in zip(graph.inputs, follows, strict=True) if along}
+        by_shape, wanted = _by_shape(graph), _needed_nodes(graph)
+        nodes = []
+        for node in graph.nodes:
+            if node.path not in wanted:
                 continue
-            flags = tuple(name in depends for name, _ in node.inputs)
+            flags = tuple(one in depends for one, _ in node.slots)
             if any(flags):
-                depends.add(node.name)
-            last = tuple(graph.last.get(place, ()))
+                depends.add(node.path)
             handler = self._handler(node, flags)
-            if node.name in by_shape:
+            if node.path in by_shape:
                 handler = _run_once_for_each(handler, by_id=node.op not in OF_SHAPES)
-            steps.append(NodeStep(node.name, node.inputs, handler, last))
-        return steps
+            own = {one.name: getattr(node, one.name) for one in fields(node)}
+            nodes.append(PlannedNode(**own, handler=handler))
+        self._plans[name, follows] = made = replace(graph, nodes=nodes)
+        return made
 
     def _handler(self, node: FunctionNode, flags: tuple[bool, ...]) -> Handler:
-        words = words_of(node)
-        if node.op in CALLS and not _compiled_by_xla(words["f"]):
-            return lambda read: self(words["f"], read, flags)
+        if node.op in CALLS and by_xla(node.function):
+            return self.choose(node, flags)
         if node.op in LOOPS:
-
-            def loop(read: list[Any]) -> list[Any]:
-                kept = _unchanged(traced_graph(words["body"], self._graphs))
-                flags = tuple(at not in kept for at in range(len(read)))
-                while bool(array(self(words["cond"], read, flags)[0])):
-                    read = self(words["body"], read, flags)
-                return read
-
-            return loop
-        if node.op in BRANCHES:
-            many = "Case" in node.op
-            names = words["branches"] if many else [words["else_branch"], words["then_branch"]]
-
-            def branch(read: list[Any]) -> list[Any]:
-                which = int(array(read[0]))
-                return self(names[min(max(which, 0), len(names) - 1)], read[1:], flags[1:])
-
-            return branch
-        return self.choose(node, flags)
+            kept = _unchanged(traced_graph(node.words["body"], self._graphs))
+            flags = tuple(at not in kept for at in range(len(flags)))
+        elif node.op in BRANCHES:
+            flags = flags[1:]
+        elif node.op not in CALLS:
+            return self.choose(node, flags)
+        return lambda read: (
+            run_flow(self, node, read, lambda name: self._planned(name, flags)) or []
+        )
 
 
 def once(node: FunctionNode) -> Handler:
     """Runs a node as it is; one that gives back its input needs no call."""
     if node.op in HANDED_ON:
         return lambda read: read
-    op, attributes, count = node.op, tuple(node.attributes), node.count
-    return lambda read: run_op(op, read, attributes, count)
+    return lambda read: run_op(node.op, read, node.own, len(node.gives))
 
 
-def _by_shape(graph: FunctionGraph) -> set[str]:
+def _by_shape(graph: Body) -> set[str]:
     """Returns the nodes whose values are decided by the shapes of others, or by constants.
 
     A Dense layer of Keras has some fifteen, which compute the shape of its outcome.
     """
-    constant = {node.name for node in graph.nodes if node.constant is not None}
-    found: set[str] = set()
+    found = {name for name, _ in graph.constants}
     for node in graph.nodes:
-        known = all(name in constant or name in found for name, _ in node.inputs)
+        known = all(name in found for name, _ in node.slots)
         flows = node.op in (*CALLS, *LOOPS, *BRANCHES, *HANDED_ON)
-        if node.constant is None and node.inputs and not flows and (known or node.op in OF_SHAPES):
-            described = op_def_registry.get(node.op)
-            if described is not None and not described.is_stateful:
-                found.add(node.name)
+        if node.slots and not flows and (known or node.op in OF_SHAPES):
+            known_op = schema(node.op)
+            if known_op is not NOTHING and not known_op.stateful:
+                found.add(node.path)
     return found
 
 
@@ -726,33 +702,28 @@ def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
     return run_once
 
 
-def _unchanged(graph: FunctionGraph) -> set[int]:
+def _unchanged(graph: Body) -> set[int]:
     """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
-    by_name = {node.name: node for node in graph.nodes}
+    by_name = {node.path: node for node in graph.nodes}
     found = set[int]()
-    for at, (name, place) in enumerate(graph.given):
+    for at, (name, place) in enumerate(graph.outputs):
         while name in by_name and by_name[name].op == "Identity":
-            name = by_name[name].inputs[0][0]
-        if place == 0 and name == graph.fed.get(at):
+            name = by_name[name].slots[0][0]
+        if place == 0 and at < len(graph.inputs) and name == graph.inputs[at][0]:
             found.add(at)
     return found
 
 
-def _needed_nodes(graph: FunctionGraph) -> set[str]:
+def _needed_nodes(graph: Body) -> set[str]:
     """Returns the nodes that outputs or changes of a state need."""
-    by_name = {node.name: node for node in graph.nodes}
-    pending = [name for name, _ in graph.given]
-    pending += [node.name for node in graph.nodes if node.op.startswith("Assign")]
+    by_name = {node.path: node for node in graph.nodes}
+    pending = [name for name, _ in graph.outputs]
+    pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]
     found: set[str] = set()
     while pending:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending += [one for one, _ in by_name[name].inputs] if name in by_name else []
+            pending += [one for one, _ in by_name[name].slots] if name in by_name else []
             pending += by_name[name].after if name in by_name else ()
     return found
-
-
-def _compiled_by_xla(name: str) -> bool:
-    attributes = context.context().get_function_def(name).attr
-    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)

@@ -234,20 +234,20 @@ class _Trace(Base):  # type: ignore[misc]
         """Reports what is inside a program if it can be looked into, then the program."""
         within, behind = programs.inner(primitive, params), programs.constants(params)
         one = None if within is None else self._only(within)
-        reads = self._reads(primitive if one is None else one.primitive, [*args, *behind])
+        reads = self._reads(primitive if one is None else one.own, [*args, *behind])
         if one is not None and not behind:
 
             def own(value: Value) -> Meaning:
                 if programs.flat_of(within).direct:
-                    return _own_call(one.primitive, one.params, args, gives, value)
+                    return _own_call(one.own, one.words, args, gives, value)
                 if (means := fold(programs.flat_of(within), one)) is not None:
                     return means
                 for n in self._known(reads):  # it is another one where these are others
                     value(n)
                 return self._composed(primitive, params, args, reads)
 
-            told = self._told(primitive, params, args, one.params, own)
-            self._visit(one.primitive.name, self._path(), reads, gives, told)
+            told = self._told(primitive, params, args, one.words, own)
+            self._visit(one.op, self._path(), reads, gives, told)
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
         call, self.calls = self.calls, self.calls + 1
@@ -309,17 +309,17 @@ class _Trace(Base):  # type: ignore[misc]
         """Reports the equations of a compiled program from the values that it also returns."""
         values = opened.values(args)
         for place, one in enumerate(opened.program.equations):
-            given = [opened.read(each, values) for each in one.reads]
+            given = [opened.read(each, values) for each in one.slots]
             gives = [values[n] for n in one.gives]
             reads = [self.values.seen(each) for each in given]
-            if one.primitive.name in programs.LOOPS:
-                reads += [self.values.seen(each) for each in programs.constants(one.params)]
-                means = self._composed(one.primitive, one.params, given, reads, (call, place))
+            if one.op in programs.LOOPS:
+                reads += [self.values.seen(each) for each in programs.constants(one.words)]
+                means = self._composed(one.own, one.words, given, reads, (call, place))
             else:
                 means = meaning(one.called(functools.partial(_known_bits, given)))
             path = "/".join(filter(None, (self._path(), one.path)))
-            told = Said(means, programs.params_of(one.params))
-            self._visit(one.primitive.name, path, reads, gives, told)
+            told = Said(means, programs.params_of(one.words))
+            self._visit(one.op, path, reads, gives, told)
         return opened.results(values)
 
     def _decide(

@@ -10,14 +10,16 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from jax import lax
 from jax.extend import core
 
+from probe.recorders.interpreter import Body, Interpreter, Key, Node, repeated
 from probe.semantics.contract import Call, Operand
 
 # Primitives that run a jaxpr once, and the parameter that has it.
@@ -135,28 +137,40 @@ def params_of(params: Mapping[str, Any]) -> dict[str, Any]:
 # the one traversal
 
 
-class Equation(NamedTuple):
-    """An equation of a flat program. ``ins``, ``outs``: abstract values. ``reads``: numbers of
-    values, or literals; numbers below zero are arrays that functions closed over. ``gives``:
-    numbers of its results. ``path``: the scopes that it is in."""
+@dataclass(eq=False)
+class Equation(Node):
+    """An equation: ``own`` its primitive, ``words`` the parameters; ``ins``, ``outs``: abstract
+    values. Keys: variables of its jaxpr; of a flat program numbers of values, those below zero of
+    arrays that functions closed over, or literals. ``path``: the scopes that it is in."""
 
-    primitive: Any
-    params: Mapping[str, Any]
-    ins: Sequence[Any]
-    outs: Sequence[Any]
-    reads: tuple[Any, ...]
-    gives: tuple[int, ...]
-    path: str
+    ins: Sequence[Any] = ()
+    outs: Sequence[Any] = ()
 
     def called(self, content: Content = lambda _: None) -> Call:
-        return call_of(self.primitive, self.params, self.ins, self.outs, content)
-
-    def run(self, given: Sequence[Any]) -> list[Any]:
-        """Returns what it gives of JAX's arrays."""
-        return bind(self.primitive, self.params, given)
+        return call_of(self.own, self.words, self.ins, self.outs, content)
 
 
-class Flat:
+def _body_of(closed: Any) -> Body:
+    """Returns a closed jaxpr; literals are among its constants."""
+    jaxpr = closed.jaxpr
+    constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+
+    def key(atom: Any) -> Any:
+        if not hasattr(atom, "val"):
+            return atom
+        constants[len(constants)] = atom
+        return len(constants) - 1
+
+    nodes = []
+    for one in jaxpr.eqns:
+        ins, outs = ([atom.aval for atom in some] for some in (one.invars, one.outvars))
+        own = one.primitive, one.primitive.name, [*map(key, one.invars)], one.outvars
+        path = str(one.source_info.name_stack)
+        nodes.append(Equation(*own, words=one.params, path=path, ins=ins, outs=outs))
+    return Body(nodes, jaxpr.invars, [*map(key, jaxpr.outvars)], constants)
+
+
+class Flat(Interpreter):
     """A jaxpr with those of the functions that it calls in their place, its values numbered: its
     inputs, then what its equations give. Loops are equations.
 
@@ -170,41 +184,30 @@ class Flat:
         self.equations: list[Equation] = []
         self.consts: list[Any] = []
         self._given, self._places = len(self.ins), dict[int, int]()
-        self.outputs = self._flat(closed, range(len(self.ins)), "")
+        self.outputs = self.walk(_body_of(closed), range(len(self.ins)), "")
 
-    def _flat(self, closed: Any, given: Sequence[Any], path: str) -> list[Any]:
-        jaxpr = closed.jaxpr
-        for value in closed.consts:
-            if id(value) not in self._places:
-                self._places[id(value)] = ~len(self.consts)
-                self.consts.append(value)
-        consts = [self._places[id(value)] for value in closed.consts]
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given), strict=True))
+    def constants_of(self, body: Body, inside: str) -> dict[Key, Any]:
+        for one in body.constants.values():
+            if not hasattr(one, "val") and id(one) not in self._places:
+                self._places[id(one)] = ~len(self.consts)
+                self.consts.append(one)
+        return {key: self._places.get(id(one), one) for key, one in body.constants.items()}
 
-        def read(atom: Any) -> Any:
-            return atom if hasattr(atom, "val") else known[atom]
-
-        for one in jaxpr.eqns:
-            reads = [read(atom) for atom in one.invars]
-            at = "/".join(filter(None, (path, str(one.source_info.name_stack))))
-            within = inner(one.primitive, one.params)
-            if within is not None:
-                gives = self._flat(within, reads, at)
-            else:
-                gives = list(range(self._given, self._given + len(one.outvars)))
-                self._given += len(gives)
-                ins, outs = ([atom.aval for atom in some] for some in (one.invars, one.outvars))
-                self.equations.append(
-                    Equation(one.primitive, one.params, ins, outs, tuple(reads), tuple(gives), at)
-                )
-            known |= dict(zip(one.outvars, gives, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+    def run_node(self, node: Equation, read: list[Any], inside: str) -> Sequence[Any]:
+        path = "/".join(filter(None, (inside, node.path)))
+        within = inner(node.own, node.words)
+        if within is not None:
+            return self.walk(_body_of(within), read, path)
+        gives = range(self._given, self._given + len(node.gives))
+        self._given += len(gives)
+        self.equations.append(replace(node, slots=tuple(read), gives=tuple(gives), path=path))
+        return gives
 
     @functools.cached_property
     def every(self) -> list[Any]:
         found = {id(value): value for value in self.consts}
         for equation in self.equations:
-            for closed in bodies(equation.params):
+            for closed in bodies(equation.words):
                 found.update((id(value), value) for value in flat_of(closed).every)
         return list(found.values())
 
@@ -214,15 +217,7 @@ class Flat:
         if len(self.equations) != 1:
             return False
         one, inputs = self.equations[0], tuple(range(len(self.ins)))
-        return one.reads == inputs and list(one.gives) == self.outputs
-
-    def read(
-        self, one: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
-    ) -> Any:
-        """Returns what an equation or the program's caller reads."""
-        if not isinstance(one, int):
-            return literal(one)
-        return values[one] if one >= 0 else consts[~one]
+        return one.slots == inputs and list(one.gives) == self.outputs
 
     def run(
         self,
@@ -235,9 +230,17 @@ class Flat:
         equation, by its number, itself and what it reads: arrays, labels, text, ..."""
         values = list(given)
         for place, one in enumerate(self.equations):
-            reads = [self.read(each, values, consts, literal) for each in one.reads]
+            reads = [self.read(each, values, consts, literal) for each in one.slots]
             values += step(place, one, reads)
         return values, [self.read(one, values, consts, literal) for one in self.outputs]
+
+    def read(
+        self, one: Any, values: Sequence[Any], consts: Sequence[Any], literal: Callable[..., Any]
+    ) -> Any:
+        """Returns what an equation or the program's caller reads."""
+        if not isinstance(one, int):
+            return literal(one)
+        return values[one] if one >= 0 else consts[~one]
 
 
 _FLAT: Any = weakref.WeakKeyDictionary()
@@ -291,28 +294,31 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
         return _eval(params["branches"][_concrete(args[0])], args[1:])
     if primitive.name == "while":
         ahead, behind = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-        states = list(args[behind:])
-        for _ in range(MOST_STEPS):
-            if not _concrete(*_eval(params["cond_jaxpr"], [*args[:ahead], *states])):
-                return states
-            states = _eval(params["body_jaxpr"], [*args[ahead:behind], *states])
-        return None
+
+        def state_again(step: int, state: Sequence[Any]) -> Sequence[Any] | None:
+            goes = step < MOST_STEPS and _eval(params["cond_jaxpr"], [*args[:ahead], *state])
+            return [*args[ahead:behind], *state] if goes and _concrete(*goes) else None
+
+        body = params["body_jaxpr"]
+        states, results = repeated(lambda _, read: _eval(body, read), args[behind:], state_again)
+        return states if len(results) < MOST_STEPS else None
     consts, length = params["num_consts"], params["length"]
     if not 0 < length <= MOST_STEPS:
         return None
     carry = consts + params["num_carry"]
-    fixed, states = args[:consts], list(args[consts:carry])
     lines = [
         [lax.index_in_dim(one, n, 0, keepdims=False) for n in range(length)] for one in args[carry:]
     ]
-    results = []
-    for step in reversed(range(length)) if params["reverse"] else range(length):
-        found = _eval(params["jaxpr"], [*fixed, *states, *(line[step] for line in lines)])
-        states = found[: params["num_carry"]]
-        results.append(found[params["num_carry"] :])
-    if params["reverse"]:
-        results.reverse()
-    columns = zip(*results, strict=True)
+    order = range(length)[::-1] if params["reverse"] else range(length)
+
+    def elements(step: int, state: Sequence[Any]) -> Sequence[Any] | None:
+        if step == length:
+            return None
+        return [*args[:consts], *state, *(line[order[step]] for line in lines)]
+
+    body = params["jaxpr"]
+    states, results = repeated(lambda _, read: _eval(body, read), args[consts:carry], elements)
+    columns = zip(*(results[n] for n in order), strict=True)
     wide = ([lax.expand_dims(one, (0,)) for one in column] for column in columns)
     return states + [lax.concatenate(column, 0) for column in wide]
 
@@ -338,7 +344,7 @@ class OpenedProgram:
 
     def _values(self, args: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
         def step(_: int, one: Equation, reads: list[Any]) -> list[Any]:
-            return one.run(reads)
+            return bind(one.own, one.words, reads)
 
         return self.program.run(args, consts, step, lambda atom: atom.val)[0][len(args) :]
 
@@ -368,17 +374,17 @@ def unlike_params(one: Flat, two: Flat) -> list[tuple[str, Any, Any]] | None:
             return None
     found: list[tuple[str, Any, Any]] = []
     for mine, other in zip(one.equations, two.equations, strict=True):
-        name = mine.primitive.name
-        heads = [(e.primitive, _wired(e.reads), *map(str, e.ins)) for e in (mine, other)]
-        if heads[0] != heads[1] or (name in LOOPS and str(mine.params) != str(other.params)):
+        name = mine.op
+        heads = [(e.own, _wired(e.slots), *map(str, e.ins)) for e in (mine, other)]
+        if heads[0] != heads[1] or (name in LOOPS and str(mine.words) != str(other.words)):
             return None
-        for place, (a, b) in enumerate(zip(mine.reads, other.reads, strict=True), 1):
+        for place, (a, b) in enumerate(zip(mine.slots, other.slots, strict=True), 1):
             if not isinstance(a, int) and str(a.val) != str(b.val):
                 found.append(
                     (f"operand {place} of {name}", float(literal_of(a)), float(literal_of(b)))
                 )
-        theirs = params_of(other.params)
-        for key, value in params_of(mine.params).items():
+        theirs = params_of(other.words)
+        for key, value in params_of(mine.words).items():
             if " at 0x" not in str(value) and value != theirs.get(key):
                 found.append((f"{key} of {name}", value, theirs.get(key)))
     return found
@@ -416,7 +422,7 @@ def _program(program: Flat, count: int) -> Lines | None:
     body: list[str] = []
 
     def step(place: int, one: Equation, reads: list[str]) -> list[str]:
-        text = lax_text(one.primitive, one.params, one.ins)
+        text = lax_text(one.own, one.words, one.ins)
         if text is None or len(one.outs) != 1:
             raise Unwritten
         body.append(f"    v{place} = {text(reads)}")
@@ -512,10 +518,10 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], given: tuple[An
     if not found.equations:  # of what stays as it is
         return found.outputs == list(range(len(given)))
     one = found.equations[0]
-    apart = words ^ {(key, param_text(each)) for key, each in one.params.items()}
+    apart = words ^ {(key, param_text(each)) for key, each in one.words.items()}
     return (
         found.direct
-        and one.primitive.name == name
+        and one.op == name
         and all(key in BESIDE or text == "None" for key, text in apart)
     )
 

@@ -243,18 +243,15 @@ FOURIER = {"FFT": "complex", "IFFT": "inverse", "RFFT": "real", "IRFFT": "invers
 @TABLE.row([*SOLVES])
 def _lax_stack(c: Call) -> s.Meaning:
     """A stack of systems, or one system beside stacks of others' parts."""
-    own, shapes = SOLVES[c.op], [c.shape(slot) for slot in range(c.count)]
-    leads = [shape[: len(shape) - n] for shape, n in zip(shapes, own, strict=True)]
-    lead = max(leads, key=len)
-    systems = o.Systems(c.count, range(c.count), shapes, c.gives)
-    return o.solved(c.op, systems, own, lead, c.numbers())
+    own = dict(enumerate(SOLVES[c.op]))
+    leads = [c.shape(slot)[: c.rank(slot) - n] for slot, n in own.items()]
+    return o.solved(c.op, c, own, max(leads, key=len), c.numbers())
 
 
 @TABLE.row("triangular_solve")
 def _lax_triangular(c: Call) -> s.Meaning:
     how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
-    systems = o.Systems(2, (0, 1), [c.shape(0), c.shape(1)], c.gives)
-    return o.triangular_solve(systems, *(c[name] for name in how))
+    return o.triangular_solve(c, (0, 1), *(c[name] for name in how))
 
 
 @TABLE.row("custom_linear_solve")
@@ -265,17 +262,16 @@ def _lax_solve(c: Call) -> s.Meaning:
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(one.primitive.name, one) for one in flat_of(c["jaxprs"].solve).equations]
+    every = [(one.op, one) for one in flat_of(c["jaxprs"].solve).equations]
     solves = [one for name, one in every if name == "triangular_solve"]
     axes = min((len(one.ins[0].shape) - 2 for one in solves), default=0)
-    shapes, lead = [c.shape(slot) for slot in slots], c.gives[0][:axes]
-    if any(shape[:axes] != lead for shape in (*shapes, *c.gives)):
+    lead = c.gives[0][:axes]
+    if any(shape[:axes] != lead for shape in (*map(c.shape, slots), *c.gives)):
         return s.Unknown("a solver whose operands are stacked differently")
-    said = tuple(repr(sorted(one.params.items())) for one in solves)
-    own = [len(shape) - axes for shape in shapes]
+    said = tuple(repr(sorted(one.words.items())) for one in solves)
+    own = {slot: c.rank(slot) - axes for slot in slots}
     said = said or tuple(sorted({name for name, _ in every}))
-    systems = o.Systems(c.count, slots, shapes, c.gives)
-    return o.solved("linear_solve", systems, own, lead, said)
+    return o.solved("linear_solve", c, own, lead, said)
 
 
 # movement
@@ -429,7 +425,7 @@ def moves(means: s.Meaning) -> bool:
 def only(program: Flat) -> Equation | None:
     """The one equation of a program that computes; the last, where all move; None for several."""
     found = [one for one in program.equations if not moves(meaning(one.called()))]
-    if len(found) > 1 or any(one.primitive.name in LOOPS for one in found):
+    if len(found) > 1 or any(one.op in LOOPS for one in found):
         return None
     found = found or program.equations[-1:]
     return found[0] if found else None
@@ -444,10 +440,10 @@ def fold(program: Flat, one: Equation) -> s.Meaning | None:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
         return _fold_product(program, one, means)
-    if isinstance(means, s.Reduces) and not means.keep and last.reads == one.gives:
+    if isinstance(means, s.Reduces) and not means.keep and last.slots == one.gives:
         shape, axes = one.ins[0].shape, {axis % len(one.ins[0].shape) for axis in means.axes}
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        if len(program.equations) == 2 and one.reads == (0,) and last.outs[0].shape == kept:
+        if len(program.equations) == 2 and one.slots == (0,) and last.outs[0].shape == kept:
             return replace(means, keep=True)
     return None
 
@@ -460,7 +456,7 @@ def _fold_product(program: Flat, one: Equation, means: s.Contracts) -> s.Meaning
         n: [(n, axis) for axis in range(len(aval.shape))] for n, aval in enumerate(program.ins)
     }
     for each in program.equations:
-        given = [axes.get(n) if isinstance(n, int) else None for n in each.reads]
+        given = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
         if each is one and all(given):
             pairs = [
                 sorted(zip(given[n] or [], text, strict=True))

@@ -417,11 +417,8 @@ def _attention(c: Call) -> s.Meaning:
         scale = float(c.get("scale", 1 / sqrt(c.shape()[-1])))
         return s.Attends(_on(c, "is_causal"), (scale,), dtype=c.dtype())
     # every sample by itself, as each of a stack of systems is solved; a bias is every sample's
-    slots = [slot for slot in range(3 + biased) if c.has(slot)]
-    own = [c.rank(slot) - (slot < 3) for slot in slots]
-    shapes, lead = [c.shape(slot) for slot in slots], c.shape()[:1]
-    systems = o.Systems(c.count, c.places(*slots), shapes, c.gives)
-    return o.solved("attention", systems, own, lead, c.numbers())
+    own = {slot: c.rank(slot) - (slot < 3) for slot in range(3 + biased) if c.has(slot)}
+    return o.solved("attention", c, own, c.shape()[:1], c.numbers())
 
 
 # movement

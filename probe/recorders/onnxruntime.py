@@ -13,8 +13,9 @@ import functools
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,6 @@ LEVELS = {
 
 # Threads that all pieces may have together: each has its own.
 MOST_THREADS = 512
-
-# Gives of an iteration's number and the state what a body reads; None: there is none.
-Turns = Callable[[int, Sequence[Any]], list[Any] | None]
 
 
 def options(switches: Mapping[str, str]) -> Any:
@@ -234,21 +232,59 @@ class Optimised(graphs.Graph):
             return self.walk(body, [names[key] for key in body.inputs], place)
         if not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
             return None
+        return self._iterated(node, slots, names)
+
+    def _iterated(
+        self, node: OnnxNode, slots: Sequence[Any], names: Mapping[str, LiveValue]
+    ) -> list[LiveValue] | None:
+        """Runs every iteration of a Loop or a Scan; None: there is none. ``names``: what the body
+        reads from outside."""
         (graph,) = onnx_file.graphs(node.own)
-        body, path = self._body(graph), node.name
-        state, given = (self._loop if node.op == "Loop" else self._scan)(
-            node, slots, len(body.nodes)
-        )
+        body, path, loop = self._body(graph), node.name, node.op == "Loop"
         fixed = [names[key] for key in body.inputs[len(graph.input) :]]
+        # of a Loop its end and its state, first whether it goes on; of a Scan the other way round
+        at = 1 if loop else len(slots) - int(node.words["num_scan_inputs"])
+        lines, first = (slots[:at], slots[at:]) if loop else (slots[at:], slots[:at])
+        axes = [] if loop else node.words.get("scan_input_axes", [0] * len(lines))
+        back = [] if loop else node.words.get("scan_input_directions", [0] * len(lines))
+        ends = [self.described_at(one.key)[0][k] for one, k in zip(lines, axes, strict=not loop)]
+        if loop and lines[0] is not None:
+            ends = [int(self.array(lines[0].key).reshape(-1)[0])]
+
+        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
+            """Returns what the body reads in a turn."""
+            goes, ahead = state[:1] if loop else (), f"{path}[{number}]/"
+            if any(one is not None and not self.array(one.key).any() for one in goes):
+                return None
+            if number >= min(ends, default=inf):
+                return None
+            # a body gets its first state as any other: what is constant, nodes run other kernels on
+            carried = state[len(goes) :]
+            constant = {one.key for one in carried} & self.constants.keys()
+            self.counted(len(body.nodes) + 1 + len(constant) + len(axes))
+            found = [
+                self._new("Identity", [one], f"{ahead}{one.key}", ahead)
+                if one.key in constant
+                else one
+                for one in carried
+            ]
+            if loop:
+                on = goes[0] or self._held(f"{path}/goes on", True)
+                return [self._held(f"{path}/iteration {number}", number), on, *found, *fixed]
+            for one, axis, turned, end in zip(lines, axes, back, ends, strict=True):
+                index = end - 1 - number if turned else number
+                both = [one, self._held(f"{path}/index {index}", index)]
+                found.append(self._new("Gather", both, f"{ahead}{one.key}", ahead, axis=axis))
+            return found + fixed
 
         def turn(number: int, read: Iterable[Any]) -> list[Any]:
             ahead = f"{path}[{number}]/"
-            return self.walk(body, [*read, *fixed], OnnxPlace(ahead, f"{path}/", ahead))
+            return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead))
 
-        state, rows = repeated(turn, state, given)
+        state, rows = repeated(turn, first, given)
         if not rows:
             return None
-        return self._ended(node, state[node.op == "Loop" :], list(zip(*rows, strict=True)))
+        return self._ended(node, state[loop:], list(zip(*rows, strict=True)))
 
     def _body(self, graph: Any, wanted: Sequence[Any] = ()) -> Body:
         """Returns a graph in a node; read once."""
@@ -268,58 +304,6 @@ class Optimised(graphs.Graph):
         keys = [one.key for one in reads]
         return self.step(onnx_file.new_node(op, keys, to, within, **words))[0]
 
-    def _own_state(self, state: Sequence[LiveValue], ahead: str) -> list[LiveValue]:
-        """Returns what a body carries: it gets its first state as any other, since nodes run other
-        kernels on what is constant."""
-        return [
-            self._new("Identity", [one], f"{ahead}{one.key}", ahead)
-            if one.key in self.constants
-            else one
-            for one in state
-        ]
-
-    def _loop(self, node: OnnxNode, slots: Sequence[Any], count: int) -> tuple[list[Any], Turns]:
-        """Returns a Loop's first state, first whether it goes on, and what it reads in a turn.
-        ``count``: of its body's nodes."""
-        most, path = slots[0], node.name
-
-        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
-            goes, *rest = state
-            if most is not None and number >= int(self.array(most.key).reshape(-1)[0]):
-                return None
-            if goes is not None and not self.array(goes.key).any():
-                return None
-            self.counted(count + 1 + sum(one.key in self.constants for one in rest))
-            rest = self._own_state(rest, f"{path}[{number}]/")
-            goes = goes or self._held(f"{path}/goes on", True)
-            return [self._held(f"{path}/iteration {number}", number), goes, *rest]
-
-        return slots[1:], given
-
-    def _scan(self, node: OnnxNode, slots: Sequence[Any], count: int) -> tuple[list[Any], Turns]:
-        """Returns a Scan's first state, and what it reads in a turn; as of ``_loop``."""
-        at, path = len(slots) - int(node.words["num_scan_inputs"]), node.name
-        rest, zeros = slots[at:], [0] * len(slots[at:])
-        axes, directions = (
-            node.words.get(f"scan_input_{w}", zeros) for w in ("axes", "directions")
-        )
-        lengths = [self.described_at(one.key)[0][k] for one, k in zip(rest, axes, strict=True)]
-
-        def given(number: int, state: Sequence[Any]) -> list[Any] | None:
-            if number >= min(lengths):
-                return None
-            ahead = f"{path}[{number}]/"
-            constant = sum(one.key in self.constants for one in state)
-            self.counted(count + 1 + constant + len(rest))
-            found = self._own_state(state, ahead)
-            for one, axis, back, length in zip(rest, axes, directions, lengths, strict=True):
-                index = length - 1 - number if back else number
-                both = [one, self._held(f"{path}/index {index}", index)]
-                found.append(self._new("Gather", both, f"{ahead}{one.key}", ahead, axis=axis))
-            return found
-
-        return slots[:at], given
-
     def _ended(
         self, node: OnnxNode, state: Sequence[Any], columns: Sequence[Sequence[Any]]
     ) -> list[LiveValue]:
@@ -331,7 +315,7 @@ class Optimised(graphs.Graph):
             if out
         ]
         axes, directions = (node.words.get(f"scan_output_{w}") for w in ("axes", "directions"))
-        for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=True)):
+        for n, (column, out) in enumerate(zip(columns, node.outs[len(state) :], strict=False)):
             keys = [one.key for one in column]
             keys = keys[::-1] if directions and directions[n] else keys
             words = {"stacked": axes[n] if axes else 0}

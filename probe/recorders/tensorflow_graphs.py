@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
-from probe.recorders.interpreter import behind_needs
+from probe.recorders.interpreter import Body, Interpreter, Key, Node, behind_needs, repeated
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
@@ -73,44 +74,23 @@ COMPILED, STATE, BITS = (
 )
 
 
-@dataclass
-class FunctionNode:
-    """An operation of a graph. ``inputs``: (node, output) pairs; ``count``: how many outputs."""
+@dataclass(eq=False)
+class FunctionNode(Node):
+    """An operation of a function: ``own`` its attributes, names and values in turn, ``path`` its
+    name; ``after``: nodes that run before it. Keys of values: (node, output)."""
 
-    name: str
-    op: str
-    inputs: tuple[tuple[str, int], ...]
-    attributes: tuple[Any, ...]
-    count: int
-    constant: Any = None
     after: tuple[str, ...] = ()
 
-
-@dataclass
-class FunctionGraph:
-    """The nodes of a function in an order in which they can run.
-
-    ``fed``: the node of each input; ``given``: the (node, output) of each output of the function.
-    ``last``: the nodes that are read for the last time by a node, by its place.
-    """
-
-    nodes: list[FunctionNode]
-    fed: dict[int, str]
-    given: list[tuple[str, int]]
-    last: dict[int, list[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        users = {name: n for n, node in enumerate(self.nodes) for name, _ in node.inputs}
-        held = {name for name, _ in self.given}
-        for name, place in users.items():
-            if name not in held:
-                self.last.setdefault(place, []).append(name)
+    @property
+    def function(self) -> str:
+        """Returns what a node calls that is of ``CALLS``."""
+        return str(self.words["f"])
 
 
 class WatchedFunction(NamedTuple):
     """How a function is watched: as a ``graph``, or as one operation, of ``meaning``."""
 
-    graph: FunctionGraph | None
+    graph: Body | None
     meaning: Meaning
     why: str = ""
 
@@ -125,11 +105,11 @@ class KnownGraphs:
     def __init__(self) -> None:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
-        self.traced: dict[str, FunctionGraph] = {}
+        self.traced: dict[str, Body] = {}
         self.told: dict[Hashable, Said] = {}
 
 
-class Watching:
+class Watching(Interpreter):
     """One watched run: the keys of its values, and what is known of them.
 
     ``wanted``: shapes of outputs, of which NumPy may hold the numbers.
@@ -167,7 +147,7 @@ class Watching:
                 return plain(name, inputs, count)
             with self._busy():
                 self.graphs += 1
-                return self.walk(made.graph, list(inputs)) or None
+                return self.walk(made.graph, inputs) or None
 
         op_callbacks.add_op_callback(self._callback)
         ctx.call_function = call
@@ -398,7 +378,7 @@ class Watching:
         nodes = [node for one in _called_functions(name) for node in one.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
             return WatchedFunction(None, Unknown(STATE), STATE)
-        if _by_xla(name):
+        if by_xla(name):
             return WatchedFunction(None, self._composed(name, inputs), COMPILED)
         for make in (_optimised, lambda *_: traced_graph(name, self.known.traced)):
             graph = make(name, inputs)
@@ -406,7 +386,7 @@ class Watching:
                 return WatchedFunction(graph, Unknown())
         return WatchedFunction(None, self._composed(name, inputs), BITS)
 
-    def _same(self, graph: FunctionGraph, inputs: list[Any], outputs: list[Any]) -> bool:
+    def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
         try:
             found = Watching(lambda _: None, self.known).walk(graph, inputs)
@@ -417,50 +397,33 @@ class Watching:
             for a, b in zip(found, outputs, strict=True)
         )
 
-    def walk(self, graph: FunctionGraph, inputs: Sequence[Any]) -> list[Any]:
-        """Runs the nodes, and sees each. Returns the outputs' tensors."""
-        for one in inputs:
+    def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
+        for (node, _), one in body.constants.items():
+            key = self.aliases.setdefault(one._id, ("constant", one._id))
+            self.roles.setdefault(key, (CONSTANT, node))
+        return super().constants_of(body, inside)
+
+    def walk(self, body: Body, given: Iterable[Any], inside: Any = None) -> list[Any]:
+        """As of ``Interpreter``; what variables hold is known by their memory as it is now."""
+        given = list(given)
+        for one in given:
             if not type_of(one).unread:
                 self.key(one)
-        made = {graph.fed[n]: [one] for n, one in enumerate(inputs) if n in graph.fed}
-        for place, node in enumerate(graph.nodes):
-            if node.constant is not None:
-                made[node.name] = [node.constant]
-                key = self.aliases.setdefault(node.constant._id, ("constant", node.constant._id))
-                self.roles.setdefault(key, (CONSTANT, node.name))
-            elif node.name not in made:
-                made[node.name] = self._ran(node, [made[name][k] for name, k in node.inputs])
-            for name in graph.last.get(place, ()):
-                made.pop(name, None)
-        return [made[name][k] for name, k in graph.given]
+        return super().walk(body, given, inside)
 
-    def _ran(self, node: FunctionNode, read: list[Any]) -> list[Any]:
-        words = dict(zip(node.attributes[::2], node.attributes[1::2], strict=True))
-        path = self.names.path(node.name.rpartition("/")[0], True)
-
-        def inside(name: str, given: list[Any]) -> list[Any]:
-            return self.walk(traced_graph(name, self.known.traced), given)
-
-        if node.op in CALLS:
-            if not _by_xla(words["f"]):
-                return inside(words["f"], read)
-            found = run_op(words["f"], read, _options(), node.count)
-            self._called(words["f"], read, found, path)
+    def run_node(self, node: FunctionNode, read: list[Any], inside: Any) -> list[Any]:
+        path = self.names.path(node.path.rpartition("/")[0], True)
+        if node.op in CALLS and by_xla(node.function):
+            found = run_op(node.function, read, call_options(), len(node.gives))
+            self._called(node.function, read, found, path)
             return found
-        if node.op in LOOPS:
-            while bool(array(inside(words["cond"], read)[0])):
-                read = inside(words["body"], read)
-            return read
-        if node.op in BRANCHES:
-            which = int(array(read[0]))
-            if "Case" not in node.op:
-                return inside(words["then_branch" if which else "else_branch"], read[1:])
-            names = words["branches"]  # any other number is the last one's
-            return inside(names[which if 0 <= which < len(names) else -1], read[1:])
-        found = run_op(node.op, read, node.attributes, node.count)
+        graph = partial(traced_graph, known=self.known.traced)
+        if (found := run_flow(self, node, read, graph)) is not None:
+            return found
+        found = run_op(node.op, read, node.own, len(node.gives))
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id
-        self._met(node.op, read, node.attributes, found, path)
+        self._met(node.op, read, node.own, found, path)
         return found
 
     def _one(
@@ -475,7 +438,7 @@ class Watching:
         gives = [self.seen(outputs[n], path) for n in given]
         if gives and reads:
             self._gives(gives)
-            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), _options()
+            plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
 
             def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
                 fed = list(inputs)
@@ -505,7 +468,7 @@ class Watching:
 class _NodeSource(UncompiledSource):
     """The nodes of a function as a recorder of its own."""
 
-    def __init__(self, watch: Watching, graph: FunctionGraph, inputs: list[Any]) -> None:
+    def __init__(self, watch: Watching, graph: Body, inputs: list[Any]) -> None:
         self.outer, self.graph, self.inputs = watch, graph, inputs
 
     def record(self, visit: Visit) -> list[Seen]:
@@ -517,22 +480,45 @@ class _NodeSource(UncompiledSource):
 # graphs
 
 
-def traced_graph(name: str, known: dict[str, FunctionGraph]) -> FunctionGraph:
+def run_flow(
+    runner: Interpreter, node: FunctionNode, read: list[Any], graph: Callable[[str], Body]
+) -> list[Any] | None:
+    """Runs a call, a loop or a branch by the nodes of what it calls, which ``graph`` gives by a
+    function's name. None of any other node."""
+    words = node.words
+    if node.op in CALLS:
+        return runner.walk(graph(node.function), read)
+    if node.op in LOOPS:
+        cond, body = graph(words["cond"]), graph(words["body"])
+
+        def given(_: int, state: Sequence[Any]) -> Sequence[Any] | None:
+            return state if bool(array(runner.walk(cond, state)[0])) else None
+
+        return repeated(lambda _, state: runner.walk(body, state), read, given)[0]
+    if node.op in BRANCHES:
+        which = int(array(read[0]))
+        names = words.get("branches") or [words["else_branch"], words["then_branch"]]
+        # any other number is the last one's
+        name = names[which if 0 <= which < len(names) else -1]
+        return runner.walk(graph(name), read[1:])
+    return None
+
+
+def traced_graph(name: str, known: dict[str, Body]) -> Body:
     """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
     that have been read."""
     if name not in known:
         definition = context.context().get_function_def(name)
         graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
-        fed = {n: one.name for n, one in enumerate(definition.signature.input_arg)}
-        names = set(fed.values())
-        nodes = [_node(one) for one in graph.node if one.name not in names]
+        inputs = [one.name for one in definition.signature.input_arg]
+        nodes = [one for one in graph.node if one.name not in inputs]
         outputs = definition.signature.output_arg
         given = [_end_of(flat[definition.ret[one.name]]) for one in outputs]
-        known[name] = FunctionGraph(_sorted(nodes, [node.name for node in nodes]), fed, given)
+        known[name] = _body(nodes, [one.name for one in nodes], inputs, given)
     return known[name]
 
 
-def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
+def _optimised(name: str, inputs: list[Any]) -> Body | None:
     """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
     ctx = context.context()
     definition = ctx.get_function_def(name)
@@ -542,7 +528,7 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     ctx.clear_kernel_cache()
     ctx.enable_graph_collection()
     try:
-        run_op(name, inputs, _options(), count)
+        run_op(name, inputs, call_options(), count)
         graphs = [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
     finally:
         ctx.disable_graph_collection()
@@ -550,31 +536,53 @@ def _optimised(name: str, inputs: list[Any]) -> FunctionGraph | None:
     graphs = [one for one in graphs if sum(node.op in outputs for node in one.node) == count]
     if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
         return None
-    fed, given, nodes = {}, {}, []
+    # an input that was optimised away keeps a name that no node reads
+    fed, given, nodes = [f"unread {n}" for n in range(len(inputs))], {}, []
     for one in graphs[0].node:
         if one.op in ("_Arg", "_DeviceArg"):
             fed[int(one.attr["index"].i)] = one.name
         elif one.op in outputs:
             given[int(one.attr["index"].i)] = _end_of(one.input[0])
         else:
-            nodes.append(_node(one))
+            nodes.append(one)
     order = list(_written_order(definition, ""))
-    return FunctionGraph(_sorted(nodes, order), fed, [given[n] for n in range(count)])
+    return _body(nodes, order, fed, [given[n] for n in range(count)])
 
 
-def _node(one: Any) -> FunctionNode:
-    own, constant = schema(one.op), None
-    if one.op == "Const":
-        constant = tf.constant(tf.make_ndarray(one.attr["value"].tensor))
-    names = [name for name in own.kinds if name in one.attr and constant is None]
-    attributes = tuple(each for name in names for each in (name, attribute(one.attr[name])))
+def _body(
+    protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], given: Sequence[Key]
+) -> Body:
+    """Returns nodes in the order of the program, each behind what it reads; those that aren't of
+    the program (Grappler's) right before their first user."""
+    by_name, place = {one.name: one for one in protos}, {name: n for n, name in enumerate(order)}
+    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
+
+    def needs(name: str) -> list[str]:
+        every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
+        return [one for text in every if (one := _end_of(text.removeprefix("^"))[0]) in by_name]
+
+    ordered = [by_name[name] for name in behind_needs(first, needs)]
+    constants = {
+        (one.name, 0): tf.constant(tf.make_ndarray(one.attr["value"].tensor))
+        for one in ordered
+        if one.op == "Const"
+    }
+    nodes = [_function_node(one) for one in ordered if one.op != "Const"]
+    return Body(nodes, [(name, 0) for name in inputs], given, constants)
+
+
+def _function_node(one: Any) -> FunctionNode:
+    own = schema(one.op)
+    words = {name: attribute(one.attr[name]) for name in own.kinds if name in one.attr}
     count = 0
     for name, types in own.outputs:
         counted = one.attr[name] if name else None
         count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
-    inputs = tuple(_end_of(text) for text in one.input if not text.startswith("^"))
+    slots = [_end_of(text) for text in one.input if not text.startswith("^")]
     after = tuple(text[1:] for text in one.input if text.startswith("^"))
-    return FunctionNode(one.name, one.op, inputs, attributes, count, constant, after)
+    attributes = tuple(each for pair in words.items() for each in pair)
+    gives = [(one.name, n) for n in range(count)]
+    return FunctionNode(attributes, one.op, slots, gives, (), words, one.name, after=after)
 
 
 def _end_of(text: str) -> tuple[str, int]:
@@ -592,19 +600,6 @@ def _written_order(definition: Any, prefix: str) -> Iterator[str]:
             yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
 
 
-def _sorted(nodes: list[FunctionNode], order: Sequence[str]) -> list[FunctionNode]:
-    """Nodes in the order of the program, each behind what it reads; those that aren't of the
-    program (Grappler's) right before their first user."""
-    by_name, place = {node.name: node for node in nodes}, {name: n for n, name in enumerate(order)}
-    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
-
-    def needs(name: str) -> list[str]:
-        node = by_name[name]
-        return [one for one in (*(n for n, _ in node.inputs), *node.after) if one in by_name]
-
-    return [by_name[name] for name in behind_needs(first, needs)]
-
-
 def _called_functions(name: str) -> Iterator[Any]:
     """Yields the definition of a function, and of all that it calls."""
     ctx, pending, met = context.context(), [name], set()
@@ -620,12 +615,12 @@ def _called_functions(name: str) -> Iterator[Any]:
                 pending += [one.name for one in (value.func, *value.list.func) if one.name]
 
 
-def _by_xla(name: str) -> bool:
+def by_xla(name: str) -> bool:
     words = context.context().get_function_def(name).attr
     return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
 
 
-def _options() -> tuple[Any, ...]:
+def call_options() -> tuple[Any, ...]:
     """Returns the attributes with which TensorFlow calls a function."""
     pairs = context.context().function_call_options.as_attrs().items()
     return tuple(one for pair in pairs for one in pair)

@@ -301,17 +301,15 @@ def _segments(c: Call) -> s.Meaning:
 
 @TABLE.row("MatrixSolve")
 def _tf_solve(c: Call) -> s.Meaning:
-    systems = o.Systems(c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives)
     said = ("adjoint",) * bool(c["adjoint"])
-    return o.solved("linalg_solve", systems, (2, 2), c.gives[0][:-2], said)
+    return o.solved("linalg_solve", c, {0: 2, 1: 2}, c.gives[0][:-2], said)
 
 
 @TABLE.row("MatrixTriangularSolve")
 def _tf_triangular(c: Call) -> s.Meaning:
-    systems = o.Systems(c.count, c.places(0, 1), [c.shape(0), c.shape(1)], c.gives)
     adjoint = bool(c["adjoint"])
     conjugate = adjoint and c.dtype().startswith("complex")
-    return o.triangular_solve(systems, True, bool(c["lower"]), adjoint, False, conjugate)
+    return o.triangular_solve(c, (0, 1), True, bool(c["lower"]), adjoint, False, conjugate)
 
 
 @TABLE.row("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits")

@@ -418,17 +418,19 @@ def _aten_solve(*names: str, own: tuple[int, ...] = (2, 2), last: int = 2) -> Ro
     others are parts of the first operand's factorisation."""
 
     def row(c: AtenCall) -> s.Meaning:
-        shapes, reads = [tuple(c[name].shape) for name in names], [c.at(name) for name in names]
+        slots = [c.at(name) for name in names]
+        shapes = [c.shape(slot) for slot in slots]
         right, mine, axes, (to, *rest) = shapes[-1], own, last, c.gives
         if c.op.endswith("solve_ex") and right in ((right[-1],), shapes[0][:-1]):
             mine, axes = (*own[:-1], 1), 1  # of one right side each
         lead, word = to[: len(to) - axes], c.op.lstrip("_").removesuffix("_ex")
-        gives, more = [to] if "solve" in c.op else list(c.gives), c.more("check_errors")
-        found = o.solved(word, o.Systems(c.count, reads, shapes, gives), mine, lead, more)
-        if len(gives) == len(c.gives):
+        given = replace(c, gives=[to]) if "solve" in c.op else c
+        systems = dict(zip(slots, mine, strict=True))
+        found = o.solved(word, given, systems, lead, c.more("check_errors"))
+        if len(given.gives) == len(c.gives):
             return found
         factors, last_one = o.own_rows("factors", range(len(shapes[0]) - 2)), len(found.steps)
-        steps = (*found.steps, s.Step(factors, (reads[0],), rest[0], tuple(rest[1:])))
+        steps = (*found.steps, s.Step(factors, (slots[0],), rest[0], tuple(rest[1:])))
         first = c.count + last_one - 1
         return s.Steps(steps, tuple(range(first, first + len(c.gives))))
 
@@ -440,9 +442,8 @@ def _aten_triangular(c: AtenCall) -> s.Meaning:
     """``linalg_solve_triangular(self, B)``; ``triangular_solve(B, A)`` also gives a copy of A."""
     older = c.op == "triangular_solve"
     names = ("A", "self") if older else ("self", "B")
-    shapes = [tuple(c[name].shape) for name in names]
     found = o.triangular_solve(
-        o.Systems(c.count, [c.at(name) for name in names], shapes, c.gives[:1]),
+        *(replace(c, gives=c.gives[:1]), (c.at(names[0]), c.at(names[1]))),
         left=older or bool(c["left"]),
         lower=not c["upper"],
         transposed=older and bool(c["transpose"]),
@@ -451,7 +452,7 @@ def _aten_triangular(c: AtenCall) -> s.Meaning:
     if not older:
         return found
     last = c.count + len(found.steps)
-    copy = s.Step(o.expand(shapes[0], c.gives[1]), (c.at("A"),), c.gives[1])
+    copy = s.Step(o.expand(c["A"].shape, c.gives[1]), (c.at("A"),), c.gives[1])
     return s.Steps((*found.steps, copy), (last - 1, last))
 
 

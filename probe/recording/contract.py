@@ -52,7 +52,9 @@ class Seen:
 @dataclass(slots=True)
 class Operation:
     """An operation of a run. It must not be changed, for a recorder may return the same meaning,
-    attributes and functions again in its next run.
+    attributes and functions again in its next run. A ``Call`` of :mod:`probe.semantics.contract` is
+    the question that a library's table answers, of shapes and known numbers alone; this is what
+    ran, with the answer and the values.
 
     ``op``: the library's word for it (``aten.addmm``, ``Conv2D``, ``dot_general``). ``path``: where
     it is in the model (``encoder.layers.0.linear1``), empty if that isn't known. ``reads``: its

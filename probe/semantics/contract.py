@@ -209,7 +209,7 @@ class NotSettled(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """An operation with everything that decides what it computes.
+    """An operation with everything that decides what it computes, as a table is asked about it.
 
     ``op``, ``domain``, ``version``: its name in the library, and of which set and release of
     operations. ``attributes``: arguments that are no arrays, by the names of the library's schema.

@@ -7,10 +7,10 @@ them: a slope of 0.3 in Python and 0.3 read from a file are one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -543,33 +543,24 @@ def grid_sample(mode: str, padding: str, align_corners: bool) -> Whole:
     return own_rows("grid_sample", (0, 1), words, (1,))
 
 
-class Systems(NamedTuple):
-    """A stack of linear systems. ``total``: of all arrays that the operation reads; ``numbers``,
-    ``shapes``: of those that belong to the systems; ``gives``: shapes of the results."""
-
-    total: int
-    numbers: Sequence[int]
-    shapes: Sequence[tuple[int, ...]]
-    gives: Sequence[tuple[int, ...]]
-
-
 def solved(
     word: str,
-    systems: Systems,
-    own: Sequence[int],
+    call: Call,
+    own: Mapping[int, int],
     lead: tuple[int, ...],
     said: tuple[Any, ...] = (),
 ) -> Steps:
     """Returns what solves a stack of linear systems: each result reads all of its own matrix and of
     its own right sides.
 
-    ``own``: how many of each operand's last axes are a single system's; ``lead``: the axes that
-    count the stack, to which those of the operands broadcast; ``said``: what else decides.
+    ``own``: of each slot whose operand belongs to the systems how many of its last axes are a
+    single system's; ``lead``: the axes that count the stack, to which those of the operands
+    broadcast; ``said``: what else decides.
     """
-    count, numbers, shapes, gives = systems
-    parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own, strict=True)]
-    build, joined = StepBuilder(count), []
-    for number, shape, part in zip(numbers, shapes, parts, strict=True):
+    shapes, gives = [call.shape(slot) for slot in own], call.gives
+    parts = [shape[len(shape) - n :] for shape, n in zip(shapes, own.values(), strict=True)]
+    build, joined = StepBuilder(call.count), []
+    for number, shape, part in zip(call.places(*own), shapes, parts, strict=True):
         if shape != (*lead, *part):
             number = build.add(expand(shape, (*lead, *part)), (number,), (*lead, *part))
         # a system is read as a whole, so that its own axes are one, and those of the stack stay
@@ -577,7 +568,7 @@ def solved(
     every = build.add(Joins(-1), joined, (*lead, sum(map(prod, parts))))
     for place, shape in enumerate(gives):
         if shape[: len(lead)] != lead or 0 in shape:  # it is none of a single system
-            build.add(Whole((), f"{word} {place}", (said,)), range(count), shape)
+            build.add(Whole((), f"{word} {place}", (said,)), range(call.count), shape)
             continue
         own_numbers = (tuple(parts), said, shape[len(lead) :])
         build.add(own_rows(f"{word} {place}", range(len(lead)), own_numbers), (every,), shape)
@@ -585,7 +576,8 @@ def solved(
 
 
 def triangular_solve(
-    systems: Systems,
+    call: Call,
+    slots: tuple[int, int] = (0, 1),
     left: bool = True,
     lower: bool = True,
     transposed: bool = False,
@@ -594,7 +586,7 @@ def triangular_solve(
 ) -> Steps:
     """Returns what solves triangular systems: a stack of matrices, each with right sides."""
     said = tuple(map(bool, (left, lower, transposed, unit, conjugate)))
-    return solved("triangular_solve", systems, (2, 2), systems.gives[0][:-2], said)
+    return solved("triangular_solve", call, dict.fromkeys(slots, 2), call.gives[0][:-2], said)
 
 
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:

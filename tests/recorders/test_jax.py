@@ -336,6 +336,30 @@ def test_loops_that_count_are_followed() -> None:
     assert not compared(one, lambda: run(x, 3)).outputs[0].compared
 
 
+def test_loops_and_branches_in_each_other_give_their_bits_step_by_step() -> None:
+    """With a function called in several places, closed over arrays, and carries of several: of
+    small whole numbers, so that no way to compile it gives different bits."""
+    x, w, lines = (jnp.round(one) for one in (of(3, 4), of(4, 4), of(5, 3, 4)))
+    inner = jax.jit(lambda a: jnp.minimum(jnp.maximum(a @ w, -9), 9))
+
+    def turn(state: Any) -> Any:
+        return state[0] + 1, lax.cond(state[0] > 1, lambda r: r * 2, inner, state[1])
+
+    def branch(a: Any) -> Any:
+        return lax.while_loop(lambda state: state[0] < 3, turn, (0, inner(a)))[1]
+
+    def cell(carry: Any, line: Any) -> Any:
+        state, count, kept = carry
+        state = lax.cond(line[0, 0] > -9, branch, lambda a: a, state + line)
+        return (state, count + 1, kept), (state * 2, count)
+
+    def run() -> Any:
+        return lax.scan(cell, (x, 0, w), lines, reverse=True)
+
+    live = watched(run)
+    assert kinds(live).count("dot_general") == 5 * 3 and kinds(live).count("concatenate") == 2
+
+
 def test_a_loop_whose_end_floating_point_numbers_decide_is_followed_too() -> None:
     """As often as it ran, step by step: the same as the loop in Python."""
     x = of(2, 7)

@@ -14,6 +14,7 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
 from probe.recording.difference import compare_runs  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
+from probe.recording.subject import open_model  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
@@ -199,6 +200,41 @@ def test_a_loop_is_written_out_step_by_step():
     assert not live.note
     last = live.values[live.outputs[0]]
     assert last.given == len(ops) - 1
+
+
+def test_a_loop_in_a_branch_in_a_loop_and_a_function_called_twice_give_their_bits():
+    """What bodies capture is what they read; a branch of no number is the last one."""
+    weight, x = tf.Variable(normal(4, 4)), normal(3, 4)
+
+    @tf.function
+    def inner(a):
+        return tf.tanh(a @ weight)
+
+    @tf.function
+    def nested(a, which):
+        def turn(i, state, total):
+            def again():
+                _, found = tf.while_loop(
+                    lambda j, _: j < 2,
+                    lambda j, one: (j + 1, one * 2.0 + tf.cast(i, tf.float32)),
+                    (0, total),
+                )
+                return found
+
+            total = tf.cond(i > 0, again, lambda: total + tf.reduce_sum(a))
+            return i + 1, inner(inner(state)), total
+
+        _, state, total = tf.while_loop(lambda i, *_: i < 3, turn, (0, a, 1.0))
+        chosen = tf.switch_case(which, [lambda: a * 2.0, lambda: inner(a), lambda: tf.exp(a)])
+        return state, total, chosen, a
+
+    for which in (1, -1, 7):
+        found, outputs, recorder = seen(lambda which=which: nested(x, tf.constant(which)))
+        plain = [array_digest(one) for one in recorder.plain()]
+        assert [array_digest(one.array()) for one in outputs] == plain
+        assert not recorder.note
+        ops = [event.op for event, *_ in found]
+        assert (ops.count("Tanh"), ops.count("Exp")) == ((7, 0) if which == 1 else (6, 1))
 
 
 def test_what_numpy_holds_of_a_value_is_that_value_and_what_it_computes_is_said():
@@ -416,6 +452,15 @@ def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
     sizes = [one.shape for one in large if tuple(one.shape) == (2, 5, 5, 6)]
     assert not sizes
+
+
+def test_a_keras_model_in_memory_is_called_with_all_its_inputs():
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    entries = [keras.Input((None, 3), name="x"), keras.Input((3,), name="gate")]
+    model = keras.Model(entries, keras.layers.Multiply()(entries))
+    x, gate = np.ones((2, 4, 3), np.float32), np.full((2, 3), 2.5, np.float32)
+    (y,) = open_model(model).recorder({"x": x[:1], "gate": gate[:1]}).plain()
+    assert np.array_equal(np.asarray(y), np.asarray(model([x[:1], gate[:1]])))
 
 
 def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch():
