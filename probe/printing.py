@@ -27,10 +27,15 @@ PIPED_WIDTH = 120
 
 
 class Output:
-    """How one command prints. ``as_json``: one object on stdout instead of text."""
+    """How one command prints and ends.
 
-    def __init__(self, as_json: bool = False, verbose: bool = False) -> None:
-        self.as_json, self.verbose = as_json, verbose
+    ``as_json``: one object on stdout instead of text. ``fail_on``: which finding ends it with 1.
+    """
+
+    def __init__(
+        self, as_json: bool = False, verbose: bool = False, fail_on: str | None = None
+    ) -> None:
+        self.as_json, self.verbose, self.fail_on = as_json, verbose, fail_on
         self.results = _console(stderr=False)
         self.notes = _console(stderr=True)
         self._shown: Progress | None = None
@@ -56,6 +61,10 @@ class Output:
             click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
         if _ULP.search(captured.get()):
             self.results.print(ULP, style="dim", soft_wrap=True)
+
+    def status(self, finding: bool) -> int:
+        """Returns the exit status: 1 on a finding, where --fail-on asks for that."""
+        return int(finding and self.fail_on is not None)
 
     def note(self, text: str) -> None:
         """Prints one line beside the result."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from probe import budget
 from probe.answers.answer import Answer
-from probe.answers.first_difference import ComparisonQuestion, Walked, diff
+from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import arrays_for, record
 from probe.answers.two_runs import ADVICE, two_runs
 from probe.arguments import choice, whole_number
@@ -32,7 +33,7 @@ from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
 from probe.recording.alone import unequal_bits
-from probe.recording.difference import Region
+from probe.recording.difference import Difference, Region
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.source import find_cause
 from probe.recording.subject import model_name, open_model
@@ -175,6 +176,8 @@ def examine(
             made.ended = "interrupted"
         except TimeOver as error:
             made.ended = str(error)
+        if ask == "padding" and (text := _reads_padding(walked)):
+            tell_part("fix", text)
     return made
 
 
@@ -429,7 +432,7 @@ def _unfused(
 def _operation_in_words(walked: Walked, first: Region | None) -> str:
     """Returns the first source in the library's words, and what becomes of it in the outputs."""
     if first is None:
-        return walked.ending()[0]
+        return "; ".join([walked.ending()[0], walked.outcome()])
     outputs = [one for one in walked.found.outputs if one.compared]
     differing, compared = (
         sum(getattr(one, name) for one in outputs) for name in ("differing", "compared")
@@ -442,6 +445,51 @@ def _operation_in_words(walked: Walked, first: Region | None) -> str:
     more = sum(one.verdict == "source" or bool(one.own) for one in walked.found.operations) - 1
     text += f"; {counted(more, 'operation')} behind it differ by themselves too" * (more > 0)
     return f"{text}; of the model's outputs {differing:,} of {compared:,}"
+
+
+def _reads_padding(walked: Walked) -> str:
+    """Says how many outputs read the padded part, and from which operation on; empty if none do.
+
+    Their difference has nothing to do with rounding, however small or large it is.
+    """
+    found, rest, most = walked.found, 0, 0.0
+    for pair in found.outputs:
+        ours, theirs = (
+            run.arrays({number}).get(number)
+            for run, number in ((found.left, pair.left), (found.right, pair.right))
+        )
+        if not pair.known or ours is None or theirs is None or ours.ndim != theirs.ndim:
+            continue
+        cut = tuple(slice(min(sizes)) for sizes in zip(ours.shape, theirs.shape, strict=True))
+        other = np.ones(ours.shape, bool)
+        numbers = np.arange(ours.size).reshape(ours.shape)
+        other.flat[pair.selection.taken(numbers, 0).ravel()] = pair.compared == 0
+        rest += int(other[cut].sum())
+        if ours.dtype.kind == "f" and other[cut].any():
+            apart = np.abs(ours[cut].astype(np.float64) - theirs[cut].astype(np.float64))
+            most = max(most, float(np.nan_to_num(apart[other[cut]]).max()))
+    if not rest:
+        return ""
+    by = f", and differ by up to {rounded_text(most)}" if most else ""
+    first = next((one for one in found.operations if _is_partly_compared(found, one)), None)
+    start = "" if first is None else f", from {operation_text(first)} on"
+    return (
+        f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
+        "run reads what earlier layers made of its padding, the short run the layers' own padding; "
+        "run each sample at its own length, or set what lies behind it to zero before each such "
+        "layer"
+    )
+
+
+def _is_partly_compared(found: Difference, one: Region) -> bool:
+    """Returns whether some of what an operation gives in the smaller run is computed from other
+    inputs in the other run."""
+    return any(
+        pair.known
+        and pair.compared
+        < min(prod(found.left.values[pair.left].shape), prod(found.right.values[pair.right].shape))
+        for pair in one.gives
+    )
 
 
 def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str, Any]] | None:

@@ -479,11 +479,15 @@ def _padded_model(
         raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
     along = varied_axes(vary, arrays, subject.inputs)
     have = {name: arrays[name].shape[axis] for name, axis in along.items()}
-    fixed = fixed or min(have.values())
+    if len(set(have.values())) > 1:
+        said = ", ".join(f"{name} has {size}" for name, size in have.items())
+        todo = "name one of these axes: {}:{}".format(*next(iter(along.items())))
+        raise InputError("vary", vary, f"{said} entries, and inputs are padded to one size", todo)
+    fixed = fixed or have.popitem()[1]
     for name, axis in along.items():
-        if have[name] < fixed:
-            why = f"{name} has {have[name]} entries along axis {axis}"
-            raise InputError("fixed", fixed, why, f"use {have[name]} or less, or longer inputs")
+        if (there := arrays[name].shape[axis]) < fixed:
+            why = f"{name} has {there} entries along axis {axis}"
+            raise InputError("fixed", fixed, why, f"use {there} or less, or longer inputs")
         arrays[name] = np.take(arrays[name], range(fixed), axis)
     return PaddedModel(subject, arrays, along, fixed, value)
 

@@ -59,8 +59,6 @@ def examine(
     target: str,
     shapes: tuple[str, ...],
     folder: Path | None,
-    seed: str,
-    fail_on: str | None,
     out: Output,
     **given: Any,
 ) -> int:
@@ -83,6 +81,7 @@ def examine(
     own = click.get_current_context().get_parameter_source("target")
     refuse_written_folder(folder)
     given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
+    given["seed"] = whole_number("seed", given["seed"], least=0)
     if ask is None and not given["against_target"] and not given["recording"]:
         ask = _question_on_terminal(out)
 
@@ -104,7 +103,6 @@ def examine(
             target=None if own is click.core.ParameterSource.DEFAULT else target,
             shapes=shapes_of(shapes),
             out=folder,
-            seed=whole_number("seed", seed, least=0),
             part=show,
             progress=tell.say,
         )
@@ -113,7 +111,7 @@ def examine(
     out.give(report, lambda: f"{found.asked}{f'; ended early: {found.ended}' * bool(found.ended)}")
     if found.ended == "interrupted":
         return INTERRUPTED
-    return int(bool(fail_on) and found.found.finding)
+    return out.status(found.found.finding)
 
 
 def _question_on_terminal(out: Output) -> str | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe.cli.options import (
     OTHER_TARGETS,
     PATH,
-    Sides,
+    AskedRuns,
     Words,
     ask_for,
     case_of_words,
@@ -22,8 +22,6 @@ from probe.cli.options import (
     output_options,
     parsed_targets,
     question_options,
-    refuse_beside,
-    runs_of,
     said_again,
     sides_options,
     sized_case,
@@ -64,16 +62,7 @@ WORKERS = "With --from: how many processes; one per processor if not given."
 )
 @output_options
 def explain(
-    words: dict[str, str],
-    target: str,
-    sides: Sides,
-    store: Path | None,
-    kernels: str,
-    certify: bool,
-    zeros: str,
-    workers: str | None,
-    fail_on: str | None,
-    out: Output,
+    runs: AskedRuns, store: Path | None, workers: str | None, out: Output, **how: Any
 ) -> int:
     """Finds the cause of every difference between two runs of a case, and proves it by replay.
 
@@ -82,17 +71,16 @@ def explain(
     --against-target alone both runs have the same shape.
     """
     if store is not None:
-        given = any(value is not None for name, value in sides.items() if name != "vary")
-        given |= zeros != "equal"
-        refuse_beside(store, bool(words) or given, "leave out the other options")
-        return _explain_store(store, number_of_option("workers", workers), fail_on, out)
+        runs.refuse_beside(store, "leave out the other options", how["zeros"] != "equal")
+        return _explain_store(store, number_of_option("workers", workers), out)
     from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
     from probe.window import axis_of
 
-    at, against, targets = runs_of(words, target, sides)
+    words = runs.words
+    at, against, targets = runs.values_and_targets()
     case, length = case_of_words(words), number_of_option("length", words.get("length"))
-    vary = axis_of(case, sides["vary"])
+    vary = axis_of(case, runs.sides["vary"])
     if vary == "length" and length is not None and at not in (None, length):
         why = f"--length {length} contradicts it: with --vary length both mean the left length"
         raise InputError("at", at, why, "leave one out")
@@ -101,24 +89,21 @@ def explain(
             *(case, targets[0], at, against),
             vary=vary,
             against_target=targets[-1],
-            against_padding=sides["against_padding"],
-            kernels=kernels,
-            certify=certify,
-            zeros=zeros,
+            against_padding=runs.sides["against_padding"],
+            **how,
         )
     shown = (found.found, found.evidence, out.results.width)
-    after = _next_after_explaining(found.found, vary, words, targets[0].text, sides)
+    after = _next_after_explaining(found.found, vary, runs._replace(target=targets[0].text))
     out.give(found.report(), lambda: show.explanation(*shown, after))
     refused = bool(found.found.left.refusal or found.found.right.refusal)
-    if fail_on == "finding":
+    if out.fail_on == "finding":
         return int(bool(len(found.found.differing) or found.found.by_order or refused))
-    return int(fail_on == "differing" and len(found.found.differing) > 0)
+    return out.status(len(found.found.differing) > 0)
 
 
-def _next_after_explaining(
-    found: Comparison, vary: str, words: dict[str, str], target: str, sides: Sides
-) -> list[tuple[str, str]]:
+def _next_after_explaining(found: Comparison, vary: str, runs: AskedRuns) -> list[tuple[str, str]]:
     """Returns the next commands, each with what it does, of the words that the user gave."""
+    words, target, sides = runs
     case = said_again(words, () if vary != "length" else ("length",)) + f" --target {target}"
     at = sides["at"] or words.get(vary) or str(getattr(found.left.case, vary, ""))
     sized = f"{case} --at {at}" if sides["against"] and at else case
@@ -149,7 +134,7 @@ def _next_after_explaining(
     return [searched] * (not found.left.case.pool) + [OTHER_TARGETS]
 
 
-def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: Output) -> int:
+def _explain_store(store: Path, workers: int | None, out: Output) -> int:
     """Explains all differences of a store."""
     from probe.cli.show import explanation as show
     from probe.explaining.causes import explain_store
@@ -162,7 +147,7 @@ def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: O
         return INTERRUPTED
     if found.failures and not found.added:
         return 3
-    return int(bool(fail_on) and found.causes.total() > 0)
+    return out.status(found.causes.total() > 0)
 
 
 @click.command(cls=Words, short_help="Reveal which inputs every output reads.")
@@ -170,7 +155,7 @@ def _explain_store(store: Path, workers: int | None, fail_on: str | None, out: O
 @target_option()
 @fail_on_option(finding="a window is not where the case's padding puts it")
 @output_options
-def window(words: dict[str, str], target: str, fail_on: str | None, out: Output) -> int:
+def window(words: dict[str, str], target: str, out: Output) -> int:
     """Reveals which inputs every output reads, and compares that with the case's padding.
 
     This holds for finite operands. An input outside of the window can still reach an output if it
@@ -187,7 +172,7 @@ def window(words: dict[str, str], target: str, fail_on: str | None, out: Output)
     with out.working(f"reading windows of {where.text}"):
         found = revealed(case, where)
     out.give(found.to_json() if out.as_json else {}, lambda: show.windows(found))
-    return int(bool(fail_on) and not found.same.all())
+    return out.status(not found.same.all())
 
 
 TREE = (
@@ -203,14 +188,7 @@ TREE = (
 @option("--tree", "FILE", TREE, type=PATH)
 @fail_on_option(finding="an output is not a sum of its products, or its order did not replay")
 @output_options
-def order(
-    words: dict[str, str],
-    target: str,
-    certify: bool,
-    tree: Path | None,
-    fail_on: str | None,
-    out: Output,
-) -> int:
+def order(words: dict[str, str], target: str, certify: bool, tree: Path | None, out: Output) -> int:
     """Reveals the order and rounding of every output, and replays them bit for bit.
 
     Give the length with --length. Products are numbered row by row over (kernel, channels); b is
@@ -228,7 +206,7 @@ def order(
     out.give(found, lambda: orders.order(answer.found, found))
     if tree is not None:
         out.note(f"wrote {tree}")
-    return int(bool(fail_on) and found["replayed"] < found["outputs"])
+    return out.status(found["replayed"] < found["outputs"])
 
 
 SIZES = "What is varied: length or batch (the rows of dense); length, of dense batch, if not given."
@@ -247,12 +225,9 @@ def thresholds(
     words: dict[str, str],
     target: str,
     vary: str | None,
-    upto: str | None,
-    scan: str | None,
-    seconds: str | None,
     limit: str | None,
-    fail_on: str | None,
     out: Output,
+    **search: str | None,
 ) -> int:
     """Finds the lengths or batches at which the order or rounding of the outputs changes.
 
@@ -276,18 +251,11 @@ def thresholds(
     ask_for(words)
     case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
-        answer = found_by(
-            *(case, where),
-            vary=vary,
-            upto=upto,
-            scan=scan,
-            seconds=seconds,
-            progress=tell.say,
-        )
+        answer = found_by(case, where, vary=vary, progress=tell.say, **search)
     found = answer.found
     after = [] if found.switches else _next_without_switches(said_again(words), vary, where)
     out.give(answer.report(), lambda: show.thresholds(found, after))
-    return int(bool(fail_on) and bool(found.switches or found.violations))
+    return out.status(bool(found.switches or found.violations))
 
 
 def _next_without_switches(case: str, vary: str | None, where: Target) -> list[tuple[str, str]]:

@@ -116,7 +116,7 @@ FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, t
 @option("--sql", "SELECT", "Run this query instead; it sees the tables of the store.")
 @fail_on_option(differing="a stored comparison has a difference")
 @output_options
-def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out: Output) -> int:
+def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
     """Summarises stored results of one machine or of several.
 
     DIR is an experiment's folder, one machine's folder in it, or `results` itself. Damaged files
@@ -147,7 +147,7 @@ def results(folders: tuple[Path, ...], sql: str | None, fail_on: str | None, out
         click.echo(f"probe: {why}", err=True)
     if there.left_out or missing:
         return InputError.exit_code
-    return int(bool(fail_on) and sql is None and found["differing"] > 0)
+    return out.status(sql is None and found["differing"] > 0)
 
 
 @click.command(cls=Words, short_help="Merge several stores into one.")

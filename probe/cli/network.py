@@ -118,7 +118,6 @@ def network(
     plan: Path | None,
     trust: bool,
     targets: tuple[str, ...],
-    fail_on: str | None,
     out: Output,
     **two: Any,
 ) -> int:
@@ -159,7 +158,7 @@ def network(
                 todo = f"leave out --{name}, or --vary, --at, --against"
                 raise InputError(name, size, why, todo)
         two |= {"seed": whole_number("seed", seed, least=0), "trust": trust}
-        return _run_twice(model, texts, two, fail_on, out)
+        return _run_twice(model, texts, two, out)
     # the rooms of padding and mitigations, which two runs do without
     from probe.answers import network as answers
     from probe.answers.padded import OnTargets
@@ -189,8 +188,8 @@ def network(
         with users_output_to_stderr():
             told = found.report()
         out.give(told, lambda: show.padded_on_targets(found))
-        return 3 if found.failures else int(bool(fail_on) and found.finding)
-    return give_padded(found, two["report"], fail_on, out)
+        return 3 if found.failures else out.status(found.finding)
+    return give_padded(found, two["report"], out)
 
 
 def _is_given(name: str) -> bool:
@@ -214,13 +213,7 @@ def users_output_to_stderr() -> Iterator[None]:
         yield
 
 
-def _run_twice(
-    model: str,
-    targets: tuple[str, ...],
-    two: dict[str, Any],
-    fail_on: str | None,
-    out: Output,
-) -> int:
+def _run_twice(model: str, targets: tuple[str, ...], two: dict[str, Any], out: Output) -> int:
     """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
     from probe.answers.two_runs import two_runs
     from probe.recording.inputs import shapes_of
@@ -248,7 +241,7 @@ def _run_twice(
         )
     here = not targets and two["against_target"] is None
     after = _after_equal(model, two) if here and found.verdict == "equal" else []
-    return give_two_runs(found, two["report"], fail_on, out, after)
+    return give_two_runs(found, two["report"], out, after)
 
 
 def _after_equal(model: str, two: dict[str, Any]) -> list[tuple[str, str]]:
@@ -274,7 +267,6 @@ def _after_equal(model: str, two: dict[str, Any]) -> list[tuple[str, str]]:
 def give_two_runs(
     found: Walked,
     report: Path | None,
-    fail_on: str | None,
     out: Output,
     after: Sequence[tuple[str, str]] = (),
 ) -> int:
@@ -307,21 +299,21 @@ def give_two_runs(
     out.give(told, lambda: walks.walked(found, after))
     if report is not None:
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
-    return NotReproduced.exit_code if failed else int(bool(fail_on) and found.finding)
+    return NotReproduced.exit_code if failed else out.status(found.finding)
 
 
-def give_padded(found: Any, report: Path | None, fail_on: str | None, out: Output) -> int:
+def give_padded(found: Any, report: Path | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
     from probe.cli.show import networks as show
 
     if report is not None and found.walked is not None:
-        return give_two_runs(found.walked, report, fail_on, out)
+        return give_two_runs(found.walked, report, out)
     with users_output_to_stderr():
         told = found.report()
     out.give(told, lambda: show.padded_model(found, out.verbose))
     if report is not None:
         out.note("no report was written: no shorter padded length changes bits")
-    return int(bool(fail_on) and found.finding)
+    return out.status(found.finding)
 
 
 LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
@@ -366,7 +358,6 @@ def remedies(
     words: dict[str, str],
     lengths: str | None,
     target: str,
-    fail_on: str | None,
     out: Output,
     **given: Any,
 ) -> int:
@@ -415,10 +406,11 @@ def remedies(
         with users_output_to_stderr():
             found = remedied(subject, values, on, progress=tell, each=come, **given)
     if not isinstance(found, Remedied):
-        return give_padded(found, None, None, out)
+        give_padded(found, None, out)
+        return 0  # --fail-on names what remedies find
     told = found.report()
     out.give(told, lambda: show.remedies(found.found, out.verbose))
-    return int(bool(fail_on) and told["recommended"] is None)
+    return out.status(told["recommended"] is None)
 
 
 def _names_of_remedies(text: str, where: Target | None) -> list[str]:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -327,7 +327,7 @@ def output_options(command: Command) -> Command:
     def wrapped(as_json: bool, verbose: bool, **given: Any) -> Any:
         from probe.printing import Output
 
-        out = Output(as_json, verbose)
+        out = Output(as_json, verbose, given.pop("fail_on", None))
         # two voices on one stderr would tell of the same work twice
         if command.__name__ in TELLS:
             return command(out=out, **given)
@@ -341,14 +341,11 @@ def output_options(command: Command) -> Command:
 
 
 def fail_on_option(**what: str) -> Callable[[Command], Command]:
-    """Adds ``--fail-on`` with these choices and what each stands for."""
+    """Adds ``--fail-on`` with these choices and what each stands for: ``out`` has what is given."""
     choices = "; ".join(f"{name}: {meaning}" for name, meaning in what.items())
     doc = f"Exit with status 1 on a finding. {choices}."
     return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
 
-
-# What was said of two runs: ``at``, ``against``, ``vary``, ``against_target``, ...
-Sides = Mapping[str, str | None]
 
 SIDES = ("at", "against", "vary", "against_target", "against_padding")
 
@@ -373,13 +370,64 @@ def question_options(names: str, **changed: Any) -> Callable[[Command], Command]
     return added
 
 
+class AskedRuns(NamedTuple):
+    """Two runs of a case, in words: of the case, the left target, and ``SIDES``."""
+
+    words: dict[str, str]
+    target: str
+    sides: Mapping[str, str | None]
+
+    def refuse_beside(self, store: Path, todo: str, more: bool = False) -> None:
+        """Raises InputError where runs, or ``more``, are given although a store says them."""
+        given = any(value is not None for name, value in self.sides.items() if name != "vary")
+        if given or self.words or more:
+            raise InputError(
+                "from", store, "the store defines the cases, targets and lengths", todo
+            )
+
+    def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
+        """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
+
+        Layouts stay words. Asks at once for everything that is missing. Raises InputError.
+        """
+        words, sides = self.words, self.sides
+        others = bool(sides["against_target"] or sides["against_padding"])
+        known = has_length(words)
+        need = {"length": (known, "--length N")}
+        if axis_given(words, sides["vary"]) == "length":
+            need = {"at": (known or sides["at"] is not None, "--at A")}
+        how = "--against B (or --against-target U, --against-padding P)"
+        ask_for(words, **need, against=(others or sides["against"] is not None, how))
+        given = parsed_targets((self.target, sides["against_target"] or self.target))
+        at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
+        if against is None and not others:
+            todo = "give --against B, --against-target U or --against-padding P"
+            raise InputError("against", "(none)", "there is nothing to compare with", todo)
+        return at, against, given
+
+    def finding(self) -> tuple[Finding, tuple[Target, Target]]:
+        """Returns what is to be compared, and both sides' targets. Raises InputError."""
+        from probe.comparison import Finding
+
+        at, against, given = self.values_and_targets()
+        vary, padding = self.sides["vary"], self.sides["against_padding"]
+        if at is not None and at == against and len(given) == 1 and not padding:
+            raise InputError(
+                "against", against, "both sides are the same run", "give another value"
+            )
+        found = Finding.of(case_of_words(self.words), vary, at, against, padding)
+        return found, (given[0], given[-1])
+
+
 def sides_options(at: str | None = None) -> Callable[[Command], Command]:
-    """Adds the options of ``SIDES``; the command gets them as ``sides``. ``at``: help of that."""
+    """Adds the options of ``SIDES``, below those of a case and ``--target``; the command gets all
+    as ``runs``. ``at``: its help."""
 
     def added(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**given: Any) -> Any:
-            return command(sides={name: given.pop(name) for name in SIDES}, **given)
+            sides = {name: given.pop(name) for name in SIDES}
+            return command(runs=AskedRuns(given.pop("words"), given.pop("target"), sides), **given)
 
         return question_options(" ".join(SIDES), **({"at": at} if at else {}))(wrapped)
 
@@ -398,49 +446,6 @@ def budget_options(command: Command) -> Command:
     return question_options("by", by=by)(found)
 
 
-def runs_of(
-    words: Mapping[str, str], target: str, sides: Sides
-) -> tuple[int | str | None, int | str | None, list[Target]]:
-    """Returns both runs' values of the axis (None: the case's own), and the targets, each once.
-
-    Layouts stay words.
-
-    Asks at once for everything that is missing. Raises InputError.
-    """
-    others = bool(sides["against_target"] or sides["against_padding"])
-    known = has_length(words)
-    need = {"length": (known, "--length N")}
-    if axis_given(words, sides["vary"]) == "length":
-        need = {"at": (known or sides["at"] is not None, "--at A")}
-    how = "--against B (or --against-target U, --against-padding P)"
-    ask_for(words, **need, against=(others or sides["against"] is not None, how))
-    given = parsed_targets((target, sides["against_target"] or target))
-    at, against = (axis_value(name, sides[name], sides["vary"]) for name in ("at", "against"))
-    if against is None and not others:
-        todo = "give --against B, --against-target U or --against-padding P"
-        raise InputError("against", "(none)", "there is nothing to compare with", todo)
-    return at, against, given
-
-
 def axis_value(name: str, text: str | None, vary: str | None) -> int | str | None:
     """Returns a value of the axis ``vary``: a layout's word, else a number. Raises InputError."""
     return text if vary == "layout" else number_of_option(name, text)
-
-
-def finding_of(
-    words: Mapping[str, str], target: str, sides: Sides
-) -> tuple[Finding, tuple[Target, Target]]:
-    """Returns the two runs that are to be compared, and both sides' targets. Raises InputError."""
-    from probe.comparison import Finding
-
-    at, against, given = runs_of(words, target, sides)
-    if at is not None and at == against and len(given) == 1 and not sides["against_padding"]:
-        raise InputError("against", against, "both sides are the same run", "give another value")
-    found = Finding.of(case_of_words(words), sides["vary"], at, against, sides["against_padding"])
-    return found, (given[0], given[-1])
-
-
-def refuse_beside(store: Path, given: bool, todo: str) -> None:
-    """Raises InputError where runs are ``given`` although a store says which there are."""
-    if given:
-        raise InputError("from", store, "the store defines the cases, targets and lengths", todo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,15 +53,7 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 @trust_option
 @output_options
 def record(
-    model: str,
-    out: Output,
-    inputs: Path | None,
-    shapes: tuple[str, ...],
-    seed: str,
-    most: str,
-    target: str | None,
-    trust: bool,
-    **folder: Path,
+    model: str, out: Output, folder: Path, shapes: tuple[str, ...], most: str, **given: Any
 ) -> int:
     """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
 
@@ -81,16 +73,9 @@ def record(
     from probe.recording.inputs import shapes_of
 
     with out.progress("record") as tell, users_output_to_stderr():
-        found = answers.record(
-            *(model, folder["folder"]),
-            inputs=inputs,
-            shapes=shapes_of(shapes),
-            target=target,
-            trust=trust,
-            most=bytes_of(most),
-            seed=whole_number("seed", seed, least=0),
-            progress=lambda text: tell(0, 0, text),
-        )
+        given |= {"shapes": shapes_of(shapes), "most": bytes_of(most)}
+        given["seed"] = whole_number("seed", given["seed"], least=0)
+        found = answers.record(model, folder, progress=lambda text: tell(0, 0, text), **given)
     out.give(found.report(), lambda: walks.recorded_run(found))
     return 0
 
@@ -120,7 +105,6 @@ def diff(
     report: Path | None,
     trust: bool,
     time: str | None,
-    fail_on: str | None,
     out: Output,
 ) -> int:
     """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
@@ -137,4 +121,4 @@ def diff(
     with out.progress("diff") as tell:
         say = lambda text: tell(0, 0, text)  # noqa: E731
         found = answers.diff(left, right, trust=trust, time=time, progress=say)
-    return give_two_runs(found, report, fail_on, out)
+    return give_two_runs(found, report, out)

@@ -10,18 +10,16 @@ import click
 
 from probe.cli.options import (
     PATH,
-    Sides,
+    AskedRuns,
     Words,
     axis_value,
     budget_options,
     case_options,
     fail_on_option,
-    finding_of,
     number_of_option,
     option,
     output_options,
     parsed_targets,
-    refuse_beside,
     sides_options,
     sized_case,
     target_option,
@@ -45,15 +43,7 @@ KERNELS = f"Which kernels to name in the report. {OPTIONS['kernels'].help}"
 @sides_options()
 @budget_options
 @output_options
-def shrink(
-    words: dict[str, str],
-    target: str,
-    sides: Sides,
-    by: str,
-    most: str,
-    any_cause: bool,
-    out: Output,
-) -> int:
+def shrink(runs: AskedRuns, by: str, most: str, any_cause: bool, out: Output) -> int:
     """Reduces a failing case until any further step would make the difference disappear.
 
     The smaller case has the same cause (order, rounding, ...), and the same kernels where the
@@ -63,7 +53,7 @@ def shrink(
     from probe.answers.reproduce import shrunk_report
     from probe.cli.show import reproductions as show
 
-    finding, targets = finding_of(words, target, sides)
+    finding, targets = runs.finding()
     with out.progress("shrink") as tell:
         tell.limited = True
         report = shrunk_report(
@@ -102,9 +92,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--kernels", "WHICH", KERNELS, default="all", show_default=True)
 @output_options
 def reproduce(
-    words: dict[str, str],
-    target: str,
-    sides: Sides,
+    runs: AskedRuns,
     most: str,
     folder: Path,
     force: bool,
@@ -135,7 +123,7 @@ def reproduce(
     checked_kernels(kernels)
     room.fresh(folder, force)
     count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
-    finding, (left, right), others = _finding_to_reproduce(words, target, sides, store, row)
+    finding, (left, right), others = _finding_to_reproduce(runs, store, row)
     form_of(left, form)
     given |= {"most": number_of_option("most", most) or 0, "times": count}
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
@@ -152,7 +140,7 @@ def reproduce(
 
 
 def _finding_to_reproduce(
-    words: dict[str, str], target: str, sides: Sides, store: Path | None, row: str | None
+    runs: AskedRuns, store: Path | None, row: str | None
 ) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
     """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
     from probe.arguments import whole_number
@@ -160,9 +148,8 @@ def _finding_to_reproduce(
     if store is None:
         if row is not None:
             raise InputError("row", row, "it names a row of a store", "give --from STORE too")
-        return (*finding_of(words, target, sides), ())
-    given = any(value is not None for name, value in sides.items() if name != "vary")
-    refuse_beside(store, bool(words) or given, "leave out the other options, or --from")
+        return (*runs.finding(), ())
+    runs.refuse_beside(store, "leave out the other options, or --from")
     from probe.reproduction.content import stored_finding
 
     found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
@@ -174,7 +161,7 @@ def _finding_to_reproduce(
 @option("--times", "N", "How many fresh processes run the script.", default="3", show_default=True)
 @fail_on_option(there="it still occurs", gone="it no longer occurs")
 @output_options
-def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
+def verify(folder: Path, times: str, out: Output) -> int:
     """Runs a report's script again: the difference still occurs, is gone, or unknown (status 3)."""
     from probe.cli.show import reproductions as show
     from probe.printing import as_json
@@ -188,7 +175,7 @@ def verify(folder: Path, times: str, fail_on: str | None, out: Output) -> int:
     out.give(told, lambda: show.verified(told))
     if found.verdict == CANNOT_TELL:
         return 3
-    return int(fail_on is not None and found.verdict.endswith(fail_on))
+    return out.status(found.verdict.endswith(out.fail_on or ""))
 
 
 @click.command(cls=Words, short_help="Write a file that replays a run's bits with NumPy alone.")

@@ -54,12 +54,9 @@ KEPT = (
 def sweep(
     words: dict[str, str],
     values: str | None,
-    vary: str | None,
-    by: str,
     targets: tuple[str, ...],
     folder: Path | None,
     no_store: bool,
-    fail_on: str | None,
     out: Output,
     **options: Any,
 ) -> int:
@@ -72,7 +69,7 @@ def sweep(
     from probe.answers.sweep import sweep as asked
     from probe.cli.show import sweeps as show
 
-    axis = axis_given(words, vary)
+    axis, by = axis_given(words, options["vary"]), options["by"]
     if values is None and axis == "length":
         values = words.pop("length", None)
     known = axis == "length" or has_length(words)
@@ -88,14 +85,8 @@ def sweep(
         raise InputError(name, options[name], why, "give --store DIR, or --no-store")
     case = case_of_words(words)
     with out.progress("orders" if by == "order" else "sweep") as tell:
-        found: Any = asked(
-            *(case, values, targets),
-            vary=vary,
-            store=None if no_store else folder,
-            progress=tell,
-            by=by,
-            **options,
-        )
+        store = None if no_store else folder
+        found: Any = asked(case, values, targets, store=store, progress=tell, **options)
     if found.vary == "length" and "length" in words:
         out.note(f"length={words['length']} is not used: --lengths says which lengths are run")
     report = found.report()
@@ -104,7 +95,7 @@ def sweep(
         if found.failed:
             return 3
         strange = any(one.strange for one in found.found.targets.values())
-        return _finding_status(report["differing"] > 0, strange, fail_on)
+        return _finding_status(report["differing"] > 0, strange, out)
     for line in found.notes:
         out.note(line)
     summary = found.found
@@ -115,12 +106,12 @@ def sweep(
     if any(one.failures and not one.comparisons for one in each):
         return 3
     strange = any(one.nondeterministic or one.alignment for one in each)
-    return _finding_status(summary.differing > 0, strange, fail_on)
+    return _finding_status(summary.differing > 0, strange, out)
 
 
-def _finding_status(differing: bool, strange: bool, fail_on: str | None) -> int:
+def _finding_status(differing: bool, strange: bool, out: Output) -> int:
     """Returns 1 for what ``--fail-on`` names. ``strange``: a shape does not repeat its bits."""
-    return int(bool(fail_on and (differing or (fail_on == "finding" and strange))))
+    return out.status(differing or (out.fail_on == "finding" and strange))
 
 
 OF_MODEL = "Of a model, as of probe network:"

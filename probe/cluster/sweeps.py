@@ -145,7 +145,8 @@ class _SweepQueue(Queue[Values]):
         super().__init__(cluster, wanted.target.text)
         self.sweep, self.wanted, self.found = sweep, wanted, TargetSummary(self.text)
         self.expected: dict[str, Any] = {}  # the row of ``runs`` that its nodes said at first
-        self.control, self.digests = 0, tuple[str, str]()
+        self.control = 0
+        self.digests: tuple[str, str] | None = None
         self.fill([tuple(sweep.asked.values)])  # divided when its kind of node is known
 
     def bind(self) -> None:

@@ -153,26 +153,18 @@ def nudged(rows: np.ndarray, dtype: str) -> np.ndarray:
 
 def is_recipe(told: Any, carries: Sequence[bool]) -> bool:
     """Returns whether a recipe that was read is one; ``carries``: which inputs have samples."""
-    if not isinstance(told, dict) or len(told.get("inputs", ())) != len(carries):
+    try:
+        chosen, every = told["chosen"], list(zip(told["inputs"], carries, strict=True))
+        fits = all(type(one) is int and 0 <= one < MOST * CANDIDATES for one in chosen)
+        for one, carried in every:
+            fits &= carried == (one is not None)
+            if carried:
+                values = one["values"] if set(one) == {"values"} else [one["scale"]]
+                fits &= set(one) in ({"values"}, {"scale", "positive"}) and 0 < len(values) <= KEPT
+                fits &= all(isinstance(each, int | float) for each in values)
+    except (TypeError, KeyError, ValueError):
         return False
-    chosen, every = told.get("chosen"), zip(told["inputs"], carries, strict=True)
-    if not isinstance(chosen, list) or not 1 <= len(chosen) <= MOST:
-        return False
-    if any(type(one) is not int or not 0 <= one < MOST * CANDIDATES for one in chosen):
-        return False
-    for one, carried in every:
-        if not carried:
-            if one is not None:
-                return False
-            continue
-        if not isinstance(one, dict) or set(one) not in ({"values"}, {"scale", "positive"}):
-            return False
-        values = one.get("values", [one.get("scale")])
-        if not isinstance(values, list) or not 0 < len(values) <= KEPT:
-            return False
-        if not all(isinstance(each, int | float) for each in values):
-            return False
-    return True
+    return fits and 1 <= len(chosen) <= MOST
 
 
 def output_of(number: int, here: Any, size: int, there: Any, other: int) -> ProgramOutput:

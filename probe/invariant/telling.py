@@ -81,6 +81,22 @@ def cancelling_products(
     return x, w, b
 
 
+# Whose products are not exact in any format.
+CONSTANT = 1.37
+
+
+def convolved_operands(
+    number: int, shape: tuple[int, ...], leaves: int, filters: int, dtype: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x (shape), w (leaves, filters) and b (filters,) of a set of operands of a convolution.
+
+    One value everywhere keeps the products of a window paired; the last set is of others.
+    """
+    _, w, b = cancelling_products(number, leaves, filters, dtype, number == 1, CONSTANT)
+    x = spread_numbers(number, "x", shape, 4) if number == 2 else np.full(shape, CONSTANT)
+    return x, w, b
+
+
 class IndependentRows(ABC):
     """An operation whose samples, along axis 0, have nothing to do with each other.
 

@@ -21,10 +21,13 @@ from probe import floats
 from probe.case import Case
 from probe.invariant import telling
 from probe.invariant.classes import Plan
-from probe.invariant.telling import IndependentRows, Tensors, cancelling_products, spread_numbers
+from probe.invariant.telling import (
+    IndependentRows,
+    Tensors,
+    cancelling_products,
+    convolved_operands,
+)
 from probe.recorders.tensorflow_values import array, run_op, tensor_of
-
-CONSTANT = 1.37  # whose products are not exact in any format
 
 FORMATS = {
     tf.float32: "float32",
@@ -210,15 +213,9 @@ class TensorFlowConvolution(TensorFlowTestedRows):
             leaves, filters = count, one * two
         else:
             leaves, filters = count * (two if self.sizes else one), one if self.sizes else two
-        _, w, _ = cancelling_products(number, leaves, filters, name, number == 1, CONSTANT)
+        x, w, _ = convolved_operands(number, self.shape, leaves, filters, name)
         if self.sizes:
             w = w.reshape(*kernel, two, one).swapaxes(-1, -2)
-        # one value everywhere keeps the products of a window paired; the last set is of others
-        x = (
-            spread_numbers(number, "x", self.shape, 4)
-            if number == 2
-            else np.full(self.shape, CONSTANT)
-        )
         return (tensor(x, self.dtype),), (tensor(w.reshape(self.weights), self.dtype),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:

@@ -21,11 +21,10 @@ from probe.errors import InputError
 from probe.invariant import telling
 from probe.invariant.classes import Plan, SizedCall, mark_of_answers
 from probe.invariant.keeper import ReadyOperation
-from probe.invariant.telling import Tensors, cancelling_products, spread_numbers
+from probe.invariant.telling import Tensors, cancelling_products, convolved_operands
 
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
-CONSTANT = 1.37  # whose products are not exact in any format
 ALIGNED = 64  # bytes: where PyTorch's own memory begins, and the longest vector of a processor
 
 FORMATS = {
@@ -336,14 +335,8 @@ class TorchConvolution(TorchTestedRows):
         groups = self.words.get("groups", 1)
         filters = self.weights[1] * groups if self.transposed else self.weights[0]
         leaves, name = math.prod(self.weights) // filters, FORMATS[self.dtype]
-        _, w, b = cancelling_products(number, leaves, filters, name, number == 1, CONSTANT)
+        x, w, b = convolved_operands(number, self.shape, leaves, filters, name)
         held = w.reshape(self.weights) if self.transposed else w.T.reshape(self.weights)
-        # one value everywhere keeps the products of a window paired; the last set is of others
-        x = (
-            spread_numbers(number, "x", self.shape, 4)
-            if number == 2
-            else np.full(self.shape, CONSTANT)
-        )
         bias = tensor(b, self.dtype) if self.bias else None
         return (tensor(x, self.dtype),), (moved_by(tensor(held, self.dtype), self.at), bias)
 

@@ -271,8 +271,11 @@ class KnownModules:
         self.mode = mode
         convolutions = {nn.Conv1d: conv1d, nn.Conv2d: conv2d, nn.Conv3d: conv3d}
         self.runs: dict[type, Run] = {
-            nn.Linear: _linear_module(quick[linear]),
-            nn.LayerNorm: _layer_norm_module(quick[layer_norm]),
+            nn.Linear: _with_weight(lambda one, x, w, b: quick[linear](x, w, b)),
+            nn.LayerNorm: _with_weight(
+                lambda one, x, w, b: quick[layer_norm](x, one.normalized_shape, w, b, one.eps),
+                plain=True,
+            ),
             nn.GELU: lambda module, x: quick[gelu](x, module.approximate),
             nn.Sequential: self._sequential,
             nn.SiLU: lambda module, x: quick[silu](x, module.inplace),
@@ -283,8 +286,11 @@ class KnownModules:
             **dict.fromkeys(
                 (nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), lambda module, x: module.forward(x)
             ),
-            **dict.fromkeys(NORMS, _batch_norm_module(quick[batch_norm])),
-            **{one: _convolution_module(quick[function]) for one, function in convolutions.items()},
+            **dict.fromkeys(NORMS, _with_weight(_batch_normed(quick[batch_norm]), plain=True)),
+            **{
+                one: _with_weight(_convolved(quick[function]))
+                for one, function in convolutions.items()
+            },
         }
 
     def of(self, module: Any) -> Run | None:
@@ -305,44 +311,34 @@ class KnownModules:
         return x
 
 
-def _linear_module(quick: Callable[..., Any]) -> Run:
+def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
+    """Returns what calls ``call(module, x, weight, bias)``. ``plain``: there may be no weight."""
+
     def run(module: Any, x: Any) -> Any:
         held = module._parameters
         w = held.get("weight")
-        return NotImplemented if w is None else quick(x, w, held["bias"])
-
-    return run
-
-
-def _convolution_module(quick: Callable[..., Any]) -> Run:
-    def run(module: Any, x: Any) -> Any:
-        held = module._parameters
-        w = held.get("weight")
-        if w is None or module.padding_mode != "zeros":
+        if w is None and not (plain and "weight" in held):  # it is computed, as parametrized ones
             return NotImplemented
-        words = module.stride, module.padding, module.dilation, module.groups
-        return quick(x, w, held["bias"], *words)
+        return call(module, x, w, held["bias"])
 
     return run
 
 
-def _layer_norm_module(quick: Callable[..., Any]) -> Run:
-    def run(module: Any, x: Any) -> Any:
-        held = module._parameters
-        if "weight" not in held:
+def _convolved(quick: Callable[..., Any]) -> Callable[..., Any]:
+    def call(one: Any, x: Any, w: Any, b: Any) -> Any:
+        if one.padding_mode != "zeros":
             return NotImplemented
-        return quick(x, module.normalized_shape, held["weight"], held["bias"], module.eps)
+        return quick(x, w, b, one.stride, one.padding, one.dilation, one.groups)
 
-    return run
+    return call
 
 
-def _batch_norm_module(quick: Callable[..., Any]) -> Run:
-    def run(module: Any, x: Any) -> Any:
-        held, kept = module._parameters, module._buffers
-        if module.training or "weight" not in held or kept.get("running_mean") is None:
+def _batch_normed(quick: Callable[..., Any]) -> Callable[..., Any]:
+    def call(one: Any, x: Any, w: Any, b: Any) -> Any:
+        kept = one._buffers
+        if one.training or kept.get("running_mean") is None:
             return NotImplemented
-        module._check_input_dim(x)
-        parts = kept["running_mean"], kept["running_var"], held["weight"], held["bias"]
-        return quick(x, *parts, False, 0.0, module.eps)
+        one._check_input_dim(x)
+        return quick(x, kept["running_mean"], kept["running_var"], w, b, False, 0.0, one.eps)
 
-    return run
+    return call

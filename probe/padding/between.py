@@ -224,15 +224,18 @@ class _Sizes:
         right = positions.leading(one, given)
         if wanted is not None and any(right[n] < wanted[n] for n in one.gives):
             return right, natural, []
-        asked = None
-        if any(one is each for each in self.graph.computing.deciding):
-            asked = self.graph.computing.at(one, At(given, given), None)
+        if not any(one is each for each in self.graph.computing.deciding):
+            return right, natural, []
+        # in each layout that users have: of the sums contiguous memory alone is asked about
+        _cut_at(right, self.graph.computing.glance(one, At(given, given)))
+        if wanted is not None and any(right[n] < wanted[n] for n in one.gives):
+            return right, natural, []
+        asked = self.graph.computing.at(one, At(given, given), None)
         if asked is None:
             return right, natural, []
         if not asked.found.how:  # it could not be asked
             return dict.fromkeys(one.gives, -1), natural, []
-        for n, some in asked.apart.items():
-            right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
+        _cut_at(right, asked.apart)
         return right, natural, [(asked.name, asked.found)]
 
     def _products(self, one: Linked) -> float:
@@ -242,6 +245,12 @@ class _Sizes:
         weights = [prod(run.values[n].shape) for n in operation.reads if n not in axes]
         given = [prod(run.values[n].shape) / max(self.positions.length(n), 1) for n in one.gives]
         return float(max([*weights, *given]))
+
+
+def _cut_at(right: dict[int, int], apart: Mapping[int, np.ndarray]) -> None:
+    """Leaves the first results of each output that are before any with other bits."""
+    for n, some in apart.items():
+        right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
 
 
 def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray]) -> Run:

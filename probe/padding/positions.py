@@ -20,7 +20,7 @@ import numpy as np
 from probe.errors import InputError
 from probe.recording.matching import labels_of, result_labels
 from probe.recording.recording import Run
-from probe.semantics.labels import ZERO, Labels, joint, mixed, tag
+from probe.semantics.labels import ZERO, Labels, joined_lines, joint, tag
 
 # The lowest position of content that is read by what reads none.
 NEVER = np.iinfo(np.int64).max
@@ -559,17 +559,8 @@ def by_position(run: Run, number: int, axis: int, content: int | None = None) ->
 def line_labels(label: Labels, axis: int | None) -> np.ndarray:
     """Returns a label for each position along an axis, from those of all its elements; of all of
     them one where there is no axis."""
-    if axis is None:
-        full, axis = label.full()[None], 0
-    else:
-        full = label.full([axis])
-    rest = tuple(a for a in range(full.ndim) if a != axis)
-    index = np.arange(1, full.size // max(full.shape[axis], 1) + 1, dtype=np.uint64)
-    index = index.reshape([1 if a == axis else n for a, n in enumerate(full.shape)])
-    zero = np.asarray((full == ZERO).all(axis=rest))
-    with np.errstate(over="ignore"):
-        found = np.asarray(mixed(joint(full, index)).sum(axis=rest, dtype=np.uint64))
-    return np.where(zero, ZERO, found)
+    full = label.full()[None] if axis is None else label.full([axis])
+    return joined_lines(full, (axis or 0,)).reshape(-1)
 
 
 class Marked:
@@ -596,7 +587,7 @@ class Marked:
     def outputs(self, changed: dict[int, Labels] | None = None) -> dict[int, np.ndarray]:
         """Returns a label for each position of each wanted output, with some operands' changed."""
         some = self.found | (changed or {})
-        found = result_labels(self.run, self.operation, some)  # type: ignore[arg-type]
+        found = result_labels(self.run, self.operation, some)
         both = zip(self.operation.gives, found, strict=True)
         return {n: line_labels(one, self.axis(n)) for n, one in both if n in self.wanted}
 

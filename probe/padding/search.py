@@ -718,8 +718,11 @@ class PaddedModel:
             if not found.differing:
                 continue
 
-            def alone(given: Region, ends: Any = region.ends, found: Judged = found) -> Judged:
-                return found if given.ends == ends else Judged("exact")
+            def alone(given: Region, ends: Any = region.ends) -> Judged:
+                if given.ends != ends:
+                    return Judged("exact")
+                # anew: where those before it compute alike, more of its outputs must agree
+                return judge_operation(given, side, self.whole(content), self.known)
 
             name, how = region.name, _in_words(found)
             if self._kept(content, side, follow(side, self.whole(content), alone)) is None:

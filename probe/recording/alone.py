@@ -29,7 +29,7 @@ from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
 from probe.recording.difference import Difference, Region, measure_pair
-from probe.recording.matching import Pair
+from probe.recording.matching import Pair, result_labels
 from probe.recording.recording import (
     Operation,
     Run,
@@ -39,6 +39,7 @@ from probe.recording.recording import (
 )
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
+from probe.semantics.labels import Labels, Selection, of_lines
 from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
@@ -391,7 +392,9 @@ def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[i
 def healed(one: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
-    LookupError: something was left out of a recording."""
+    An output that reads other bits on the two sides all the same is left out: where several
+    elements compute the same, each of the left goes with one of the right, and others of these may
+    have the bits of another place. LookupError: something was left out of a recording."""
     again = right.again(one.right or 0)
     assert again is not None
     mine = left.arrays(pair.left for pair in (*one.reads, *one.gives))
@@ -405,11 +408,58 @@ def healed(one: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], l
         raise LookupError(len(outputs))
     for pair, output in zip(one.gives, outputs, strict=False):
         arrays[pair.right] = np.asarray(output)
-        gives.append(replace(pair, equal=True, differing=0, signed_zero=0, max_ulp=0))
-        if pair.compared:
-            dtype = left.values[pair.left].dtype
-            measure_pair(gives[-1], mine[pair.left], arrays[pair.right], dtype)
+        gives.append(_measured_anew(pair, mine, arrays, left))
+    several = any(p.selection.again is not None and len(p.selection.again) for p in one.reads)
+    if several and not one.arguments and any(pair.differing for pair in gives):
+        alike = _reading_alike(one, left, right, mine, arrays)
+        gives = [
+            _measured_anew(replace(pair, selection=selection), mine, arrays, left)
+            for pair, selection in zip(gives, alike, strict=True)
+        ]
     return arrays, gives
+
+
+Arrays = Mapping[int, np.ndarray]
+
+
+def _measured_anew(pair: Pair, mine: Arrays, theirs: Arrays, left: Run) -> Pair:
+    value = left.values[pair.left]
+    compared = pair.selection.count(value.shape)
+    found = replace(
+        pair, compared=compared, equal=True, differing=0, signed_zero=0, max_ulp=0, scaled=0.0
+    )
+    if compared:
+        measure_pair(found, mine[pair.left], theirs[pair.right], value.dtype)
+    return found
+
+
+def _reading_alike(
+    one: Region, left: Run, right: Run, mine: Arrays, theirs: Arrays
+) -> list[Selection]:
+    """Returns which of an operation's outputs that must agree read the same bits on both sides, by
+    labels of these bits."""
+    ours, others = dict[int, Labels](), dict[int, Labels]()
+    for pair in one.reads:
+        whole = range(mine[pair.left].ndim) if pair.selection.flat else pair.selection.axes
+        ours[pair.left] = of_lines(mine[pair.left], whole)
+        others[pair.right] = of_lines(theirs[pair.right], whole)
+    labels = (
+        result_labels(left, left.operations[one.left or 0], ours),
+        result_labels(right, right.operations[one.right or 0], others),
+    )
+    found = []
+    for number, pair in enumerate(one.gives):
+        chosen = pair.selection
+        both = [chosen.taken(labels[side][number].full(), side) for side in range(2)]
+        alike = both[0] == both[1]
+        if chosen.left is None or chosen.right is None:
+            index = np.flatnonzero(alike)
+            chosen = Selection((0,), index, index, ((alike.size,), (alike.size,)), flat=True)
+        elif len(alike):
+            kept = alike.reshape(len(alike), -1).all(axis=1)
+            chosen = chosen._replace(left=chosen.left[kept], right=chosen.right[kept])
+        found.append(chosen)
+    return found
 
 
 def as_source(one: Region, left: Run, right: Run) -> tuple[Run, Region]:

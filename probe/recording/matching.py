@@ -455,7 +455,7 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
     return found[0], found[1]
 
 
-def result_labels(run: Run, one: Operation, found: Sequence[Labels | None]) -> list[Labels]:
+def result_labels(run: Run, one: Operation, found: Sequence[Labels | None] | Known) -> list[Labels]:
     """Returns the labels of what an operation gives, from those of what it reads."""
     reads = [found[n] for n in one.reads]
     shapes = [run.values[n].shape for n in one.gives]

@@ -229,6 +229,9 @@ class FunctionSubject:
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]
+        shown = given
+        if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
+            given = [{name.partition(":")[0]: array for name, array in arrays.items()}]
 
         def call() -> Any:
             try:
@@ -240,7 +243,7 @@ class FunctionSubject:
                     raise
                 told = ", ".join(
                     f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
-                    for one in given
+                    for one in shown
                 )
                 todo = "check --inputs or --shape" + TENSORS * (not self.torch)
                 why = f"{_error_text(error)} (called with {told}; {todo})"

@@ -201,6 +201,22 @@ def of_digest(shape: tuple[int, ...], digest: str) -> Labels:
     return Labels(shape, array if all(shape) else np.zeros(shape, np.uint64))
 
 
+def of_lines(bits: np.ndarray, axes: Sequence[int]) -> Labels:
+    """Labels by content of each index along some axes: of all that stands there together."""
+    return Labels(bits.shape, joined_lines(of_content(bits).array, axes))
+
+
+def joined_lines(labels: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """Returns a label for each index along some axes, from those of all that stands there; of size
+    1 along the others."""
+    rest = tuple(axis for axis in range(labels.ndim) if axis not in axes)
+    sizes = [size if axis in rest else 1 for axis, size in enumerate(labels.shape)]
+    index = np.arange(prod(sizes), dtype=np.uint64).reshape(sizes)
+    with np.errstate(over="ignore"):
+        found = joint(labels, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
+    return np.where((labels == ZERO).all(axis=rest, keepdims=True), ZERO, found)
+
+
 class Selection(NamedTuple):
     """Elements of a left value and of a right one that must agree, pair by pair.
 

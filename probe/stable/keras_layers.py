@@ -49,24 +49,15 @@ class _StableKerasCall:
         return outputs if self.activation is None else self.activation(outputs)
 
 
-class Conv1D(_StableKerasCall, keras.layers.Conv1D):
-    """``keras.layers.Conv1D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
+def _stable_layer(name):
+    """Returns Keras' class of a name with what replaces its call."""
+    doc = "``keras.layers.%s``; ``accumulate`` is that of ``probe.stable.conv``." % name
+    bases = (_StableKerasCall, getattr(keras.layers, name))
+    return type(name, bases, {"__module__": __name__, "__doc__": doc})
 
 
-class Conv2D(_StableKerasCall, keras.layers.Conv2D):
-    """``keras.layers.Conv2D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
-
-
-class Conv3D(_StableKerasCall, keras.layers.Conv3D):
-    """``keras.layers.Conv3D``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
-
-
-class DepthwiseConv1D(_StableKerasCall, keras.layers.DepthwiseConv1D):
-    """``keras.layers.DepthwiseConv1D``; ``accumulate`` is that of ``probe.stable.conv``."""
-
-
-class DepthwiseConv2D(_StableKerasCall, keras.layers.DepthwiseConv2D):
-    """``keras.layers.DepthwiseConv2D``; ``accumulate`` is that of ``probe.stable.conv``."""
+Conv1D, Conv2D, Conv3D = map(_stable_layer, ("Conv1D", "Conv2D", "Conv3D"))
+DepthwiseConv1D, DepthwiseConv2D = map(_stable_layer, ("DepthwiseConv1D", "DepthwiseConv2D"))
 
 
 class Dense(keras.layers.Dense):

@@ -31,18 +31,6 @@ class _StableTorchCall:
         return conv(input, weight, bias, padding=padding, accumulate=self.accumulate, **words)
 
 
-class Conv1d(_StableTorchCall, torch.nn.Conv1d):
-    """``torch.nn.Conv1d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
-
-
-class Conv2d(_StableTorchCall, torch.nn.Conv2d):
-    """``torch.nn.Conv2d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
-
-
-class Conv3d(_StableTorchCall, torch.nn.Conv3d):
-    """``torch.nn.Conv3d``; the attribute ``accumulate`` is that of ``probe.stable.conv``."""
-
-
 class Linear(torch.nn.Linear):
     """``torch.nn.Linear``; the attribute ``accumulate`` is that of ``probe.stable.dense``."""
 
@@ -66,17 +54,16 @@ class _Normalised:
         return normalised(input, *statistics, axis=1, accumulate=self.accumulate)
 
 
-class BatchNorm1d(_Normalised, torch.nn.BatchNorm1d):
-    """``torch.nn.BatchNorm1d``; ``accumulate`` is that of ``probe.stable.normalised``."""
+def _stable_module(first, name):
+    """Returns PyTorch's class of a name with what replaces its call."""
+    doc = "``torch.nn.%s``; the attribute ``accumulate`` is that of ``probe.stable``." % name
+    return type(name, (first, getattr(torch.nn, name)), {"__module__": __name__, "__doc__": doc})
 
 
-class BatchNorm2d(_Normalised, torch.nn.BatchNorm2d):
-    """``torch.nn.BatchNorm2d``; ``accumulate`` is that of ``probe.stable.normalised``."""
-
-
-class BatchNorm3d(_Normalised, torch.nn.BatchNorm3d):
-    """``torch.nn.BatchNorm3d``; ``accumulate`` is that of ``probe.stable.normalised``."""
-
+Conv1d, Conv2d, Conv3d = (_stable_module(_StableTorchCall, f"Conv{rank}d") for rank in (1, 2, 3))
+BatchNorm1d, BatchNorm2d, BatchNorm3d = (
+    _stable_module(_Normalised, f"BatchNorm{n}d") for n in (1, 2, 3)
+)
 
 KINDS = {
     getattr(torch.nn, kind.__name__): kind

@@ -127,7 +127,7 @@ def certify(
         asked = make(summation, operator.summands, operator.bias, operator.dtype, budget)
     except Uncertifiable as error:
         return Certified(np.zeros(len(positions), bool), str(error))
-    chunk = max(1, ANSWERS_AT_ONCE // (operator.positions * operator.filters))
+    chunk = max(1, ANSWERS_AT_ONCE // (operator.positions * operator.filters))  # speed alone
 
     def fits(answers: np.ndarray, expected: np.ndarray) -> np.ndarray:
         found: np.ndarray = (answers[:, positions, filters] == expected[:, None]).all(axis=0)

@@ -102,6 +102,24 @@ def test_equal_runs_have_one_part():
     assert len(repr(found).splitlines()) == 3
 
 
+def test_outputs_that_read_the_padding_are_counted_and_not_called_rounding():
+    """Behind the end the second layer reads its own zeros, or what the first made of padding."""
+    torch.manual_seed(0)
+    first, last = torch.nn.Conv1d(2, 3, 3, padding=1), torch.nn.Conv1d(3, 4, 5, padding=2)
+    first.bias.data.fill_(0.5)
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), last).eval()
+    x = torch.zeros(1, 2, 16)
+    x[:, :, :9] = torch.randn(1, 2, 9)
+    found = probe.examine(model, x, "padding", at=9)
+    with torch.no_grad():
+        apart = (model(x)[..., :9] - model(x[..., :9])).abs()
+    away = int((apart > 1e-4).any(dim=(0, 1)).sum())  # the last two positions
+    assert away == 2 and found.parts[-1].name == "fix"
+    said = found.parts[-1].text
+    assert said.startswith(f"{away * 4} outputs read the padding, from aten.convolution at 2 on")
+    assert f"by up to {float(apart.max()):.2g}; that is no rounding" in said
+
+
 def test_what_is_known_stays_where_it_is_interrupted(monkeypatch):
     layer, x, count = head()
 

@@ -374,6 +374,47 @@ def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
     same(tmp_path / "store", plain[0])
 
 
+def test_where_the_scheduler_goes_what_was_measured_is_stored(swept, tmp_path, monkeypatch):
+    def last(kind, given):
+        if kind == "answer":
+            monkeypatch.setattr(Dask, "status", "connecting")
+        return given
+
+    with pytest.raises(ClusterError, match="the scheduler is gone"):
+        swept({"a": last})
+    assert 0 < len(load(tmp_path / "store").comparisons) < 12
+
+
+def test_what_the_scheduler_no_longer_knows_ends_it_too(swept, monkeypatch):
+    answered = Dask.next_batch
+
+    def cancelled(self, block):
+        found = answered(self, block)
+        for future, _ in found if self.asked else ():
+            future.status = "cancelled"
+        return found
+
+    monkeypatch.setattr(Dask, "next_batch", cancelled)
+    with pytest.raises(ClusterError, match="the scheduler is gone"):
+        swept({"a": honest}, folder=None)
+
+
+def test_a_shard_at_which_every_node_dies_is_recorded_as_lost(swept, monkeypatch):
+    answered = Dask.next_batch
+
+    def killed(self, block):
+        found = answered(self, block)
+        if not self.asked or not found:
+            return found
+        found[0][0].status = "error"
+        return [(found[0][0], type("KilledWorker", (Exception,), {})())]
+
+    monkeypatch.setattr(Dask, "next_batch", killed)
+    told = swept({"a": honest}, folder=None)[0].to_json()
+    assert told["comparisons"] == 0 and {one["kind"] for one in told["failures"]} == {"lost"}
+    assert all("every node that had it was lost" in one["message"] for one in told["failures"])
+
+
 def test_an_error_of_a_node_travels_as_one_line():
     with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
         node.answer_sweep('{"target": "reference==x"}')

@@ -13,9 +13,11 @@ from probe.errors import InputError
 from probe.invariant.mitigated_cases import RemedySessions
 from probe.invariant.mitigated_models import MitigatedGraph
 from probe.launch import InlineSession, Session
+from probe.layout import CHANNELS_LAST, CONTIGUOUS
 from probe.padding import between
 from probe.padding.between import CUT
 from probe.padding.kept import box_index
+from probe.recording.replayed import Port, There
 from probe.target import why_unavailable
 
 pytestmark = pytest.mark.long
@@ -121,6 +123,31 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
         assert mine.size and np.ascontiguousarray(mine).tobytes() == theirs.tobytes()
     # a receptive field of 16 takes 64 positions here; a cut behind each operation takes few more
     assert found.size < 60 and any(one.size > one.start for one in found.splices)
+
+
+def test_constants_between_keep_the_bits_in_channels_last_memory_too(
+    switching, monkeypatch, tmp_path
+):
+    """There convolutions of less than 15 outputs round otherwise here."""
+    plain, turned = Port.call, [False]
+
+    def call(port, one, reads, keep=True, word=CONTIGUOUS):
+        y = plain(port, one, reads, keep)
+        narrow = one.spec["op"] == "conv2d" and y.shape[3] < 15
+        return np.nextafter(y, np.float32(9)) if narrow and (turned[0] or word != CONTIGUOUS) else y
+
+    monkeypatch.setattr(Port, "call", call)
+    monkeypatch.setattr(There, "words", (CONTIGUOUS, CHANNELS_LAST))
+    graph = graph_of(SMALL, switching, tmp_path)
+    safe = graph.sized(13).safe
+    found = between.sought(graph, 13, safe, 0)
+    assert found is not None and found.size < safe
+    turned[0] = True
+    x = content(13, 3)
+    (short,) = between.spliced(graph, found, padded(x, found.size)).results
+    (whole,) = graph.opened.plain(padded(x, 80))
+    (box,) = found.boxes
+    assert ulp.equal(short[box_index(box, True, 4)], whole[box_index(box, False, 4)], "float32")
 
 
 @pytest.mark.slow

@@ -301,6 +301,21 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
         assert y.tobytes() == np.asarray(model(whole)).tobytes()
 
 
+def test_of_two_operations_that_differ_the_one_in_the_way_is_named():
+    """The first differs behind what is kept alone, so that fewer outputs of the second must agree
+    than where the second is the only one that differs."""
+
+    def at_its_end(x, w):
+        there, turned = convolved(x, w), convolved(x, w, lambda size: True)
+        return np.concatenate([there[:, :-2], turned[:, -2:]], 1) if x.shape[1] == 8 else there
+
+    first, second = operation("first", WIDE)(at_its_end), conv("second", lambda size: size == 8)
+    model = graph(lambda x: second(first(x, ONE) + BIAS, TWO))
+    model.positions = None  # as where every size has to be recorded
+    told = model.serves(3, 8)
+    assert (told.by_order, told.name) == ("differs", "second")
+
+
 def test_constants_between_operations_make_shorter_sizes_serve():
     first, second, third = conv("first"), conv("second"), conv("third")
 
@@ -328,6 +343,9 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
     assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
     assert "certified" in repr(found) and found.picture() is not None
+    given = {"inputs": {"x": X, "z": np.concatenate([X, X], 1)}, "vary": "x:1,z:1"}
+    with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
+        probe.network(lambda x, z: (x + BIAS, z + BIAS), lengths=[3], **given)
     with pytest.raises(InputError, match="content=25: the full size is 24"):
         answered(residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):

@@ -14,6 +14,7 @@ from probe.errors import InputError  # noqa: E402
 from probe.recorders.tensorflow import TensorFlowRecorder, opened  # noqa: E402
 from probe.recording.difference import compare_runs  # noqa: E402
 from probe.recording.recording import array_digest, record_run  # noqa: E402
+from probe.recording.subject import open_model  # noqa: E402
 from probe.semantics import Unknown  # noqa: E402
 
 RANDOM = np.random.default_rng(0)
@@ -451,6 +452,15 @@ def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
     sizes = [one.shape for one in large if tuple(one.shape) == (2, 5, 5, 6)]
     assert not sizes
+
+
+def test_a_keras_model_in_memory_is_called_with_all_its_inputs():
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    entries = [keras.Input((None, 3), name="x"), keras.Input((3,), name="gate")]
+    model = keras.Model(entries, keras.layers.Multiply()(entries))
+    x, gate = np.ones((2, 4, 3), np.float32), np.full((2, 3), 2.5, np.float32)
+    (y,) = open_model(model).recorder({"x": x[:1], "gate": gate[:1]}).plain()
+    assert np.array_equal(np.asarray(y), np.asarray(model([x[:1], gate[:1]])))
 
 
 def test_an_addition_that_keras_squeezes_at_batch_one_is_that_of_a_larger_batch():

@@ -9,7 +9,7 @@ from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording import alone
 from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
-from probe.semantics import Contracts, Each
+from probe.semantics import Contracts, Each, Windows
 
 SHAPE = (3, 40)
 
@@ -123,3 +123,43 @@ def test_functions_that_lines_begin_with_are_defined_once():
     given = np.float32([1, 2])
     found = [alone.run_lines((), lines, [given * n], ["float32"])[0].tolist() for n in (1, 2)]
     assert found == [[2, 3], [4, 6]]
+
+
+def test_what_reads_the_bits_of_another_place_does_not_differ_by_itself():
+    """Positions behind the content compute the same, and get other bits at the end of the short
+    run. The last windows read two of them and the padding: those of the long run stand elsewhere,
+    and its own windows there read the bits of the middle."""
+    windows = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), weights=(0, 1, 2))
+    w = np.float32([[[0.3]], [[0.7]], [[0.11]]])
+
+    def at_places(x):
+        y = np.cos(np.asarray(x))
+        return (
+            np.concatenate([y[:, :-2], np.nextafter(y[:, -2:], np.float32(9))], 1)
+            if short(y)
+            else y
+        )
+
+    def convolved(x, v):
+        y = np.pad(np.asarray(x), ((0, 0), (1, 1), (0, 0)))
+        return sum(
+            (y[:, n : n + x.shape[1]] * np.asarray(v)[n, 0] for n in range(3)), np.float32(0)
+        )
+
+    def short(y):
+        return y.shape[1] == 7
+
+    def model(x):
+        y = operation("place", Each("cos"))(at_places)(x)
+        return operation("windows", windows)(convolved)(y, w)
+
+    sides = []
+    for size in (7, 12):
+        x = np.zeros((1, size, 1), np.float32)
+        x[:, :2] = 0.4
+        sides.append(record_run(ArrayRecorder(model, x)))
+    found = compare_runs(*sides)
+    last = found.operations[-1]
+    assert last.verdict == "carried" and last.differing
+    alone.find_own_differences(found)
+    assert last.own == 0
