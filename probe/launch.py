@@ -21,6 +21,9 @@ from typing import Any, Self
 import numpy as np
 
 from probe import backends, target
+from probe.backends import arrays
+from probe.backends.contract import isa_variables
+from probe.backends.jax import ISA as XLA_ISA
 from probe.errors import TargetError
 from probe.progress import VOICE, span
 from probe.runtimes.runtime import Missing
@@ -440,6 +443,20 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 def library_variables(where: target.Target) -> dict[str, str]:
     """Returns the variables that a target's switches set before its library is loaded."""
     return dict(backends.get(where.name).environment(dict(where.switches), where.device))
+
+
+def instruction_limits(isa: str) -> dict[str, str]:
+    """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
+    in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
+    level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
+    found: dict[str, str] = isa_variables({"isa": isa})
+    found["OPENBLAS_CORETYPE"] = arrays.CORES[level if level != "avx512" else "avx512_core"]
+    # XLA's oldest name is SSE4.2's, oneDNN's SSE4.1's
+    xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
+    found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
+    found["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"
+    cpu = {"avx512": "x86_v4", "avx2": "x86_v3"}.get(level, "x86_v2")
+    return found | dict(arrays.Arrays.environment({"cpu": cpu}, "cpu"))
 
 
 def _own_facts(where: target.Target) -> dict[str, Any]:

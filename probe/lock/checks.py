@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,16 +191,14 @@ class BitsSession:
 
     def kept(self, one: Checked) -> np.ndarray | None:
         """Returns the accepted array of a check, where it is in the cache and of the same shape."""
-        accepted = one.accepted
-        if self.cache is None or accepted is None or one.bits.dtype == "file":
-            return None
-        if (accepted.bits.dtype, accepted.bits.shape) != (one.bits.dtype, one.bits.shape):
+        wanted = one.accepted and one.accepted.bits
+        if not self.cache or not wanted or replace(wanted, hash=one.bits.hash) != one.bits:
             return None
         try:
-            old = np.load(self.cache / f"{accepted.bits.hash}.npy", allow_pickle=False)
+            old = np.load(self.cache / f"{wanted.hash}.npy", allow_pickle=False)
         except (OSError, ValueError):
             return None
-        return old if bits_of(old).hash == accepted.bits.hash else None
+        return old if bits_of(old).hash == wanted.hash else None
 
     @property
     def records(self) -> bool:
@@ -243,8 +241,7 @@ class BitsSession:
                 kept = lock.checks.get(one.check, {})
                 # a test has one entry alone and in a suite, which may load more libraries: an
                 # entry that holds is replaced, and keeps its conditions
-                apart = {n: facts_apart(lock.conditions[n], one.facts) for n in kept}
-                holding = [n for n in kept if not apart[n]]
+                holding = [n for n in kept if not facts_apart(lock.conditions[n], one.facts)]
                 if self.bless is None and any(kept[n].bits != one.bits for n in holding):
                     continue  # a different process has added different bits: they stay
                 facts = lock.conditions[min(holding)] if holding else one.facts

@@ -23,9 +23,8 @@ from typing import Any
 import xxhash
 
 from probe import machine
-from probe.backends.arrays import CORES, Arrays, openblas_functions
-from probe.backends.contract import ONEDNN_ISA, isa_variables
-from probe.backends.jax import ISA as XLA_ISA
+from probe.backends.arrays import openblas_functions
+from probe.backends.contract import ONEDNN_ISA
 
 Facts = dict[str, str | int]
 
@@ -169,6 +168,8 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
     can be limited; sizes of caches stay. Releases are installed: :mod:`probe.lock.rerun`.
     """
+    from probe.launch import instruction_limits
+
     kind, _, flag = group.partition(" ")
     if kind == "flag":
         return {flag: facts[f"flag.{flag}"][0] or ""} if flag in FLAGS else {}
@@ -181,22 +182,8 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
             found |= dict.fromkeys((name,) if name in THREADS else names, theirs or "")
     elif kind == "processor":
         isa = str(facts.get("isa", (None, None))[0])
-        found = limits(isa) if isa in ONEDNN_ISA else {}
+        found = dict(instruction_limits(isa)) if isa in ONEDNN_ISA else {}
         for name, (core, _) in facts.items():
             if name.startswith("blas.") and core:
                 found["OPENBLAS_CORETYPE"] = core
     return found
-
-
-def limits(isa: str) -> Facts:
-    """Returns variables that limit oneDNN, OpenBLAS, XLA, PyTorch and NumPy to an instruction set
-    in oneDNN's spelling. Eigen's kernels, which are compiled for one, follow none of them."""
-    level = next(one for one in ("avx512", "avx2", "avx", "sse41") if isa.startswith(one))
-    found: Facts = dict(isa_variables({"isa": isa}))
-    found["OPENBLAS_CORETYPE"] = CORES[level if level != "avx512" else "avx512_core"]
-    # XLA's oldest name is SSE4.2's, oneDNN's SSE4.1's
-    xla = XLA_ISA[{"sse41": "sse42"}.get(level, level)]
-    found["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa={xla}".strip()
-    found["ATEN_CPU_CAPABILITY"] = level if level in ("avx2", "avx512") else "default"
-    cpu = {"avx512": "x86_v4", "avx2": "x86_v3"}.get(level, "x86_v2")
-    return found | dict(Arrays.environment({"cpu": cpu}, "cpu"))

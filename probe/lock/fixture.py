@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from probe.answers.same_bits import differing_rows
 from probe.errors import InputError
 from probe.lock import reports
@@ -230,12 +232,12 @@ def rows_of_marked(item: Any, mark: Any) -> list[str]:
     given = MARK | mark.kwargs
     values = []
     for name in (given["model"], given["inputs"]):
-        known = item._fixtureinfo.name2fixturedefs.get(name)
-        if not known and not item.session._fixturemanager.getfixturedefs(name, item):
-            todo = f"write a fixture {name}, or name it in the mark"
-            raise InputError("fixture", name, "there is none for @pytest.mark.same_bits", todo)
-        value = item.funcargs.get(name)
-        values.append(item._request.getfixturevalue(name) if value is None else value)
+        try:
+            values.append(item._request.getfixturevalue(name))
+        except pytest.FixtureLookupError as error:
+            todo = f"write a fixture {error.argname}, or name it in the mark"
+            why = "there is none for @pytest.mark.same_bits"
+            raise InputError("fixture", error.argname, why, todo) from None
     batch: Any = given["batch"]
     sizes = sorted({int(n) for n in batch}) if isinstance(batch, Iterable) else []
     if len(sizes) < 2 or sizes[0] < 1:

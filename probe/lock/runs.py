@@ -116,18 +116,17 @@ def lock_run(
         why_not = "the lock has a different check of this name"
         raise InputError("name", name, why_not, "give another --name")
     tell(f"running {name}")
+    todo = "run probe check, or give --bless REASON"
     every, operations = computed_bits(name, _command(spec, name, path.parent, True), record=True)
     for one in every:
         found = judged_check(session.lock, one.check, name, one.bits, one.facts)
         session.results.append(found)
         if found.verdict == CHANGED and reason is None:
-            todo = "run probe check, or give --bless REASON"
             raise InputError("check", one.check, "its bits changed", todo)
         if found.verdict != SAME:
             session.accepted.append(found)
     if missing := _missing_outputs(session.lock, name, every):
         if reason is None:
-            todo = "run probe check, or give --bless REASON"
             raise InputError("check", missing[0].check, "this output is gone", todo)
         gone = [one.check for one in missing]
     session.operations[name] = operations

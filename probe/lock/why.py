@@ -1,10 +1,9 @@
 """Why a check's bits changed: it is run again under the entry's conditions until they return.
 
 First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
-entry that this machine can have, then under fewer, as :mod:`probe.switch_points` searches; a
-release that did it is narrowed down to the first of those between. Where nothing brings the bits
-back it is the user's code (or data). Both sides are recorded, and :func:`probe.diff` names the
-first operation that differs, its cause, and the kind of change.
+entry that this machine can have, then under fewer; a release is narrowed down to the first of those
+between. Where nothing brings the bits back it is the user's code (or data). Both sides are recorded
+and compared as by :func:`probe.diff`.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ LONGEST, RUNS = 60.0, 20
 # The wheel with OpenBLAS alone, whose functions have the names that NumPy's wheels call.
 BLAS = "scipy_openblas64"
 
-YOUR_CODE, UNSTEADY, PROCESS = "your code", "nondeterministic", "process"
-AGAIN = "as it is here"
+YOUR_CODE, UNSTEADY, PROCESS, AGAIN = "your code", "nondeterministic", "process", "as it is here"
 
 
 @dataclass
@@ -175,8 +173,7 @@ def explain_changes(
     """
     started, known = time.monotonic(), dict[tuple[str, str], Checked]()
     for one in wrong:
-        same = known.get((one.test, one.nearest))
-        if same is not None:
+        if (same := known.get((one.test, one.nearest))) is not None:
             one.why = {k: v for k, v in same.why.items() if k != "difference"}
         elif time.monotonic() - started > BUDGET and not install:
             one.why = {"notes": [f"no cause was looked for after {BUDGET:g} s"]}
@@ -205,16 +202,16 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     assert one.accepted is not None
     here = search.run(())
     now = here.checks.get(one.check)
+    found: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
     if now is None:
-        return {"cause": None, "notes": [f"it could not be run again: {here.why or 'no check'}"]}
+        return found | {"notes": [f"it could not be run again: {here.why or 'no check'}"]}
     if now == one.accepted.bits:
         said = "what ran before it in this process: alone, it has the accepted bits"
-        return {"cause": PROCESS, "said": said, "steps": search.steps}
+        return found | {"cause": PROCESS, "said": said}
     # a process of its own may differ from the suite's: only what repeats there is compared
     if now != one.bits and now != search.run_under(search.command, AGAIN).checks.get(one.check):
         said = "its bits do not repeat under the same conditions"
-        return {"cause": UNSTEADY, "said": said, "steps": search.steps}
-    found: dict[str, Any] = {"cause": None, "said": "", "steps": search.steps, "notes": []}
+        return found | {"cause": UNSTEADY, "said": said}
     if sets := search.smallest_sets():
         causes = [" and ".join(map(search.named, some)) for some in sets]
         found |= {"cause": causes[0], "said": causes[0], "brings_back": sets}

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from probe.errors import InputError, one_of
-from probe.lock.conditions import limits
+from probe.launch import instruction_limits
 
 # Instruction sets of a matrix: all that the runner has, and two that every x86-64 runner has.
 LEVELS = ("native", "avx2", "sse41")
@@ -39,7 +39,7 @@ def limiting_variables(level: str) -> dict[str, str]:
     """Returns the variables that limit all libraries to an instruction set. InputError."""
     if level not in LEVELS:
         raise InputError("isa", level, "there is no such limit", one_of(level, LEVELS))
-    return {} if level == "native" else {k: str(one) for k, one in limits(level).items()}
+    return {} if level == "native" else instruction_limits(level)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def releases_between(left: Target, right: Target, given: Sequence[str] = ()) -> 
     ends = [str(left.version), str(right.version)]
     if release_numbers(ends[0]) == release_numbers(ends[1]):
         raise InputError("and", right.text, "both are the same release", "take a different one")
-    return releases_in_order(*ends, known)
+    return releases_in_order(ends[0], ends[1], known)
 
 
 @dataclass
