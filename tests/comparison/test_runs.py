@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 
+from probe import window
 from probe.case import Case
 from probe.comparison import ComparedShapes, Finding, Revealer, run_case
 from probe.errors import InputError
@@ -124,6 +125,7 @@ def test_a_finding_gives_each_side_the_prefix_of_its_operands():
         (1, 9, 2),
     ]
     assert (found.operands(found.left)[0] == found.x[:, :5]).all()
+    assert found.blocks() == window.agreement(found.case, "length", 5, 9).blocks
     batch = Finding.of(case.with_(length=6), "batch", 2, 3)
     assert [batch.operands(side)[0].shape[0] for side in (batch.left, batch.right)] == [2, 3]
     few = Finding.of(case.with_(length=6), "filters", 1, 4)

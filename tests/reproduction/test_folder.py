@@ -349,15 +349,13 @@ def test_every_librarys_script_is_clean_and_as_it_was(target, version, case, tmp
     path.write_text(text)
     assert clean(path) == ""
     compile(text, name, "exec")
-    kept = _kept_once()
     folded, mine = _folded(text)
     golden = GOLDEN / name
     if os.environ.get("PROBE_GOLDEN") == "write":
         golden.write_text(folded)
-        blocks = (f"{head}\n{piece}" for head, piece in sorted((kept | mine).items()))
-        (GOLDEN / SHARED).write_text("\n\n\n".join(blocks) + "\n")
+        _keep_once(_kept_once() | mine)
     assert golden.is_file() and golden.read_text() == folded, f"{name}: see this test's text"
-    assert mine.items() <= kept.items()
+    assert mine.items() <= _kept_once().items()
 
 
 SHARED = "shared.py"
@@ -384,8 +382,15 @@ def _kept_once():
     return dict(one.split("\n", 1) for one in text.rstrip("\n").split("\n\n\n") if one)
 
 
+def _keep_once(functions):
+    blocks = (f"{head}\n{piece}" for head, piece in sorted(functions.items()))
+    (GOLDEN / SHARED).write_text("\n\n\n".join(blocks) + "\n")
+
+
 def test_a_function_that_golden_scripts_share_is_of_one_of_them():
     used = "".join(one.read_text() for one in GOLDEN.glob("*.py") if one.name != SHARED)
+    if os.environ.get("PROBE_GOLDEN") == "write":
+        _keep_once({head: one for head, one in _kept_once().items() if head in used})
     for head, piece in _kept_once().items():
         assert _folded(piece) == (head + "\n", {head: piece}) and head in used
 

@@ -60,3 +60,13 @@ def test_rows_in_a_row_are_told_by_where_they_begin():
     assert np.array_equal(found[2], found[3])
     for one_, other in ((0, 1), (0, 2), (1, 2)):
         assert not np.isin(found[one_], found[other]).any()
+
+
+def test_what_was_never_written_is_like_nothing_and_all_else_keeps_its_labels():
+    one, index = of_digest((4,), "w"), np.array([[2, -1], [0, -1]])
+    move = moving.Written(lambda array: array[index], index=index)
+    first, again = (
+        move.labels([one], [(2, 2)], np.uint64(3))[0].full().reshape(-1) for _ in range(2)
+    )
+    assert first[[0, 2]].tolist() == again[[0, 2]].tolist() == one.full()[[2, 0]].tolist()
+    assert len({*first[[1, 3]].tolist(), *again[[1, 3]].tolist(), *one.full().tolist()}) == 8

@@ -291,3 +291,16 @@ def test_a_pool_is_not_asked_about_its_order(tmp_path):
     told = probe.order(case.with_(length=9), "reference")
     assert told.to_json()["replayed"] == 28 and "not certified" in repr(told)
     assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
+
+
+@pytest.mark.parametrize("choose", pools.CHOOSE)
+@pytest.mark.parametrize("start", pools.STARTS)
+def test_a_maximum_that_flushes_to_compare_gives_the_number_as_it_is_and_no_padding(choose, start):
+    tiny = 2.0**-140
+    met = np.array([[-3, tiny, 0, -1], [0, 0, 0, 0], [-5, -1, -tiny, tiny]], np.float64)
+    there = np.array([[True] * 4, [False] * 4, [True] * 4])
+    way = pools.PoolMaximum(choose, start, flushed=pools.COMPARED)
+    found = way.outputs(met, there, np.ones(4), "float32")
+    assert found.tolist()[:2] == [-3, tiny] and found[3] == tiny and abs(found[2]) in (0, tiny)
+    plain = replace(way, flushed="").outputs(met, there, np.ones(4), "float32")
+    assert plain.tolist() == [-3, tiny, 0, tiny]
