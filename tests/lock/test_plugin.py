@@ -132,7 +132,9 @@ def test_models_with_a_state_are_green_after_their_update(project):
     assert project.pytest("--bits-update")[0] == 0
     status, told = project.pytest("--bits-why=no")
     assert status == 0, told
-    assert [*file.read_lock(project.lock).operations] == ["test_it.py::test_plain"]
+    # those of bodies that repeat within a process: dropout and the fixture's numbers do not
+    recorded = {name.partition("::")[2] for name in file.read_lock(project.lock).operations}
+    assert recorded == {"test_plain", "test_statistics_of_the_test_before"}
 
 
 def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
