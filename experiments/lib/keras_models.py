@@ -94,8 +94,8 @@ def converted(name: str, size: int) -> Callable[[Path], Any]:
         model = calibrated(name, size)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         x = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        (given,) = litert.LiteRTFile(content).ins
-        named = litert.LiteRTFile(content).name(given)
+        (one,) = litert.LiteRTFile(content).inputs()
+        named = one.name
 
         def run(batch: int | None, _: int | None, threads: int = 2) -> Any:
             return litert.LiteRTRecorder(
@@ -134,7 +134,7 @@ def plain(size: int) -> Callable[[Path], Any]:
         model = keras.Model(x, y)
         content = tensorflow.lite.TFLiteConverter.from_keras_model(model).convert()
         array = np.random.default_rng(0).standard_normal((ALL, size, size, 3)).astype(np.float32)
-        named = litert.LiteRTFile(content).name(litert.LiteRTFile(content).ins[0])
+        named = litert.LiteRTFile(content).inputs()[0].name
 
         def both(_one: Variation) -> tuple[Any, Any]:
             tensor = tensorflow.constant(array)

@@ -224,7 +224,7 @@ PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
 
 
 def openblas_functions():
-    """Returns functions of each loaded OpenBLAS by its path: of its core, threads and release.
+    """Returns functions of each loaded OpenBLAS by who has it: of its core, threads and release.
 
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
     bits.
@@ -242,6 +242,14 @@ def openblas_functions():
             library = ctypes.CDLL(path)
         except OSError:  # it was replaced since
             continue
+        # numpy.libs/libscipy_openblas64_-56d6093b.so, scipy_openblas64/lib/libscipy_openblas64_.so
+        folder, owner = (
+            os.path.basename(os.path.dirname(one)) for one in (path, os.path.dirname(path))
+        )
+        if folder.endswith(".libs"):
+            owner = "cv2" if folder.startswith("opencv") else folder[: -len(".libs")]
+        elif path in os.environ.get("LD_PRELOAD", ""):
+            continue  # it is the one that a wheel of NumPy calls
         for before, behind in [(a, b) for a in PREFIXES for b in SUFFIXES]:
             names = [
                 before + "openblas_get_" + one + behind
@@ -250,7 +258,7 @@ def openblas_functions():
             asked = [getattr(first, one, None) or getattr(library, one, None) for one in names]
             if all(asked):
                 asked[0].restype = asked[2].restype = ctypes.c_char_p
-                found[path] = asked
+                found[owner] = asked
                 break
     return found
 

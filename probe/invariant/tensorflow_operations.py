@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -490,12 +490,12 @@ NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
-def known_format(words: dict[str, Any]) -> bool:
+def known_format(words: Mapping[str, Any]) -> bool:
     """Returns whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
 
 
-def channels_last(words: dict[str, Any]) -> bool:
+def channels_last(words: Mapping[str, Any]) -> bool:
     """Whether channels are last, so that samples and places are where they are looked for."""
     return words.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC", "NHWC", "NDHWC")
 

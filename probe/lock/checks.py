@@ -100,9 +100,8 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
     """Returns the verdict on one check's bits under the conditions here.
 
     An entry whose conditions all hold decides. Where there is none, bits that any entry has are the
-    same: they are accepted. Else, where an entry differs in releases alone, the bits changed with
-    them: a release is what a user chooses, a processor is not. With anything else it is unknown.
-    """
+    same. Else, where an entry differs in releases alone, the bits changed with them: a release is
+    what a user chooses, a processor is not. With anything else it is unknown."""
     found = Checked(check, test, bits, facts, NEW)
     entries = lock.checks.get(check, {})
     if not entries:
@@ -125,20 +124,14 @@ def judged_check(lock: LockFile, check: str, test: str, bits: Bits, facts: Facts
         among = equal if not exact or exact & equal else exact
     wanted = min(among, key=far)
     found.nearest, found.accepted, found.apart = wanted, entries[wanted], differing[wanted]
-    if entries[wanted].bits == bits:
-        found.verdict = SAME
-    elif all(group.startswith("release ") for group in differing[wanted]):
-        found.verdict = CHANGED
-    else:
-        found.verdict = UNKNOWN
+    released = all(group.startswith("release ") for group in differing[wanted])
+    found.verdict = SAME if entries[wanted].bits == bits else CHANGED if released else UNKNOWN
     return found
 
 
 class BitsSession:
-    """What the checks of a process found. ``update``, ``bless``: as of pytest's flags.
-
-    ``cache``: where accepted arrays are kept; None: nowhere.
-    ``root``: the folder that tests' files are named from; the lock's own if not given.
+    """What the checks of a process found. ``update``, ``bless``: as of pytest's flags. ``cache``:
+    where accepted arrays are kept. ``root``: what tests' files are named from; the lock's folder.
     """
 
     def __init__(

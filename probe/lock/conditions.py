@@ -1,9 +1,7 @@
 """The conditions that decide bits here: facts by name, one value each.
 
-``cores``, ``processor``, ``isa``, ``architecture``; ``blas.LIBRARY`` and ``openblas.LIBRARY``, the
-processor whose kernels its OpenBLAS took, and that OpenBLAS' release; ``threads.LIBRARY``;
-``flag.VARIABLE``, a variable or setting that chooses kernels; ``library.NAME``, the release of each
-numeric library that was loaded. No host name and no path is a fact.
+``blas.LIBRARY`` is the processor whose kernels its OpenBLAS took, ``openblas.LIBRARY`` that one's
+release, ``flag.VARIABLE`` a variable or setting that chooses kernels. No host and no path is one.
 """
 
 from __future__ import annotations
@@ -83,8 +81,7 @@ def conditions_key(facts: Mapping[str, str | int]) -> str:
 def _release(name: str, file: str | None) -> str:
     """Returns the installed release of a library by its module's name; ``none`` without one."""
     # beside the module first: tensorflow-cpu in front of tensorflow on the path is what runs
-    beside = [str(Path(file).parents[1])] if file else []
-    for path in ([beside] if beside else []) + [sys.path]:
+    for path in [*([[str(Path(file).parents[1])]] if file else []), sys.path]:
         for one in LIBRARIES.get(name, [name]):
             for found in metadata.Distribution.discover(name=one, path=path):
                 return found.version
@@ -94,20 +91,9 @@ def _release(name: str, file: str | None) -> str:
 
 @cache
 def _openblas(loaded: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Returns the functions of each library's OpenBLAS that say its core, threads and release.
-
-    ``loaded``: the libraries so far: with each, another OpenBLAS may have come.
-    """
-    found = dict[str, list[Any]]()
-    for path, functions in openblas_functions().items():
-        *_, owner, folder, _ = Path(path).parts
-        name = owner if owner in LIBRARIES else "system"  # scipy_openblas64/lib
-        if folder.endswith(".libs"):
-            name = "cv2" if folder.startswith("opencv") else folder.removesuffix(".libs")
-        elif path in os.environ.get("LD_PRELOAD", ""):
-            continue  # it is the one that a wheel of NumPy calls
-        found[name] = functions
-    return found
+    # by the libraries that are loaded: with each, another OpenBLAS may have come
+    functions = openblas_functions().items()
+    return {owner if owner in LIBRARIES else "system": some for owner, some in functions}
 
 
 # Differences by condition (``processor``, ``threads``, ``flag VAR``, ``release LIB``): the facts

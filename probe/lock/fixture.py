@@ -224,8 +224,7 @@ def rows_of_marked(item: Any, mark: Any) -> list[str]:
     one, with the first operation that does and its cause; [] where none does.
 
     The mark names the fixtures: ``model``, called with the first n rows of ``inputs`` (an array, or
-    several in a list or a dictionary). InputError: of the mark.
-    """
+    several in a list or a dictionary). InputError: of the mark."""
     if wrong := [*map(str, mark.args), *(set(mark.kwargs) - set(MARK))]:
         why, todo = "it is not expected", f"use {', '.join(MARK)}"
         raise InputError("same_bits", ", ".join(wrong), why, todo)

@@ -1,7 +1,5 @@
 """pytest's part: the fixture ``bits``, the mark ``same_bits``, flags, and what is said at the end.
-
-pytest imports this module at each start, so that it imports nothing; PYTEST_DONT_REWRITE.
-"""
+It imports nothing, for pytest imports it at each start. PYTEST_DONT_REWRITE."""
 
 from __future__ import annotations
 
@@ -75,8 +73,7 @@ def session_of(config: pytest.Config) -> BitsSession | None:
         except InputError as error:
             config.bits_error = str(error)  # type: ignore[attr-defined]
             return None
-    found: BitsSession = config.stash[SESSION]
-    return found
+    return config.stash[SESSION]  # type: ignore[no-any-return]
 
 
 def name_of_test(item: Any) -> str:

@@ -1,8 +1,5 @@
-"""What checks found, as lines for a terminal, JSON, Markdown, HTML, and SARIF for code scanning.
-
-SARIF is OASIS' Static Analysis Results Interchange Format 2.1.0: one result a check that is not the
-same, at the line of the check.
-"""
+"""What checks found: lines for a terminal, JSON, Markdown, HTML, and OASIS' SARIF for scanning of
+code, with a result at the line of each check that is not the same."""
 
 from __future__ import annotations
 
@@ -143,12 +140,12 @@ def write_report(
     """Writes what ``FORMAT`` or ``FORMAT=FILE`` asks for; returns what to say of it."""
     form, _, path = asked.partition("=")
     out = folder / (path or f"bits-report.{ENDINGS[form]}")
-    if form == "json":
-        text = json.dumps(json_report(results, unused, error), indent=1) + "\n"
-    elif form == "sarif":
-        text = json.dumps(sarif_report(results, error), indent=1) + "\n"
-    else:
+    if form in ("html", "markdown"):
         text = page_report(form, results, unused, error)
+    else:
+        json_ = json_report(results, unused, error)
+        told = sarif_report(results, error) if form == "sarif" else json_
+        text = json.dumps(told, indent=1) + "\n"
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as why:

@@ -1,8 +1,7 @@
 """A check run again in a process of its own, under conditions that are not those of this one.
 
-Variables of the environment limit instructions and threads; an old release is installed into a
-folder of the user's cache, which stands before everything else on the path, so that the rest of
-the environment stays what it is.
+Variables limit instructions and threads; an old release stands in a folder of the user's cache, in
+front of everything else on the path.
 """
 
 from __future__ import annotations

@@ -20,17 +20,8 @@ import numpy as np
 from probe.case import Case
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.launch import AnySession, library_variables, open_session
-from probe.lock import rerun, why
-from probe.lock.checks import (
-    CHANGED,
-    DIGESTS,
-    NEW,
-    SAME,
-    UNKNOWN,
-    BitsSession,
-    Checked,
-    judged_check,
-)
+from probe.lock import checks, rerun, why
+from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked
 from probe.lock.conditions import LIBRARIES
 from probe.lock.file import Bits, LockFile, changing
 from probe.progress import Say, silent
@@ -88,11 +79,9 @@ def computed_bits(
     name: str, command: rerun.Command, record: bool = False
 ) -> tuple[list[Checked], list[str]]:
     """Runs one check; returns its arrays' bits, not judged yet, and digests of its operations.
-
-    InputError and TargetError: it can't be run.
-    """
+    InputError and TargetError: it can't be run."""
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        found = rerun.run_again(command, Path(out), DIGESTS * record)
+        found = rerun.run_again(command, Path(out), checks.DIGESTS * record)
         if found.why:
             error = Path(out, "error.json")
             told = json.loads(error.read_text()) if error.exists() else {"why": found.why}
@@ -111,7 +100,7 @@ def lock_run(
     Returns what was found, judged by what the lock had. InputError: the name is another check's;
     the bits changed and there is no reason.
     """
-    session, gone = BitsSession(path, update=True, bless=reason), list[str]()
+    session = BitsSession(path, update=True, bless=reason)
     if session.lock.runs.get(name, dict(spec)) != dict(spec):
         why_not = "the lock has a different check of this name"
         raise InputError("name", name, why_not, "give another --name")
@@ -119,18 +108,17 @@ def lock_run(
     todo = "run probe check, or give --bless REASON"
     every, operations = computed_bits(name, _command(spec, name, path.parent, True), record=True)
     for one in every:
-        found = judged_check(session.lock, one.check, name, one.bits, one.facts)
+        found = checks.judged_check(session.lock, one.check, name, one.bits, one.facts)
         session.results.append(found)
         if found.verdict == CHANGED and reason is None:
             raise InputError("check", one.check, "its bits changed", todo)
         if found.verdict != SAME:
             session.accepted.append(found)
-    if missing := _missing_outputs(session.lock, name, every):
-        if reason is None:
-            raise InputError("check", missing[0].check, "this output is gone", todo)
-        gone = [one.check for one in missing]
+    missing = _missing_outputs(session.lock, name, every)
+    if missing and reason is None:
+        raise InputError("check", missing[0].check, "this output is gone", todo)
     session.operations[name] = operations
-    session.finish(gone)
+    session.finish([one.check for one in missing])
     with changing(path) as now:
         now.runs[name] = dict(spec)
     return session.results
@@ -139,11 +127,9 @@ def lock_run(
 def check_runs(
     path: Path, names: Sequence[str] = (), far: str = "here", tell: Say = silent
 ) -> list[Checked]:
-    """Runs the checks of a lock that are no tests, and judges them; ``names``: some of them.
-
-    ``far``: which causes are looked for, as of pytest's ``--bits-why``. InputError: there is none.
-    A check that can't be run is ``unknown``, because of that.
-    """
+    """Runs the checks of a lock that are no tests, or those of ``names``, and judges them. One that
+    can't be run is ``unknown``. ``far``: which causes are looked for, as of pytest's
+    ``--bits-why``. InputError: there is none."""
     if not path.exists():
         raise InputError("lock", path, "there is no such file", "add a check with probe lock")
     session = BitsSession(path)
@@ -167,7 +153,7 @@ def check_runs(
             one.why = {"cause": None, "said": f"it could not be run: {error.why}"}
             results.append(one)
             continue
-        results += [judged_check(now, one.check, name, one.bits, one.facts) for one in found]
+        results += [checks.judged_check(now, one.check, name, one.bits, one.facts) for one in found]
         results += _missing_outputs(now, name, found)
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
     if wrong := [one for one in results if one.verdict in verdicts and not one.why]:

@@ -24,16 +24,9 @@ from probe.answers.same_bits import where_they_differ
 from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import InputError, ProbeError
+from probe.lock import conditions
 from probe.lock.checks import CHANGED, WHOLE, BitsSession, Checked
-from probe.lock.conditions import (
-    CORES_OF,
-    FLAGS,
-    THREADS,
-    Apart,
-    apart_text,
-    facts_apart,
-    restoring,
-)
+from probe.lock.conditions import CORES_OF, FLAGS, THREADS, Apart, apart_text, facts_apart
 from probe.lock.rerun import Command, Rerun, distribution_of, overlay, run_again
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
@@ -99,7 +92,7 @@ class CauseSearch:
         for group in groups:
             if group.startswith("release "):
                 releases |= {n: str(old) for n, (old, _) in self.releases_of(group).items()}
-            elif restored := restoring(group, self.one.apart[group]):
+            elif restored := conditions.restoring(group, self.one.apart[group]):
                 values |= restored
             else:
                 self.missing[self.said([group])] = "a program sets it, not a variable"
@@ -167,9 +160,8 @@ def explain_changes(
 ) -> None:
     """Finds the cause of each check that is not the same, and keeps it in its ``why``.
 
-    Of the checks of one test whose conditions differ alike, the first is looked into. One that was
-    unknown has changed where nothing but the code is left. ``command``: what runs a check again.
-    Costs some runs of the test each.
+    Of the checks of one test whose conditions differ alike, the first is looked into, by some runs
+    of ``command``. One that was unknown has changed where nothing but the code is left.
     """
     started, known = time.monotonic(), dict[tuple[str, str], Checked]()
     for one in wrong:
@@ -328,10 +320,9 @@ def _walked_operations(
         first, rounding = walk.found.first, walk.found.rounding.to_json()
         counts, ending = walk.decided(), walk.ending()
     found: dict[str, Any] = {"rounding": rounding, "decisions": counts}
+    found["operation"] = ending[0] if walk.verdict == "differs" else None
     if first is not None:
         found |= {"operation": operation_text(first), "class": first.cause or None}
-    else:
-        found["operation"] = ending[0] if walk.verdict == "differs" else None
     if counts["changed"] or rounding.get("beyond"):
         found["kind"] = "answers"
     elif not rounding["unknown"] and (rounding["explained"] or rounding["within"]):

@@ -1,8 +1,7 @@
 """Continuous integration: workflows for GitHub and GitLab, and variables that limit instructions.
 
-One runner stands for several processors: each job of a matrix limits the instructions that the
-libraries take. ``python -m probe.lock.workflow avx2`` prints the variables, a line each.
-"""
+Each job of a matrix limits the instructions that libraries take, so that one runner stands for
+several processors. ``python -m probe.lock.workflow avx2`` prints the variables, a line each."""
 
 from __future__ import annotations
 

@@ -731,13 +731,16 @@ class PaddedModel:
 
     def _lost(self, content: int, size: int, followed: Followed) -> tuple[str, Meaning | None]:
         """The first operation some of whose outputs that read content the short run hasn't."""
-        short, whole = self.side(content, size), self.whole(content)
-        ours, theirs = labels_of(self.whole(content), self.nothing)
-        if len(short.operations) != len(whole.operations):
+        runs = self.side(content, size), self.whole(content), self.nothing
+        ours, theirs = labels_of(runs[1], runs[2])
+        if len({len(run.operations) for run in runs}) > 1:
             return "", None
-        for mine, other in zip(short.operations, whole.operations, strict=True):
-            for n, m in zip(mine.gives, other.gives, strict=False):
-                box = box_of(reads_content(ours[m], theirs[m]))
+        for mine, *others in zip(*(run.operations for run in runs), strict=True):
+            for n, m, none in zip(mine.gives, *(one.gives for one in others), strict=False):
+                # each run numbers its values on its own
+                if runs[1].values[m].shape != runs[2].values[none].shape:
+                    return "", None
+                box = box_of(reads_content(ours[m], theirs[none]))
                 if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None

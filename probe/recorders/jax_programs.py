@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -323,7 +323,7 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
     return states + [lax.concatenate(column, 0) for column in wide]
 
 
-def _eval(closed: Any, given: Sequence[Any]) -> list[Any]:
+def _eval(closed: Any, given: Iterable[Any]) -> list[Any]:
     return list(core.jaxpr_as_fun(closed)(*given))
 
 

@@ -251,7 +251,7 @@ def _lax_stack(c: Call) -> s.Meaning:
 @TABLE.row("triangular_solve")
 def _lax_triangular(c: Call) -> s.Meaning:
     how = "left_side", "lower", "transpose_a", "unit_diagonal", "conjugate_a"
-    return o.triangular_solve(c, (0, 1), *(c[name] for name in how))
+    return o.triangular_solve(c, (0, 1), (c[name] for name in how))
 
 
 @TABLE.row("custom_linear_solve")

@@ -336,7 +336,7 @@ class LiteRTOperators(graphs.Graph):
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data
         found = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(packed), ")))"]
-        for n in places.keys() & empty.keys():
+        for n in filter(empty.__contains__, places):  # in one order in every process
             data = root.Buffers(places[n]).DataAsNumpy()
             start = data.ctypes.data - begin
             span = f"{start}:{start + data.size}"

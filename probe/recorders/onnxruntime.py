@@ -193,10 +193,10 @@ class Optimised(graphs.Graph):
         self, node: OnnxNode, fed: graphs.Fed, held: graphs.Held, values: Sequence[Any]
     ) -> list[Any]:
         """What every iteration gave as one array: bits are copied. A body may give a constant."""
-        both = [(key, self.constants[key]) for key in {*node.slots} & self.constants.keys()]
-        every = {
-            key: self.container(key, one) for key, one in (*both, *zip(fed, values, strict=True))
-        } | held
+        own = ((key, self.constants[key]) for key in {*node.slots} & self.constants.keys())
+        both = (*own, *zip(fed, values, strict=True))
+        every = {key: self.container(key, one) for key, one in both}
+        every.update(held)
         array = np.stack([every[key] for key in node.slots], node.words["stacked"])
         return [self.value(node.slots[0], array)]
 
@@ -357,7 +357,7 @@ class Optimised(graphs.Graph):
             every = ", ".join(own[key] for key in node.slots)
             return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
         found = list[str]()
-        for key in own.keys() & self.blocks.keys():
+        for key in filter(self.blocks.__contains__, own):
             found += self.blocks[key].lines(own[key], self.described_at(key)[0])
         fed = {key: self.described_at(key) for key in own if key not in self.constants}
         model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
@@ -377,7 +377,7 @@ class Optimised(graphs.Graph):
             'providers=["CPUExecutionProvider"])',
             f"{', '.join(outs.values())}{',' * (len(outs) == 1)} = session.run(None, {{{arrays}}})",
         ]
-        for key in outs.keys() & self.blocks.keys():
+        for key in filter(self.blocks.__contains__, outs):
             found += self.blocks[key].lines(outs[key], self.described_at(key)[0], back=True)
         return found
 

@@ -418,8 +418,8 @@ class Watching(Interpreter):
             self._called(node.function, read, found, path)
             return found
         graph = partial(traced_graph, known=self.known.traced)
-        if (found := run_flow(self, node, read, graph)) is not None:
-            return found
+        if (given := run_flow(self, node, read, graph)) is not None:
+            return given
         found = run_op(node.op, read, node.own, len(node.gives))
         for one in found:  # no variable's memory, where it would be looked for
             self.aliases[one._id] = one._id

@@ -309,7 +309,7 @@ def _tf_solve(c: Call) -> s.Meaning:
 def _tf_triangular(c: Call) -> s.Meaning:
     adjoint = bool(c["adjoint"])
     conjugate = adjoint and c.dtype().startswith("complex")
-    return o.triangular_solve(c, (0, 1), True, bool(c["lower"]), adjoint, False, conjugate)
+    return o.triangular_solve(c, (0, 1), (True, c["lower"], adjoint, False, conjugate))
 
 
 @TABLE.row("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits")

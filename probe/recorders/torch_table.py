@@ -442,13 +442,10 @@ def _aten_triangular(c: AtenCall) -> s.Meaning:
     """``linalg_solve_triangular(self, B)``; ``triangular_solve(B, A)`` also gives a copy of A."""
     older = c.op == "triangular_solve"
     names = ("A", "self") if older else ("self", "B")
-    found = o.triangular_solve(
-        *(replace(c, gives=c.gives[:1]), (c.at(names[0]), c.at(names[1]))),
-        left=older or bool(c["left"]),
-        lower=not c["upper"],
-        transposed=older and bool(c["transpose"]),
-        unit=bool(c["unitriangular"]),
-    )
+    left, turned = older or c["left"], older and c["transpose"]
+    how = left, not c["upper"], turned, c["unitriangular"], False
+    slots = c.at(names[0]), c.at(names[1])
+    found = o.triangular_solve(replace(c, gives=c.gives[:1]), slots, how)
     if not older:
         return found
     last = c.count + len(found.steps)

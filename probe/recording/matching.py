@@ -154,7 +154,8 @@ class Match:
         self.by_labels = set[tuple[int, int]]()
         self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
         self._partner = close, {m: n for n, m in close.items()}
-        self._like = {}, {other: one for (_, other), one in argued.items()}
+        like = {other: one for (_, other), one in argued.items()}
+        self._like: tuple[dict[int, Otherwise], dict[int, Otherwise]] = {}, like
         self._formulas: tuple[dict[int, Labels], dict[int, Labels]] = {}, {}
         known = initial_labels(*runs) if given is None else given
         both = zip(runs, known, strict=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -45,28 +44,14 @@ SAME_MODEL = "give two runs of the same model, with the same weights"
 SAME_INPUTS = "give both sides the same inputs, or one side a part of the other's: rows, a prefix"
 
 
-@dataclass(frozen=True)
-class Related:
-    """What two runs have in common.
-
-    ``same_inputs``: False where one side has a part of the other's. ``shared_inputs``: whether they
-    have an array in common at least: a mask or a table may be in another form. ``same_weights``:
-    False where no weight is the same, or some are not. ``refused``: what is wrong with the weights,
-    unless the outputs turn out to be close: they may be folded into other operations.
-    """
-
-    same_inputs: bool
-    shared_inputs: bool
-    same_weights: bool
-    refused: InputError | None
-
-
 # Pairs of values that no operation gave, where both runs read them, with the operation's name.
 Met = list[tuple[Value, Value, str]]
 
 
-def related(left: Run, right: Run) -> Related:
-    """Returns what two runs have in common.
+def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
+    """Returns whether two runs of a model take all of the same inputs, rather than one a part of
+    the other's; and what is wrong with the weights, unless the outputs turn out to be close: they
+    may be folded into other operations.
 
     InputError: inputs that have nothing in common, other outputs, or the same operations with
     other weights.
@@ -89,10 +74,19 @@ def related(left: Run, right: Run) -> Related:
     inputs = _same_inputs(left, right, [*met.values()])
     if refused is not None and not inputs:
         raise refused
+    return inputs, refused
+
+
+def shares_inputs(left: Run, right: Run) -> bool:
+    """Returns whether an array is given to both: a mask or a table may be in another form."""
+    return bool(input_bits(left) & input_bits(right))
+
+
+def shares_weights(left: Run, right: Run) -> bool:
+    """Returns whether both have a weight in common, or one has none: else, as no weight is the
+    same, nothing says that it is one model."""
     held = _weights(left), _weights(right)
-    # where no weight is the same although both sides have some, nothing says it is one model
-    same = refused is None and (not all(held) or bool(held[0] & held[1]))
-    return Related(inputs, bool(input_bits(left) & input_bits(right)), same, refused)
+    return not all(held) or bool(held[0] & held[1])
 
 
 def input_values(run: Run) -> list[int]:

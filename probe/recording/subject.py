@@ -225,7 +225,7 @@ class FunctionSubject:
             if arrays:
                 why, todo = f"{why} besides", "give an array for each of its arguments"
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
-        given = list(arrays.values())
+        given: list[Any] = list(arrays.values())
         if self.torch:
             torch = import_module("torch")
             given = [torch.from_numpy(np.array(array)) for array in given]

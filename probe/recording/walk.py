@@ -225,25 +225,25 @@ def compare_and_explain(
     notes: Sequence[str] = (),
 ) -> Difference:
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
-    asked = related.related(left, right)
+    same_inputs, refused = related.related(left, right)
     tell("comparing")
     found = compare_runs(left, right)
-    whole = asked.same_inputs and not part_taken(found)
-    same = whole and asked.same_weights
-    some = asked.same_inputs or asked.shared_inputs
+    whole = same_inputs and not part_taken(found)
+    same = whole and refused is None and related.shares_weights(left, right)
+    some = same_inputs or related.shares_inputs(left, right)
     if some and not budget.spent() and related.unlike(found, whole):
         tell("looking for values that are close")
         found = related.by_closeness(found, whole)
     found.notes, found.same_inputs = list(notes), same
-    found.notes += filter(None, [related.note_of_assumed(found, asked.same_inputs)])
-    found.notes += compare_by_index(found, asked.same_inputs, same)
+    found.notes += filter(None, [related.note_of_assumed(found, same_inputs)])
+    found.notes += compare_by_index(found, same_inputs, same)
     found.notes += [
         f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
         for one in found.operations
         if one.arguments and one.verdict in ARGUED and found.argued
     ]
-    if asked.refused is not None:
-        found.notes.append(related.note_of_folded_weights(asked.refused, found))
+    if refused is not None:
+        found.notes.append(related.note_of_folded_weights(refused, found))
     if explain:
         tell("looking for differences behind the first")
         alone.find_own_differences(found, seconds / 2)

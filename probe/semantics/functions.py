@@ -1,6 +1,6 @@
 """The table of functions: one name, and what follows from it, for all libraries.
 
-What libraries call differently has one row here, so that none of what is said of a function (that
+What libraries call differently has one name here, so that none of what is said of a function (that
 it keeps zero, how often it rounds, that its operands commute) is said twice, and drifts.
 """
 
@@ -39,152 +39,57 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "commutes": {"commutes": True},
     "adds": {"zero": "adds"},
     "clears": {"zero": "clears"},
+    "nothing": {},
 }
 
-# name: what it does: what libraries call it. NumPy's name where it has one, else the field's
+# What is known of functions: their names, each with what libraries call it. NumPy's name where it
+# has one, else the field's.
 _TABLE = """
-absolute: keeps moves: abs
-negative: keeps moves: neg
-sign: keeps moves: sgn
-floor: keeps moves
-ceil: keeps moves
-trunc: keeps moves: fix
-round: keeps moves: rint round_nearest_even
-round_away: keeps moves
-relu: keeps moves
-relu6: keeps moves
-clip: moves: hardtanh
-clamp: moves either
-threshold: moves
-where: moves
-select_n: moves
-bits: moves
-sign_bit: moves
-real: keeps moves
-imag: keeps moves
-conj: keeps moves: conjugate
-complex: moves
-maximum: moves commutes either: clamp_min
-minimum: moves commutes either: clamp_max
-fmax: moves commutes either
-fmin: moves commutes either
-equal: moves commutes: eq
-not_equal: moves commutes: ne
-less: moves: lt
-less_equal: moves: le less_or_equal
-greater: moves: gt
-greater_equal: moves: ge greater_or_equal
-and: moves commutes: logical_and
-or: moves commutes: logical_or
-xor: moves commutes: logical_xor
-not: moves: logical_not
-bitwise_and: moves commutes
-bitwise_or: moves commutes
-bitwise_xor: moves commutes
-bitwise_not: moves: invert
-left_shift: moves: bitwise_left_shift shift_left
-right_shift: moves: bitwise_right_shift shift_right_arithmetic
-isnan: moves: is_nan
-isinf: moves: is_inf
-isfinite: moves: is_finite
-max: moves either
-min: moves either
-argmax: moves
-argmin: moves
-any: moves
-all: moves
-sort: moves
-top_k: moves: topk
-nonzero: moves
-invertpermutation: moves
-adaptive_max_pool2d: moves
-adaptive_max_pool3d: moves
-
-add: once commutes adds
-subtract: once: sub
-multiply: once commutes clears: mul
-divide: once clears: div true_divide real_div
-divide_no_nan: once clears: div_no_nan
-multiply_no_nan: once: mul_no_nan
-sqrt: keeps once
-square: keeps once
-cast: keeps once
-leaky_relu: keeps once sloped
-prelu: once: _prelu_kernel
-reciprocal: once: inv
-
-power: : pow
-squared_difference: commutes twice
-floor_divide: : floor_div
-truncate_divide: once: truncate_div
-floor_mod: : remainder mod
-truncate_mod: : rem fmod
-atan2: : arctan2
-exp:
-exp2:
-log:
-log2:
-log1p: keeps
-expm1: keeps
-sin: keeps
-cos:
-tan: keeps
-asin: keeps: arcsin
-acos: : arccos
-atan: keeps: arctan
-sinh: keeps
-cosh:
-tanh: keeps
-asinh: keeps: arcsinh
-acosh: : arccosh
-atanh: keeps: arctanh
-cbrt: keeps
-rsqrt:
-erf: keeps
-erfc:
-erfinv: keeps: erf_inv
-lgamma:
-digamma:
-sigmoid: : logistic
-log_sigmoid: : log_sigmoid_forward
-softplus: : bnll
-softsign: keeps
-gelu: keeps
-gelu_tanh: keeps: gelu_approximation
-silu: keeps: swish
-scaled_silu: keeps
-elu: keeps
-selu: keeps
-celu: keeps
-mish: keeps
-hard_swish: keeps: hardswish
-hard_sigmoid: : hardsigmoid
-bessel_i0e: : i0e special_i0e
-bessel_i1e: keeps: i1e special_i1e
-igamma: : gammainc
-igammac: : gammaincc
-zeta: : special_zeta
-nextafter: moves: next_after
-population_count: moves
-
-det: : _linalg_det determinant matrixdeterminant
-inverse: : linalg_inv_ex matrixinverse
-cholesky: : linalg_cholesky_ex
-cumlogsumexp: : logcumsumexp cumulativelogsumexp
+keeps moves: absolute=abs negative=neg sign=sgn floor ceil trunc=fix round=rint=round_nearest_even
+    round_away relu relu6 real imag conj=conjugate
+moves: clip=hardtanh threshold where select_n bits sign_bit complex less=lt
+    less_equal=le=less_or_equal greater=gt greater_equal=ge=greater_or_equal not=logical_not
+    bitwise_not=invert left_shift=bitwise_left_shift=shift_left
+    right_shift=bitwise_right_shift=shift_right_arithmetic isnan=is_nan isinf=is_inf
+    isfinite=is_finite argmax argmin any all sort top_k=topk nonzero invertpermutation
+    adaptive_max_pool2d adaptive_max_pool3d nextafter=next_after population_count
+moves either: clamp max min
+moves either commutes: maximum=clamp_min minimum=clamp_max fmax fmin
+moves commutes: equal=eq not_equal=ne and=logical_and or=logical_or xor=logical_xor bitwise_and
+    bitwise_or bitwise_xor
+once commutes adds: add
+once: subtract=sub multiply_no_nan=mul_no_nan prelu=_prelu_kernel reciprocal=inv
+    truncate_divide=truncate_div
+once commutes clears: multiply=mul
+once clears: divide=div=true_divide=real_div divide_no_nan=div_no_nan
+keeps once: sqrt square cast
+keeps once sloped: leaky_relu
+twice commutes: squared_difference
+keeps: log1p expm1 sin tan asin=arcsin atan=arctan sinh tanh asinh=arcsinh atanh=arctanh cbrt erf
+    erfinv=erf_inv softsign gelu gelu_tanh=gelu_approximation silu=swish scaled_silu elu selu celu
+    mish hard_swish=hardswish bessel_i1e=i1e=special_i1e
+nothing: power=pow floor_divide=floor_div floor_mod=remainder=mod truncate_mod=rem=fmod
+    atan2=arctan2 exp exp2 log log2 cos acos=arccos cosh acosh=arccosh rsqrt erfc lgamma digamma
+    sigmoid=logistic log_sigmoid=log_sigmoid_forward softplus=bnll hard_sigmoid=hardsigmoid
+    bessel_i0e=i0e=special_i0e igamma=gammainc igammac=gammaincc zeta=special_zeta
+    det=_linalg_det=determinant=matrixdeterminant inverse=linalg_inv_ex=matrixinverse
+    cholesky=linalg_cholesky_ex cumlogsumexp=logcumsumexp=cumulativelogsumexp
 """
 
 
 def _parse() -> tuple[dict[str, Function], dict[str, str]]:
     functions: dict[str, Function] = {}
     names: dict[str, str] = {}
-    for line in filter(None, _TABLE.splitlines()):
-        name, flags, spelled = (*(part.strip() for part in line.split(":")), "")[:3]
+    for line in _TABLE.replace("\n    ", " ").strip().splitlines():
+        flags, _, every = line.partition(": ")
         given: dict[str, Any] = {}
         for flag in flags.split():
-            given.update(_FLAGS[flag])
-        functions[name] = Function(**given)
-        for word in (name, *spelled.split()):
-            assert names.setdefault(word, name) == name, f"{word} stands for two functions"
+            given |= _FLAGS[flag]
+        for name, *spelled in (one.split("=") for one in every.split()):
+            assert name not in functions, f"{name} stands twice"
+            functions[name] = Function(**given)
+            for word in (name, *spelled):
+                assert names.setdefault(word, name) == name, f"{word} stands for two functions"
     return functions, names
 
 

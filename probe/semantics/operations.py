@@ -575,17 +575,11 @@ def solved(
     return build.done(*range(every + 1, build.count))
 
 
-def triangular_solve(
-    call: Call,
-    slots: tuple[int, int] = (0, 1),
-    left: bool = True,
-    lower: bool = True,
-    transposed: bool = False,
-    unit: bool = False,
-    conjugate: bool = False,
-) -> Steps:
-    """Returns what solves triangular systems: a stack of matrices, each with right sides."""
-    said = tuple(map(bool, (left, lower, transposed, unit, conjugate)))
+def triangular_solve(call: Call, slots: tuple[int, int], how: Iterable[bool]) -> Steps:
+    """Returns what solves triangular systems: a stack of matrices, each with right sides. ``how``:
+    whether matrices stand left, are lower ones, transposed, have a unit diagonal, are conjugated.
+    """
+    said = tuple(map(bool, how))
     return solved("triangular_solve", call, dict.fromkeys(slots, 2), call.gives[0][:-2], said)
 
 

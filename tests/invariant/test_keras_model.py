@@ -17,6 +17,8 @@ if keras.backend.backend() != "tensorflow":
     pytest.skip("Keras computes with another library", allow_module_level=True)
 import tensorflow as tf  # noqa: E402
 
+from probe.invariant.tensorflow_operations import FunctionRunner, once  # noqa: E402
+
 L = keras.layers
 
 
@@ -194,6 +196,24 @@ def test_a_model_that_cannot_be_traced_is_refused_in_one_line():
     with pytest.raises(InputError, match="cannot be traced with an open batch") as caught:
         stable.invariant(plain)[0](x)
     assert "\n" not in str(caught.value)
+
+
+def test_a_function_runs_its_branches_and_loops_as_tensorflow_does():
+    """A branch of no number is the last one; what bodies capture is theirs."""
+    scale = tf.constant(numbers(4))
+
+    @tf.function(autograph=False)
+    def function(x, which):
+        chosen = tf.switch_case(which, [lambda: x + 1, lambda: x * scale, lambda: -x])
+        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * scale), (0, chosen))
+
+    x = tf.constant(numbers(2, 4))
+    made = function.get_concrete_function(x, tf.constant(0))
+    runner = FunctionRunner(lambda node, _: once(node))
+    for which in (0, 1, 2, -1, 9):
+        given = [x, tf.constant(which), *made.captured_inputs]
+        found = runner(made.function_def.signature.name, given, (True, *[False] * (len(given) - 1)))
+        assert differing(found[1], made(x, tf.constant(which))[1]) == 0
 
 
 def test_inputs_without_a_batch_are_shared_by_all_samples():

@@ -316,6 +316,19 @@ def test_of_two_operations_that_differ_the_one_in_the_way_is_named():
     assert (told.by_order, told.name) == ("differs", "second")
 
 
+def test_the_run_of_padding_alone_has_numbers_of_its_own():
+    added = operation("added", Each("added"))(lambda x, a, b: np.asarray(x) + a + b)
+
+    def read(x):  # one value more where there is no content
+        more = BIAS if np.asarray(x).any() else 2 * BIAS
+        return conv("first")(added(x, BIAS, more), ONE)
+
+    model = graph(read)
+    model.positions = None  # as where every size has to be recorded
+    told = model.serves(5, 5)
+    assert told.lacking and told.name == "added"
+
+
 def test_constants_between_operations_make_shorter_sizes_serve():
     first, second, third = conv("first"), conv("second"), conv("third")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
     other = X + np.float32(1)
     found = fresh.bits(fresh.put(other))
     assert found is not None and found.tobytes() == other.tobytes()
+
+
+def test_a_disk_that_fills_up_while_it_is_written_is_left(monkeypatch: Any) -> None:
+    from probe.recording import store
+
+    class Full(io.BytesIO):
+        def write(self, some: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "_segment", lambda size: (Full(), np.zeros(size, np.uint8)))
+    everywhere = store._Everywhere()
+    assert everywhere._on_disk(X) is None and everywhere.taken == 0
 
 
 def test_what_no_run_holds_any_more_is_given_up() -> None:
