@@ -90,15 +90,7 @@ class Alone:
         return there.chosen(there.call())
 
     @classmethod
-    def of(
-        cls,
-        side: Run,
-        number: int,
-        output: int,
-        pair: Pair,
-        place: int,
-        pairs: Sequence[Pair] = (),
-    ) -> Alone:
+    def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
         """Fetches the operands and what runs it. ``place``: 0 for the left side, else 1.
 
         KeyError: a recording on disk has left them out.
@@ -111,7 +103,6 @@ class Alone:
             [arrays[n] for n in operation.reads],
             [arrays[n] for n in operation.gives],
             side.again(number),
-            pairs,
         )
 
     @property
@@ -259,7 +250,8 @@ def isolated_sides(
             numbers[at] = len(runs[at].operations) - 1
         reads, output = [run.operations[-1].reads for run in runs], 0
         pairs = [one for one in pairs if one.left in reads[0] and one.right in reads[1]]
-    first, second = (Alone.of(runs[n], numbers[n], output, pair, n, pairs) for n in (0, 1))
+    sides = (Alone.of(runs[n], numbers[n], output, pair, n) for n in (0, 1))
+    first, second = (replace(one, pairs=pairs) for one in sides)
     return first, second
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from probe.semantics.labels import of_content, tag
 from probe.semantics.operations import Frame, convolution
-from probe.semantics.windows import Convolution
+from probe.semantics.windows import Convolution, _tap_reach
 
 RNG = np.random.default_rng(7)
 WHAT = tag("test")
@@ -42,3 +44,22 @@ def test_an_input_in_another_order_of_axes_is_turned_first() -> None:
     last, shape = np.moveaxis(x, 1, -1), (2, 5, 5, 4)
     found = _labels(np.ascontiguousarray(last), w, shape, turned=(0, 3, 1, 2))
     assert np.array_equal(found, _labels(x, w, shape))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("stride", "dilation", "pad"), [*product((1, 2, 3), (1, 2), (0, 1, 4))])
+def test_a_tap_serves_the_outputs_whose_input_is_there(
+    stride: int, dilation: int, pad: int, transposed: bool
+) -> None:
+    frame = Frame((3,), (stride,), (dilation,), ((pad, pad),), transposed)
+    for tap, size, outputs in product(range(3), (1, 5, 8), (1, 4, 9)):
+        ends, starts = (size, outputs) if transposed else (outputs, size)
+        pairs = [(n, n * stride + tap * dilation - pad) for n in range(ends)]
+        pairs = [(few, many) for few, many in pairs if 0 <= many < starts]
+        found = _tap_reach(frame, 0, tap, size, outputs)
+        if found is None:
+            assert not pairs
+            continue
+        served, read = (list(range(*one.indices(99))) for one in found)
+        few, many = (read, served) if transposed else (served, read)
+        assert list(zip(few, many, strict=True)) == pairs

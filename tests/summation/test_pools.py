@@ -304,3 +304,12 @@ def test_a_maximum_that_flushes_to_compare_gives_the_number_as_it_is_and_no_padd
     assert found.tolist()[:2] == [-3, tiny] and found[3] == tiny and abs(found[2]) in (0, tiny)
     plain = replace(way, flushed="").outputs(met, there, np.ones(4), "float32")
     assert plain.tolist() == [-3, tiny, 0, tiny]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_averages_are_tried_in_every_format_once_and_in_the_widest_last(dtype):
+    ways = list(pools._ways_of_pool(Case("avg_pool1d", 3, dtype=dtype)))
+    short = [("float32", False), ("float32", True)] * (dtype in ("float16", "bfloat16"))
+    kept = dict.fromkeys([(dtype, False), *short, ("float64", False)])
+    assert list(dict.fromkeys((one.kept, one.rounded) for one in ways)) == list(kept)
+    assert len(set(ways)) == len(ways)
