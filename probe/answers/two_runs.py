@@ -102,8 +102,8 @@ def two_runs(
                 left = left if is_function(model) else recording_target(other, text)
             where = left, other or left
             for one in where:  # before either side is run
-                if why := why_unavailable(one):
-                    raise TargetError(one.text, "unavailable", why)
+                if reason := why_unavailable(one):
+                    raise TargetError(one.text, "unavailable", reason)
             with ExitStack() as running:
                 folder = Path(tempfile.mkdtemp(prefix="probe-"))
                 running.callback(shutil.rmtree, folder, ignore_errors=True)

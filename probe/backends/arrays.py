@@ -229,7 +229,7 @@ def openblas_functions():
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
     bits.
     """
-    found = {}
+    found = {}  # type: dict
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split()[-1] for line in file if "openblas" in line.lower()}
@@ -256,8 +256,9 @@ def openblas_functions():
                 for one in ("corename", "num_threads", "config")
             ]
             asked = [getattr(first, one, None) or getattr(library, one, None) for one in names]
-            if all(asked):
-                asked[0].restype = asked[2].restype = ctypes.c_char_p
+            if None not in asked:
+                for text in (asked[0], asked[2]):
+                    text.restype = ctypes.c_char_p  # type: ignore[union-attr]
                 found[owner] = asked
                 break
     return found
