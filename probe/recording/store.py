@@ -1,4 +1,6 @@
-"""Arrays by the digest of their bits, each once: in memory, on disk beyond a bound, or in a folder.
+"""Arrays by the digest of their bits, each once: in memory, or in nameless files beyond a bound.
+
+Those of a recording that is kept are written by ``folder.RecordingFolder``.
 
 Two runs that are compared share most of their arrays (weights, what agrees), and so do the runs of
 one model at several sizes: an array that any store of this process holds is not copied again.

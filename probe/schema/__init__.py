@@ -1,10 +1,11 @@
 """The columns of every stored table: name, type, unit, meaning, meaning of null, version.
 
 The store, ``results/README.md`` and the notebooks are derived from or checked against this room.
-``measurements`` says what a column is and lists the tables of single cases, ``tables`` those of
-what was made of them, ``format`` has all of them in one format. Importing it costs nothing.
+``case_tables`` says what a column is and lists the tables of single cases, ``model_tables`` those
+of networks, models and reports; ``format`` has all of them in one format. Importing costs nothing.
 """
 
+from probe.schema.case_tables import NULL_INT, TYPES, Column
 from probe.schema.format import (
     ABOUT,
     HISTORY,
@@ -18,7 +19,6 @@ from probe.schema.format import (
     readme,
     run_id,
 )
-from probe.schema.measurements import NULL_INT, TYPES, Column
 
 __all__ = ["ABOUT", "HISTORY", "NULL_INT", "RUN_IDENTITY", "TABLES", "TYPES", "VERSION"]
 __all__ += [

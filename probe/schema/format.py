@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from probe.schema import measurements
-from probe.schema.measurements import TYPES, Column
-from probe.schema.tables import (
+from probe.schema import case_tables
+from probe.schema.case_tables import TYPES, Column
+from probe.schema.model_tables import (
     ACCURACIES,
     ACTIVATIONS,
     DECISIONS,
@@ -54,7 +54,7 @@ HISTORY: dict[int, str] = {
 }
 
 # Every table with its columns, in the order in which files have them.
-TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
+TABLES: dict[str, tuple[Column, ...]] = case_tables.TABLES | {
     "networks": NETWORKS,
     "activations": ACTIVATIONS,
     "padded_lengths": PADDED_LENGTHS,
@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[Column, ...]] = measurements.TABLES | {
 }
 
 # What a row of each table is.
-ABOUT: dict[str, str] = measurements.ABOUT | {
+ABOUT: dict[str, str] = case_tables.ABOUT | {
     "networks": "One row per network. If `part` is given, the other tables describe that part "
     "alone.",
     "activations": "One row per layer of a network, run at a padded length and compared with the "

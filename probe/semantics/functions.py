@@ -1,7 +1,8 @@
 """The table of functions: one name, and what follows from it, for all libraries.
 
 What libraries call differently has one name here, so that none of what is said of a function (that
-it keeps zero, how often it rounds, that its operands commute) is said twice, and drifts.
+it keeps zero, how often it rounds, that its operands commute) is said twice, and drifts. What GELU,
+SiLU and the like compute, as steps of others, is ``elementwise.COMPOSITES``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tables of networks, reports, remedies and scripts."""
+"""Tables of networks, whole models, reports, remedies and scripts; those of cases: case_tables."""
 
 from __future__ import annotations
 
-from probe.schema.measurements import PAIR, RUN, TARGET, Column, key_column, second, since
+from probe.schema.case_tables import PAIR, RUN, TARGET, Column, key_column, second, since
 
 NETWORK = key_column("network_id", "text", "hash of the chain of layers with its weights")
 CONTENT = key_column("content", "int", "valid length: positions of data, at the start", "positions")
