@@ -176,6 +176,7 @@ def said(capsys, command, status=0):
 CASE = f"--op linear --in-channels 9 --filters 3 --operands cancel --target {SWITCHES}"
 
 
+@pytest.mark.slow
 def test_commands_take_rows(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     swept = said(capsys, f"sweep {CASE} --values 1..5 --no-store")

@@ -296,6 +296,7 @@ def test_a_node_that_says_nonsense_of_itself_is_left_out(swept, plain, tmp_path,
     assert any(line.startswith("a node is left out") for line in made.lines)
 
 
+@pytest.mark.slow
 def test_honest_counts_are_believed_whatever_is_kept_or_not_a_number(swept, tmp_path, monkeypatch):
     cases = [
         (CASE.with_(operands="nan"), None),

@@ -8,7 +8,7 @@ import pytest
 from probe import load
 from tests.experiments.notebooks import pictures
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "padded_network.py"
 
@@ -34,7 +34,6 @@ def test_the_layer_that_switches_is_found_and_the_plan_avoids_it(store):
     assert not exact.differing.any() and not exact.crossed.any()
 
 
-@pytest.mark.slow
 def test_the_notebook_draws_any_store(store, tmp_path):
     assert pictures("padded_network", store, tmp_path) >= 5
 

@@ -49,6 +49,7 @@ def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
         measured_remedies(CASE, WHERE, (1, 2, 5))
 
 
+@pytest.mark.slow
 def test_the_recommendation_comes_first_and_three_columns_fit_eighty(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     words = "remedies --op dense --in-channels 12 --filters 3 --lengths 1,2,5 --only float64"

@@ -76,6 +76,7 @@ def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkey
     assert run(["check"]) == 0
 
 
+@pytest.mark.slow
 def test_formats_that_numpy_lacks_are_called_by_their_names(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert run(["lock", *CASE, "--dtype", "bfloat16", "--name", "case"]) == 0

@@ -67,6 +67,7 @@ def test_threads_that_bring_the_bits_back_are_the_cause_beside_an_idle_flag(proj
     assert one["why"]["brings_back"] == [["threads"]]
 
 
+@pytest.mark.slow
 def test_where_nothing_brings_the_bits_back_it_is_the_code(project):
     project.write("test_it.py", FLAG)
     project.pytest("--bits-update")

@@ -73,6 +73,7 @@ def test_a_chain_backwards_nests_no_deeper_than_one_forwards():
     assert json.loads(json.dumps(told))["adds"][0] == [2999, 3000] and len(told["adds"]) == 3000
 
 
+@pytest.mark.slow_at("chain")
 @pytest.mark.parametrize("name", ["chain", "pairwise", "together", "random 3"])
 def test_graphviz_has_every_addition(name):
     tree = TREES[name]

@@ -212,6 +212,7 @@ def test_layers_of_torch_are_kept_where_what_they_compute_is_exact():
     assert [kind for _, kind in report.left] == [type(one).__name__ for one in left]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_layers_of_keras_are_kept_where_what_they_compute_is_exact():
     keras = keras_or_skip()
