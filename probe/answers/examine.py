@@ -475,8 +475,8 @@ def _reads_padding(walked: Walked) -> str:
     start = "" if first is None else f", from {operation_text(first)} on"
     return (
         f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
-        "run reads what earlier layers made of its padding, the short run the layers' own padding; "
-        "run each sample at its own length, or set what lies behind it to zero before each such "
+        "run reads what earlier layers made of its padding, the short run the layers' own padding, "
+        "or nothing; run each sample at its own length, or mask what lies behind it in each such "
         "layer"
     )
 
