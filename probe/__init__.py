@@ -136,7 +136,7 @@ ROOMS = {
 
 __all__ = [*_HOMES]
 
-# Whether this process is a command, or a child of probe's own, in which nobody else's code imports.
+# Whether this process runs a command or is started by probe, so that no user's code imports here.
 OWN_PROCESS = False
 
 

@@ -254,34 +254,33 @@ class CampaignPart(Generic[Question]):
         with self.stack:
             if campaign.close:
                 self.stack.callback(self.session.close)
-            try:
-                if campaign._ended or campaign.known(self) or self.stopped():
-                    raise Stopped
+            with suppress(Stopped):  # the answers so far are stored; what is left is told below
                 try:
-                    self.revive()
-                except NotStarted:
-                    if not self.stopped():
-                        self.identify()
-                    raise
-                self.identify()
-                campaign.begin(self)
-                for question in campaign.agenda(self):
-                    if self.stopped():
+                    if campaign._ended or campaign.known(self) or self.stopped():
                         raise Stopped
-                    due = self._left - campaign.size(question)  # what was not told while it ran
-                    self.revive()
                     try:
-                        campaign.ask(self, question)
-                    except campaign.refusals as error:
+                        self.revive()
+                    except NotStarted:
+                        if not self.stopped():
+                            self.identify()
+                        raise
+                    self.identify()
+                    campaign.begin(self)
+                    for question in campaign.agenda(self):
                         if self.stopped():
-                            raise Stopped from None
-                        self.fail(error, campaign.place(question))
-                    if self._left > due:
-                        self.tell(self._left - due)
-            except NotStarted as lost:
-                self.fail(lost.error)
-            except Stopped:
-                pass  # the answers so far are stored; what is left is told below
+                            raise Stopped
+                        due = self._left - campaign.size(question)  # what was not told while it ran
+                        self.revive()
+                        try:
+                            campaign.ask(self, question)
+                        except campaign.refusals as error:
+                            if self.stopped():
+                                raise Stopped from None
+                            self.fail(error, campaign.place(question))
+                        if self._left > due:
+                            self.tell(self._left - due)
+                except NotStarted as lost:
+                    self.fail(lost.error)
             if not campaign.stop and self._left:
                 self.tell(self._left, asked=False)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from probe.cluster.nodes import Cluster, DaskNode, Reply, Said
@@ -125,8 +125,10 @@ class Queue(ABC, Generic[Shards]):
         self.give_up(shard, why)
 
 
-def deal(cluster: Cluster, queues: Sequence[Queue[Any]]) -> Iterator[None]:
-    """Asks until nothing is open; yields after every look at what came back."""
+def deal(
+    cluster: Cluster, queues: Sequence[Queue[Any]], looked: Callable[[], None] = lambda: None
+) -> None:
+    """Asks until nothing is open; calls ``looked`` after every look at what came back."""
     while any(queue.open for queue in queues):
         for queue in queues:
             queue.submit()
@@ -138,7 +140,7 @@ def deal(cluster: Cluster, queues: Sequence[Queue[Any]]) -> Iterator[None]:
                 node.recorded = True
                 for queue in queues:
                     queue.refused(node)
-        yield
+        looked()
 
 
 def total_threads(nodes: Iterable[DaskNode]) -> int:

@@ -236,7 +236,7 @@ class Cluster:
         except Exception:  # whatever Dask raises where the scheduler is gone: a look will say it
             holders = ()
         node = next((self.nodes[one] for one in holders if one in self.nodes), None)
-        if node is None:  # it went meanwhile: nobody vouches for the rows
+        if node is None:  # it left in the meantime, so these rows can't be attributed
             return Reply(asked.about)
         if not node.refused:
             if why := misshapen(answer, ANSWER) or misshapen(answer["said"], SAID):

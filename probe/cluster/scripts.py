@@ -45,8 +45,11 @@ def run_on_nodes(
         queues = [_ScriptQueue(cluster, label, folder, asked) for label in labels]
         try:
             total = sum(queue.total for queue in queues)
-            for _ in deal(cluster, queues):
+
+            def looked() -> None:
                 progress(total - sum(len(queue.open) for queue in queues), total, script.stem)
+
+            deal(cluster, queues, looked)
         except KeyboardInterrupt:
             return True
     if failed := [why for queue in queues for why in queue.failed]:

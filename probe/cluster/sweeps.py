@@ -88,8 +88,7 @@ def sweep_on_nodes(
         try:
             for queue in queues:
                 queue.bind()
-            for _ in deal(cluster, queues):
-                pass  # each step stores what nodes answered
+            deal(cluster, queues)
         except KeyboardInterrupt:
             interrupted = True
     kept = None if folder is None else str(folder)

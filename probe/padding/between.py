@@ -248,7 +248,7 @@ class _Sizes:
 
 
 def _cut_at(right: dict[int, int], apart: Mapping[int, np.ndarray]) -> None:
-    """Leaves the first results of each output that are before any with other bits."""
+    """Lowers the number of right results of each output to that before the first different bits."""
     for n, some in apart.items():
         right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
 

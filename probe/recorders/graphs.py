@@ -169,8 +169,11 @@ class Graph(Interpreter):
         return None
 
     def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
-        """Returns the key in the run of what a body's node gives, or of what a body holds."""
-        raise NotImplementedError
+        """Returns the key in the run of what a body's node gives, or of what a body holds.
+
+        A library whose nodes have bodies says how: each has keys of its own kind.
+        """
+        raise TypeError(f"{type(self).__name__} has no nodes with bodies: key={key!r} is in none")
 
     def joins(self, node: Any) -> bool:
         """Returns whether a node may run together with others, and again: it keeps no state."""

@@ -384,9 +384,9 @@ def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[i
 def healed(one: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
-    An output that reads other bits on the two sides all the same is left out: where several
-    elements compute the same, each of the left goes with one of the right, and others of these may
-    have the bits of another place. LookupError: something was left out of a recording."""
+    An output that still reads different bits on the two sides is left out. Where several elements
+    compute the same, each of the left is paired with one of the right, and the unpaired ones may
+    have the bits of a different place. LookupError: something was left out of a recording."""
     again = right.again(one.right or 0)
     assert again is not None
     mine = left.arrays(pair.left for pair in (*one.reads, *one.gives))

@@ -187,7 +187,7 @@ def names_gone(code):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
 def test_notebooks_name_what_exists(path):
-    """mypy reads the scripts, and nobody the notebooks, until somebody executes them."""
+    """mypy checks the scripts. A notebook's wrong name is noticed only when the notebook is run."""
     cells = [one for one in json.loads(path.read_text())["cells"] if one["cell_type"] == "code"]
     assert not list(names_gone("\n".join("".join(one["source"]) for one in cells)))
 

@@ -126,7 +126,7 @@ def test_functions_that_lines_begin_with_are_defined_once():
 
 
 def test_what_reads_the_bits_of_another_place_does_not_differ_by_itself():
-    """Positions behind the content compute the same, and get other bits at the end of the short
+    """Positions behind the content compute the same, and get different bits at the end of the short
     run. The last windows read two of them and the padding: those of the long run stand elsewhere,
     and its own windows there read the bits of the middle."""
     windows = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), weights=(0, 1, 2))
