@@ -190,7 +190,9 @@ class Cluster:
             raise _scheduler_gone() from error
         for address in set(self.nodes) - set(self._threads):
             del self.nodes[address]
-        for address in self._threads.keys() - before.keys():
+        # as the scheduler lists them: in a set's order their numbers, and which node's bits are the
+        # first, would change from run to run
+        for address in [one for one in self._threads if one not in before]:
             # before the shards that wait there: it is asked none until it has said this
             self.ask(remote.node_facts, self.targets, [address], address, priority=9)
         gone = [
