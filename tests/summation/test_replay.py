@@ -6,8 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe import floats, ulp
 from probe.errors import InputError
@@ -15,7 +13,7 @@ from probe.summation.replay import partial_sums, replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from tests.exact import awkward, rounded
-from tests.summation.test_tree import trees
+from tests.summation.test_tree import any_tree
 
 
 def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:
@@ -52,38 +50,35 @@ def to_dtype(exact: Fraction, dtype: str, truncated: bool) -> Fraction:
     return Fraction(float(floats.widen(floats.from_bits(bits - 1, dtype), dtype)[0]))
 
 
-@st.composite
-def roundings(draw: st.DrawFn, tree: Tree, dtype: str) -> Rounding:
-    products = [leaf for leaf in tree.leaves if leaf != BIAS]
-    some = st.sets(st.sampled_from(products)) if products else st.just(set())
-    wider = [dtype, None, "float64"] if dtype == "float64" else [None, "float32", "float64"]
-    nodes = draw(st.sampled_from(wider))
-    places = st.sets(st.sampled_from(range(len(tree.nodes)))) if tree.nodes else st.just(set())
+def any_rounding(rng: np.random.Generator, tree: Tree, dtype: str) -> Rounding:
+    def some(numbers: list[int]) -> frozenset[int]:
+        return frozenset(one for one in numbers if rng.random() < 0.4)
+
+    def one_of(*values: str | None) -> str | None:
+        return values[int(rng.integers(len(values)))]
+
     wide = {"float16": "float32", "bfloat16": "float32", "float32": "float64"}
-    through = st.sampled_from([None, wide.get(dtype)]) if nodes in (None, dtype) else st.none()
-    narrow = draw(places)
-    last = len(tree.nodes) - 1
+    kept = one_of(None, "float64", dtype if dtype == "float64" else "float32")
+    last, narrow = len(tree.nodes) - 1, some(list(range(len(tree.nodes))))
     return Rounding(
-        fused=frozenset(draw(some)),
-        operand_format=draw(st.sampled_from([None, None, "bfloat16", "tf32"])),
-        accumulator_format=nodes,
-        rounded=frozenset(narrow),
-        truncated=frozenset(draw(st.sets(st.sampled_from([*narrow, last])))),
-        intermediate_format=draw(through),
-        product_format=draw(st.sampled_from([None, dtype])),
+        fused=some([leaf for leaf in tree.leaves if leaf != BIAS]),
+        operand_format=one_of(None, None, "bfloat16", "tf32"),
+        accumulator_format=kept,
+        rounded=narrow,
+        truncated=some([*narrow, last]),
+        intermediate_format=one_of(None, wide.get(dtype)) if kept in (None, dtype) else None,
+        product_format=one_of(None, dtype),
     )
 
 
+@pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("dtype", floats.FORMATS)
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, data) -> None:
-    tree = data.draw(trees(8))
-    rounding = data.draw(roundings(tree, dtype))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    shape, outputs = (31, 5), 5
+def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, seed: int) -> None:
+    rng, shape, outputs = np.random.default_rng(seed), (31, 5), 5
+    tree = any_tree(rng, 1 + seed % 8)
+    rounding = any_rounding(rng, tree, dtype)
     x = floats.round_to(rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 3, shape), dtype)
-    w = floats.round_to(rng.standard_normal(data.draw(st.sampled_from([shape, (31, 1)]))), dtype)
+    w = floats.round_to(rng.standard_normal(shape if seed % 3 else (31, 1)), dtype)
     bias = floats.round_to(rng.standard_normal(outputs), dtype) if BIAS in tree.leaves else None
     got = replay(Summation(tree, rounding), x, w, dtype, bias)
     wide_x = floats.widen(x, dtype)
