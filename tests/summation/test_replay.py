@@ -9,15 +9,17 @@ import pytest
 
 from probe import floats, ulp
 from probe.errors import InputError
-from probe.summation.replay import partial_sums, replay
+from probe.summation.replay import Picked, partial_sums, replay
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from tests.exact import awkward, rounded
 from tests.summation.test_tree import any_tree
 
 
-def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float) -> float:
-    """One output, in rational numbers: the definition of a replay. Finite values only."""
+def slowly(
+    tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float
+) -> tuple[float, list[float]]:
+    """One output and all sums before it, in rational numbers: the definition of a replay."""
     kept = rounding.accumulator_format or dtype
     last = len(tree.nodes) - 1
     values: dict[int, Fraction] = {BIAS: Fraction(bias)}
@@ -38,7 +40,8 @@ def slowly(tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: f
         if node in rounding.rounded:
             values[~node] = to_dtype(values[~node], dtype, node in rounding.truncated)
     result = values[~last] if tree.nodes else values[tree.leaves[0]]
-    return float(to_dtype(result, dtype, last in rounding.truncated))
+    partial = [float(values[~node]) for node in range(len(tree.nodes))]
+    return float(to_dtype(result, dtype, last in rounding.truncated)), partial
 
 
 def to_dtype(exact: Fraction, dtype: str, truncated: bool) -> Fraction:
@@ -88,8 +91,22 @@ def test_every_node_is_the_exact_sum_of_its_children_rounded_once(dtype: str, se
         slowly(tree, rounding, wide_x[:, i].tolist(), wide_w[:, i].tolist(), dtype, adds[i])
         for i in range(outputs)
     ]
-    expected = floats.round_to(np.array(expected), dtype)
-    assert ulp.equal(got, expected, dtype), (tree.text, rounding)
+    outputs_ = floats.round_to(np.array([output for output, _ in expected]), dtype)
+    assert ulp.equal(got, outputs_, dtype), (tree.text, rounding)
+    columns = np.array([3, 0, 3, 4, 1, 2, 2])
+    again = Picked(w, np.zeros(7, int) if w.shape[1] == 1 else columns)
+    some = None if bias is None else bias[columns]
+    got = replay(Summation(tree, rounding), Picked(x, columns), again, dtype, some)
+    assert ulp.equal(got, outputs_[columns], dtype)
+    some = None if bias is None else bias[:1]
+    steps = partial_sums(Summation(tree, rounding), x[:, :1], w[:, :1], dtype, some)
+    assert [step.value for step in steps] == expected[0][1]
+    for node, step in enumerate(steps):
+        form = dtype if node in rounding.rounded else rounding.accumulator_format or dtype
+        bits = floats.to_bits(floats.round_to(np.array([step.value]), form), form)
+        assert (step.node, step.format, step.bits) == (node, form, int(bits[0]))
+        names = [f"#{~c}" if c < 0 else "b" if c == BIAS else str(c) for c in tree.nodes[node]]
+        assert list(step.terms) == names
 
 
 @pytest.mark.parametrize("dtype", floats.FORMATS)
