@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,12 +18,14 @@ from probe.summation.certificate import SummationModel
 from probe.summation.fusion import FusionPiece
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
+from probe.summation.reveal import RevealedTree
 from probe.summation.rounding import result_truncated
-from probe.summation.summation import Rounding, Summation
+from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.exact import rounded
 from tests.reproduction.test_emulate import evaluated
+from tests.summation.synthetic import Kernel
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 
@@ -186,3 +189,54 @@ def test_a_part_is_divided_where_some_position_fuses_some_of_its_leaves(counts, 
     piece = FusionPiece(None, None, alone)
     assert piece.mixed((pairs, np.array(counts))) == mixed
     assert not piece.mixed((pairs[:1], np.array(counts)))
+
+
+def roundings_of(tree, dtype, rng):
+    """Roundings that processors have, of this tree's nodes."""
+    every = Rounding.fused_everywhere(tree, dtype)
+    nodes, root = frozenset(range(len(tree.nodes) - 1)), len(tree.nodes) - 1
+    some = frozenset(leaf for leaf in every.fused if rng.random() < 0.5)
+    yield from (replace(every, fused=fused) for fused in (every.fused, frozenset(), some))
+    if dtype != "float16":  # whose smallest number is the unit of masks
+        both = frozenset([EVERY])
+        yield replace(every, flushed_inputs=both, flushed_weights=both, flushed_sums=both)
+        yield replace(every, fused=frozenset(), flushed_products=both, tininess="before")
+        yield replace(every, flushed_sums=frozenset([0]) if len(nodes) else frozenset())
+    if dtype == "float64":
+        return
+    wide = floats.FORMATS[dtype].wider[0]
+    kept = replace(every, accumulator_format=wide, product_format=dtype)
+    for fused in (frozenset(leaf for leaf in tree.leaves if leaf != BIAS), frozenset()):
+        yield replace(kept, fused=fused)
+        yield replace(kept, fused=fused, rounded=frozenset(n for n in nodes if rng.random() < 0.5))
+        yield replace(kept, fused=fused, truncated=frozenset([root]))
+    if dtype != "float32":
+        yield replace(every, intermediate_format=wide)
+    else:
+        yield replace(every, shortened=nodes | {root}, short_format="bfloat16")
+        yield replace(every, fused=frozenset(), input_format="bfloat16")
+        yield replace(kept, operand_format="tf32", fused=frozenset(), accumulator_format="float32")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@pytest.mark.parametrize("text", ["(((0+1)+2)+(3+4))", "((0+b)+2)"])
+def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
+    """Each filter rounds in a way of its own; what is told of it gives its bits."""
+    tree, rng = Tree.parse(text), np.random.default_rng(len(text))
+    every = [Summation(tree, one) for one in roundings_of(tree, dtype, rng)]
+    truth = list(dict.fromkeys(one for one in every if one.wider(dtype) == wide))
+    kernel = Kernel(truth, [range(len(truth))] * 2, 6, bias=BIAS in tree.leaves, dtype=dtype)
+    pieces = [RevealedTree(tree, np.array([n]), np.arange(2)) for n in range(len(truth))]
+    told = rounding.reveal_roundings(Masks(kernel), pieces, True)
+    found = {int(one.filters[0]): one for one in told}
+    form, shape = floats.FORMATS[dtype], (6, 150)
+    for number, true in enumerate(truth):
+        told = found[number]
+        assert told.summation.tree == tree and told.positions.tolist() == [0, 1]
+        for power in (0, form.emin // 2):
+            x, w = rng.standard_normal((2, *shape)) * 2.0 ** (power + rng.integers(-2, 2, shape))
+            bias = rng.standard_normal(150) * 2.0 ** (2 * power) if BIAS in tree.leaves else None
+            given = [None if a is None else floats.round_to(a, dtype) for a in (x, w, bias)]
+            bits = [replay(one, *given[:2], dtype, given[2]) for one in (true, told.summation)]
+            assert ulp.equal(*bits, dtype), (true.rounding, told.summation.rounding)
