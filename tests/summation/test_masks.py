@@ -95,15 +95,6 @@ def test_equal_rows_are_asked_once_in_order(width):
         assert len(np.unique(distinct, axis=0)) == len(distinct)
 
 
-@pytest.mark.parametrize("columns", [1, 3, 8, 9, 20])
-@pytest.mark.parametrize("count", [0, 1, 2, 40])
-def test_rows_that_are_asked_once_stand_where_they_were(columns, count):
-    rows = np.random.default_rng(columns).integers(0, 2, (count, columns))
-    found, where = masks_room._distinct_rows(rows)
-    assert np.array_equal(found[where], rows) and len({*map(tuple, rows)}) == len(found)
-    assert found.tolist() == sorted(found.tolist())
-
-
 @pytest.mark.parametrize(
     ("case", "tree"),
     [

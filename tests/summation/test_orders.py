@@ -25,7 +25,7 @@ from probe.summation.orders import (
     reveal,
 )
 from probe.summation.replay import replay
-from probe.summation.reveal import ASKED, Answers
+from probe.summation.reveal import ASKED, EDGES, Answers
 from probe.summation.summation import Summation, ranges_of_mask
 from probe.summation.tree import BIAS, Tree
 from probe.summation.windows import reveal_windows
@@ -292,12 +292,23 @@ def test_a_known_way_that_replays_by_luck_is_asked():
     assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
 
 
-def test_only_wanted_outputs_are_revealed():
-    case = conv()
+@pytest.mark.parametrize("channels", [4, 40])
+def test_only_wanted_outputs_are_revealed(channels):
+    case = conv(in_channels=channels)
     wanted = np.zeros((7, 3), bool)
     wanted[2, 1] = True
     orders = reveal(session(), case, wanted=wanted)
     assert (orders.replayed == wanted).all() and ((orders.index >= 0) == wanted).all()
+
+
+def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
+    """They are asked a few questions, not all that their own trees would take."""
+    plain, padded = (
+        reveal(session("reversed"), conv(in_channels=40, length=9, padding=padding, filters=1))
+        for padding in ("valid", 1)
+    )
+    assert padded.replayed.all() and plain.summations == padded.summations
+    assert padded.calls <= plain.calls + EDGES + ASKED
 
 
 def test_an_open_length_is_said():

@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe.summation.masks import MaskRows, Masks, ask
 from probe.summation.reveal import ASKED, Answers, column_labels, reveal_trees
@@ -15,6 +13,7 @@ from probe.summation.rounding import reveal_roundings
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
 from tests.summation.synthetic import Kernel, random_tree
+from tests.summation.test_tree import any_tree
 
 pytestmark = pytest.mark.long
 
@@ -109,45 +108,22 @@ def assert_revealed(operator, **how):
     return masks
 
 
-@st.composite
-def trees(draw, leaves):
+def any_order(rng, leaves):
     """Any tree over the leaves, nodes of two to four children, leaves fused where they can be."""
-    parts = list(draw(st.permutations(list(leaves))))
-    nodes = []
-    while len(parts) > 1:
-        width = draw(st.integers(2, min(4 if draw(st.booleans()) else 2, len(parts))))
-        picked = [parts.pop(draw(st.integers(0, len(parts) - 1))) for _ in range(width)]
-        nodes.append(tuple(picked))
-        parts.append(~(len(nodes) - 1))
-    tree = Tree.from_nodes(nodes, leaf=max(parts[0], 0))
-    fused = {
-        draw(st.sampled_from(leaves_of))
-        for children in tree.nodes
-        if (leaves_of := [c for c in children if 0 <= c < BIAS]) and draw(st.booleans())
-    }
-    return tree, frozenset(fused)
+    tree = any_tree(rng, len(leaves), int(rng.choice([2, 4])), leaves)
+    able = [some for node in tree.nodes if (some := [c for c in node if 0 <= c < BIAS])]
+    return tree, frozenset(int(rng.choice(some)) for some in able if rng.integers(2))
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_tree_and_fusion_is_revealed_at_every_output(data):
-    n, bias = data.draw(st.integers(1, 14)), data.draw(st.booleans())
-    leaves = [*range(n), *([BIAS] if bias else [])]
-    kinds = data.draw(st.lists(trees(leaves), min_size=1, max_size=3))
-    rows = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
-    filters = data.draw(st.integers(1, 4))
+@pytest.mark.parametrize("seed", range(60))
+def test_any_tree_and_fusion_is_revealed_at_every_output(seed):
+    rng = np.random.default_rng(seed)
+    n, bias, filters = 1 + seed % 14, bool(rng.integers(2)), int(rng.integers(1, 5))
+    kinds = [any_order(rng, [*range(n), *[BIAS] * bias]) for _ in range(1 + seed % 3)]
+    rows = [kinds[one] for one in rng.integers(0, len(kinds), 4)]
     assert_revealed(Known([[kind] * filters for kind in rows], n, bias=bias))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_edges_that_miss_leaves_have_trees_of_their_own(data):
-    n = data.draw(st.integers(3, 9))
-    rows = [
-        data.draw(trees(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1)))))
-        for _ in range(4)
-    ]
-    assert_revealed(Known([[row] for row in rows], n))
+    reads = [rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist() for _ in range(4)]
+    assert_revealed(Known([[any_order(rng, sorted(read))] for read in reads], n))
 
 
 def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():

@@ -15,7 +15,6 @@ from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation import rounding
 from probe.summation.certificate import SummationModel
-from probe.summation.fusion import FusionPiece
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.reveal import RevealedTree
@@ -41,17 +40,6 @@ class Short(Known):
         given = [floats.round_to(one, self.dtype) for one in (columns, w[:, : self.summands].T)]
         bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
         return replay(Summation(tree, self.rounding), *given, self.dtype, bias)
-
-
-@pytest.mark.parametrize("nodes", [{10}, {2, 5}, set(range(11))])
-def test_nodes_of_a_narrower_format_are_named(nodes):
-    form, tree = "bfloat16", Tree.lanes(12, 4)
-    rounding = Rounding(shortened=frozenset(nodes), short_format=form)
-    operator = Short(everywhere(tree, 2, 3), 12, rounding=rounding)
-    orders, _ = revealed(operator, alone=True)
-    found = {one.summation.rounding for one in orders.values()}
-    assert {(one.shortened, one.short_format) for one in found} == {(frozenset(nodes), form)}
-    assert not any(one.truncated or one.rounded for one in found)
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "float16"])
@@ -171,24 +159,6 @@ def test_wider_sums_and_roundings_on_their_way_are_told(dtype):
     assert answered(rounding.rounded_twice, [2, 0], dtype, fused=fused) == 0
     told = answered(rounding.rounded_twice, [2, 0], dtype, fused=fused, intermediate_format=twice)
     assert told == 1
-
-
-@pytest.mark.parametrize(
-    ("counts", "alone", "mixed"),
-    [
-        ([0, 0], False, False),
-        ([2, 0], False, False),
-        ([1, 1], False, True),
-        ([2, 1], False, True),
-        ([0, -1], False, True),
-        ([2, 2], True, True),
-    ],
-)
-def test_a_part_is_divided_where_some_position_fuses_some_of_its_leaves(counts, alone, mixed):
-    pairs = [(0, 1), (2, 3)]
-    piece = FusionPiece(None, None, alone)
-    assert piece.mixed((pairs, np.array(counts))) == mixed
-    assert not piece.mixed((pairs[:1], np.array(counts)))
 
 
 def roundings_of(tree, dtype, rng):
