@@ -11,9 +11,9 @@ from probe.summation.fprev import fprev_calls
 from probe.summation.guess import Asker, Lost, guess
 from probe.summation.masks import Masks
 from probe.summation.proof import outputs_proved
-from probe.summation.summation import Summation
+from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.summation.synthetic import Kernel
+from tests.summation.synthetic import Kernel, random_tree
 from tests.summation.test_reveal import Known, everywhere, revealed
 from tests.summation.test_tree import as_tree, every_nested
 
@@ -250,6 +250,17 @@ def test_of_all_trees_of_four_leaves_each_is_proved_of_itself_alone(dtype, scale
     assert not np.delete(fits, [3, 5]).any()
 
 
+@pytest.mark.parametrize("scales", [True, False])
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_every_tree_of_two_summands_a_node_is_proved(dtype, scales):
+    short = scales and floats.FORMATS[dtype].bits == 16  # whose sums are taken to be float32's
+    rounding = Rounding(accumulator_format="float32" if short else None)
+    for seed in range(12):
+        tree = random_tree(3 + 4 * seed, np.random.default_rng(seed))
+        kernel = Kernel([Summation(tree, rounding)], [[0]], len(tree.leaves), dtype=dtype)
+        assert outputs_proved(Masks(kernel), tree, everything(Masks(kernel)), scales).all()
+
+
 @pytest.mark.parametrize("dtype", floats.FORMATS)
 @pytest.mark.parametrize("scales", [True, False])
 def test_units_of_a_call_add_exactly_and_each_mask_swallows_its_own_alone(dtype, scales):
@@ -259,6 +270,8 @@ def test_units_of_a_call_add_exactly_and_each_mask_swallows_its_own_alone(dtype,
         levels = form.levels(paths)
         units, masks = form.units(levels, paths), form.masks(levels, paths)
         assert masks.shape == (levels, paths) and len(units) == levels
+        ratio = 8 * 2 ** (paths - 1).bit_length()
+        assert not scales or ratio * ratio**levels > 4 * 2**digits, "one more level has no room"
         total = 2 * paths * units.sum()  # a lost one beside each, if nothing is lost
         assert total <= 2.0**digits * form.unit or levels == 1
         assert len(np.unique(masks)) == masks.size or dtype == "float16"

@@ -183,14 +183,15 @@ def roundings_of(tree, dtype, rng):
     if dtype != "float32":
         yield replace(every, intermediate_format=wide)
     else:
-        yield replace(every, shortened=nodes | {root}, short_format="bfloat16")
         yield replace(every, fused=frozenset(), input_format="bfloat16")
-        yield replace(kept, operand_format="tf32", fused=frozenset(), accumulator_format="float32")
+        if tree.nodes:
+            yield replace(every, shortened=nodes | {root}, short_format="bfloat16")
+            yield replace(kept, operand_format="tf32", fused=frozenset(), accumulator_format=dtype)
 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("dtype", floats.FORMATS)
-@pytest.mark.parametrize("text", ["(((0+1)+2)+(3+4))", "((0+b)+2)"])
+@pytest.mark.parametrize("text", ["(((0+1)+2)+(3+4))", "((0+b)+2)", "2"])
 def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
     """Each filter rounds in a way of its own; what is told of it gives its bits."""
     tree, rng = Tree.parse(text), np.random.default_rng(len(text))
@@ -210,3 +211,23 @@ def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
             given = [None if a is None else floats.round_to(a, dtype) for a in (x, w, bias)]
             bits = [replay(one, *given[:2], dtype, given[2]) for one in (true, told.summation)]
             assert ulp.equal(*bits, dtype), (true.rounding, told.summation.rounding)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_filters_that_flush_otherwise_are_told_apart(dtype):
+    """All of one tree, and taken to be alike before they are asked."""
+    tree, every = Tree.lanes(9, 2), frozenset([EVERY])
+    # of flushed products and sums it can not be told at once what their operands were
+    sets = [(), ("inputs",), ("weights",), ("inputs", "weights"), ("products",), ("sums",)]
+    sets.append(("products", "sums"))
+    truth = [
+        Rounding(accumulator_format=dtype, **{f"flushed_{one}": every for one in some})
+        for some in sets
+    ]
+    kernel = Kernel([Summation(tree, one) for one in truth], [range(len(truth))], 9, dtype=dtype)
+    piece = RevealedTree(tree, np.arange(len(truth)), np.zeros(1, int))
+    found = rounding.reveal_roundings(Masks(kernel), [piece])
+    told = {filt: one.summation.rounding for one in found for filt in one.filters.tolist()}
+    for number, true in enumerate(truth):
+        # what a sum counts as subnormal is read off a product, which may not be flushed
+        assert replace(told[number], tininess=None) == true, sets[number]
