@@ -296,9 +296,10 @@ class Choosing:
         self.pad = torch.nn.functional.pad
         setattr(self, f"conv{self.rank}d", self.choose)
 
-    def choose(self, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    def choose(self, x, w, b=None, groups=1, **windows):
         """Keeps the name of the backend for these arguments; x stands for the result."""
-        given = (stride, padding, dilation)
+        plain = (("stride", 1), ("padding", 0), ("dilation", 1))
+        given = [windows.get(name, default) for name, default in plain]
         each = [[one] * self.rank if isinstance(one, int) else list(one) for one in given]
         select = self.torch._C._select_conv_backend
         self.names.append(select(x, w, b, *each, False, [0] * self.rank, groups).name)

@@ -68,7 +68,14 @@ def explanation(
     after: Sequence[tuple[str, str]] = (),
 ) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
-    parts: list[RenderableType] = [explanation_headline(found), _sides_line(found)]
+    sides = found.left, found.right
+    case = found.left.case
+    if case.layout != found.right.case.layout:
+        case = case.with_(layout=CONTIGUOUS)
+    text = Text(case.with_(length=None).label)
+    for name, side in zip((" left", "right"), sides, strict=True):
+        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
+    parts: list[RenderableType] = [explanation_headline(found), text]
     if found.causes:
         parts += ["", causes_table(found.causes)]
     if found.accuracy is not None and (words := found.accuracy.words):
@@ -116,18 +123,6 @@ def explanation_headline(found: Comparison) -> Text:
     text.append("; ").append(f"replayed {found.replayed:,} of {compared:,}", style)
     words = found.rounding.words
     return text.append("; ").append(words, "bold red") if words else text
-
-
-def _sides_line(found: Comparison) -> Text:
-    """Returns both targets, with the length, and whatever else sets the sides apart."""
-    sides = found.left, found.right
-    case = found.left.case
-    if case.layout != found.right.case.layout:
-        case = case.with_(layout=CONTIGUOUS)
-    text = Text(case.with_(length=None).label)
-    for name, side in zip((" left", "right"), sides, strict=True):
-        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
-    return text
 
 
 def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
