@@ -205,40 +205,32 @@ def sweep_by_order(
     for target, one in found.items():
         sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
         sure.stylize("yellow" if one.uncertified else "green")
-        parts += [sure, *_by_order_refusals(target, one)]
-        parts += [*_reached_elsewhere(target, one), *_by_order_summations(target, one)]
+        parts.append(sure)
+        every = (*one.values, one.base)
+        reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
+        for at in every:
+            if at.refusal:
+                reasons.setdefault(at.refusal, []).append(at.at)
+        for why, some in reasons.items():
+            where = f"{one.vary} {values_of_axis(one.vary, some)}"
+            parts.append(Text(f"\n{target}: {where}: {why}", "yellow"))
+        # outputs into which infinities and NaN get from elsewhere
+        if reached := {at.at: at.reached for at in every if at.reached}:
+            where = f"{one.vary} {ranges(sorted(reached))}"
+            text = f"\n{target}: {where}: infinities and NaN get into up to "
+            text += f"{max(reached.values()):,} outputs that have no weight for them; "
+            parts.append(Text(f"{text}`probe window` names the inputs", "yellow"))
+        if one.differing:
+            parts += [Text(f"\n{target}", "bold"), *_by_order_summations(one)]
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
 
 
-def _by_order_refusals(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields why some values have no orders, equal reasons once."""
-    reasons: dict[str, list[int]] = {}
-    for at in (*one.values, one.base):
-        if at.refusal:
-            reasons.setdefault(at.refusal, []).append(at.at)
-    for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {values_of_axis(one.vary, values)}: {why}", "yellow")
-
-
-def _reached_elsewhere(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields into how many outputs infinities and NaN get from elsewhere."""
-    found = {at.at: at.reached for at in (*one.values, one.base) if at.reached}
-    if found:
-        most = max(found.values())
-        text = f"\n{target}: {one.vary} {ranges(sorted(found))}: infinities and NaN get into up to "
-        text += f"{most:,} outputs that have no weight for them; `probe window` names the inputs"
-        yield Text(text, "yellow")
-
-
-def _by_order_summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+def _by_order_summations(one: ByOrder) -> Iterator[RenderableType]:
     """Yields the summations, those of the largest value first."""
     from probe.cli.show import orders
 
-    if not one.differing:
-        return
-    yield Text(f"\n{target}", "bold")
     every = [*one.values, one.base]
     where = {
         number: [at.at for at in every if at.orders and each in at.orders.summations]
