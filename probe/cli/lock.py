@@ -55,7 +55,7 @@ def lock(
     \b
       probe lock model.onnx --inputs x.npz
       probe lock package:function --shape 8x64 --target torch,threads=1
-      probe lock --op matmul --in-channels 768 --filters 64 --batch 8
+      probe lock --op matmul --in-channels 768 --filters 64 --length 8
       probe check
 
     bits.lock has a line for each accepted value, with the conditions: library releases, processor,
@@ -66,6 +66,7 @@ def lock(
     case, bless = None, given["bless"]
     if model is None and (set(words) - {"seed"}):
         case = sized_case(words)
+        run.refuse_beside_case()
     elif set(words) - {"seed"}:
         raise InputError("model", model, "a case is given too", "give one of the two")
     more = {

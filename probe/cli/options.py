@@ -368,6 +368,14 @@ class ModelRun(NamedTuple):
         shapes = shapes_of(self.shapes)
         return {"inputs": self.inputs, "shapes": shapes, "trust": self.trust, **seed}
 
+    def refuse_beside_case(self) -> None:
+        """A case generates its own operands. InputError."""
+        given = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        for name, value in given.items():
+            if value:
+                why = "a case generates its own operands"
+                raise InputError(name, value, why, f"give a model, or leave out --{name}")
+
 
 def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Command]:
     """Adds what a model is run on; the command gets ``run``, a ``ModelRun``.
@@ -378,8 +386,9 @@ def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Comman
     def added(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**given: Any) -> Any:
-            words = {name: given.pop(name, None) for name in ModelRun._fields}
-            return command(run=ModelRun(**words), **given)
+            seed = given.pop("seed") if seeded else None  # a case has one of its own
+            words = {name: given.pop(name) for name in ("inputs", "shapes", "trust")}
+            return command(run=ModelRun(seed=seed, **words), **given)
 
         found = trust_option(wrapped)
         if seeded:

@@ -168,11 +168,7 @@ def bisect(
         of_model = {"what": "bits", "model": model} | told.to_json()
         out.give(of_model, lambda: show.conditioned(told, "bits"))
         return
-    of_models: dict[str, Any] = {"inputs": run.inputs, "shape": run.shapes, "trust": run.trust}
-    for name, value in of_models.items():
-        if value:
-            why = "a case generates its own operands"
-            raise InputError(name, value, why, f"give a model, or leave out --{name}")
+    run.refuse_beside_case()
     from probe.store import Store
     from probe.switch_points import bisection, conditions
 
