@@ -450,6 +450,7 @@ class TensorFlowOperations:
                 node,
                 (told, xs[0].dtype, len(xs)),
                 lambda: TensorFlowByPlace(told, xs[0].dtype, function, len(xs)),
+                axis="place",
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
             return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]

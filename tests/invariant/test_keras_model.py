@@ -122,6 +122,17 @@ def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
         assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
 
 
+def test_functions_by_place_have_a_class_whatever_the_batch():
+    """Of one sample or two as elements no call has a whole vector; of theirs there are more."""
+
+    def layers(x):
+        return keras.ops.relu(L.Add()([L.ReLU()(x), L.LeakyReLU(0.1)(x), L.Activation("elu")(x)]))
+
+    model, report = stable.invariant(built(layers, 29), (1, 2), strict=True)
+    assert moved(model, numbers(2, 29), (1,)) == 0
+    assert report.complete
+
+
 class Odd(L.Layer):
     def call(self, x):
         return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
