@@ -99,7 +99,10 @@ class TorchOperations:
             **dict.fromkeys(
                 (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
             ),
-            functional.dropout: self._dropped,
+            # it leaves an evaluated model's numbers as they are
+            functional.dropout: lambda x, p=0.5, training=True, inplace=False: (
+                NotImplemented if training else x
+            ),
         }
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
@@ -251,10 +254,6 @@ class TorchOperations:
         axis = "rows" if by_rows else "batch"
         known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
         return known((aligned_contiguous(x),), given), known
-
-    def _dropped(self, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        """``functional.dropout``, which leaves an evaluated model's numbers as they are."""
-        return NotImplemented if training else x
 
     def _softmaxed(
         self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3

@@ -105,7 +105,12 @@ class Positions:
         self.refused: dict[int, InputError] = {}
         self.zeros = set(zeros)
         self.linked: list[Linked] = []
-        self._begin()
+        far = self._far()
+        self._meet_axes(far)
+        labels = self.labels(far)[1]
+        for op in self._needed():
+            self.linked.append(self._linked(op, labels))
+        self._meet(self.size_of_far)
 
     def axis(self, number: int) -> int | None:
         """Returns the padded axis of a value; None of one that has none."""
@@ -115,14 +120,6 @@ class Positions:
         """Returns how many positions a value has in the full run; one where it has no such axis."""
         axis = self.axis(number)
         return 1 if axis is None else self.run.values[number].shape[axis]
-
-    def _begin(self) -> None:
-        far = self._far()
-        self._meet_axes(far)
-        labels = self.labels(far)[1]
-        for op in self._needed():
-            self.linked.append(self._linked(op, labels))
-        self._meet(self.size_of_far)
 
     def _far(self) -> Run:
         for part in FAR:
@@ -474,7 +471,10 @@ class Positions:
         for one in reversed(self.linked):
             for n in one.gives:
                 for operand in one.operands:
-                    _spread_least(found[operand], one.reads[operand][n], found[n])
+                    how, into, numbers = one.reads[operand][n], found[operand], found[n]
+                    for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
+                        part = into[how.low[o] : how.high[o] + 1]
+                        np.minimum(part, numbers[o], out=part)
         return found
 
 
@@ -488,13 +488,6 @@ def _least(numbers: np.ndarray, how: Reads) -> np.ndarray:
     for o in np.flatnonzero(read).tolist():
         found[o] = numbers[how.low[o] : how.high[o] + 1].min()
     return found
-
-
-def _spread_least(into: np.ndarray, how: Reads, numbers: np.ndarray) -> None:
-    """Gives each position the least number of the outputs that read it, where that is less."""
-    for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
-        part = into[how.low[o] : how.high[o] + 1]
-        np.minimum(part, numbers[o], out=part)
 
 
 # Which positions of the padded axis each output of an operation reads, found by its labels.

@@ -143,7 +143,14 @@ class Centred(L.Layer):
         return x - tf.reduce_mean(x, 0)
 
 
-@pytest.mark.parametrize(("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean")])
+class Bilinear(L.Layer):
+    def call(self, x):
+        return keras.ops.einsum("bi,kij,bj->bk", x, tf.ones((3, 8, 8)), x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean"), (Bilinear, "Einsum")]
+)
 def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation):
     plain, x = keras.Sequential([keras.Input((8,)), layer()]), numbers(3, 8)
     model, report = stable.invariant(plain, example=x)
