@@ -199,10 +199,10 @@ class TorchRows(telling.IndependentRows):
 
     def mark(self, size: int) -> str:
         with torch.no_grad():
-            return super().mark(size)
+            return super().mark(size)  # type: ignore[safe-super]
 
     def ready(self, size: int) -> Callable[[], Any]:
-        return torch.no_grad()(super().ready(size))
+        return torch.no_grad()(super().ready(size))  # type: ignore[safe-super]
 
 
 TOOLS = telling.Tools(FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container)

@@ -371,7 +371,7 @@ def _gives_full_bits(graph: PaddedModel, found: Between) -> bool:
             try:
                 short = spliced(graph, found, given[0], word).results
                 if word == CONTIGUOUS:
-                    whole = graph.run(found.content, graph.fixed, seed)
+                    whole: Sequence[Any] = graph.run(found.content, graph.fixed, seed)
                 else:  # no user runs the whole model so here: operation by operation, without cuts
                     whole = spliced(graph, plain, given[1], word).results
             except Exception:  # a library says no as it likes
