@@ -311,6 +311,13 @@ def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
     assert padded.calls <= plain.calls + EDGES + ASKED
 
 
+@pytest.mark.parametrize(("length", "filters", "more"), [(90, 3, 0), (10, 1, 4), (3, 1, 116)])
+def test_the_fewer_outputs_the_more_operands_they_have_to_replay(length, filters, more):
+    """Twelve sets, each run twice, subnormal ones, a mirrored and a halved one, and up to 128."""
+    orders = reveal(session(), conv(length=length, filters=filters))
+    assert orders.replayed.all() and orders.checks == 2 * 12 + 1 + 2 + more
+
+
 def test_an_open_length_is_said():
     with pytest.raises(InputError, match="length=None"):
         require_length(Case(op="conv1d", kernel=3))
