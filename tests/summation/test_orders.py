@@ -272,6 +272,11 @@ def test_windows_that_read_only_padding_have_no_way_and_no_fault():
     nothing = orders.index[:, 0] < 0
     assert nothing.tolist() == [True, True, False, False, False, True, True]
     assert orders.replayed.all()
+    again = reveal(session(), conv(kernel=1, padding="2:2", length=3), budget=4096)
+    assert again.certified.all() and not again.uncertified
+    again = reveal(session(), conv(kernel=1, padding="2:2", length=3), budget=1)
+    assert (again.certified[:, 0] == nothing).all()
+    assert again.uncertified == "it takes more calls than are allowed"
 
 
 def test_known_ways_of_long_sums_save_every_question():

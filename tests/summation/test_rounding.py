@@ -170,7 +170,8 @@ def roundings_of(tree, dtype, rng):
     if dtype != "float16":  # whose smallest number is the unit of masks
         both = frozenset([EVERY])
         yield replace(every, flushed_inputs=both, flushed_weights=both, flushed_sums=both)
-        yield replace(every, fused=frozenset(), flushed_products=both, tininess="before")
+        for kind in (None, "before", "grid"):
+            yield replace(every, fused=frozenset(), flushed_products=both, tininess=kind)
         yield replace(every, flushed_sums=frozenset([0]) if len(nodes) else frozenset())
     if dtype == "float64":
         return
@@ -205,6 +206,8 @@ def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
     for number, true in enumerate(truth):
         told = found[number]
         assert told.summation.tree == tree and told.positions.tolist() == [0, 1]
+        flushed, kinds = true.rounding.flushed_products, (true, told.summation)
+        assert not flushed or len({one.rounding.tininess for one in kinds}) == 1
         for power in (0, form.emin // 2):
             x, w = rng.standard_normal((2, *shape)) * 2.0 ** (power + rng.integers(-2, 2, shape))
             bias = rng.standard_normal(150) * 2.0 ** (2 * power) if BIAS in tree.leaves else None
