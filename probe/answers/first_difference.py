@@ -661,6 +661,10 @@ UNTRUSTED = (
 )
 
 
+# Facts of a recording that decide no bits, or that others say better.
+FACTS_BESIDE = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+
 def of_stored(
     left: Run,
     right: Run,
@@ -676,7 +680,14 @@ def of_stored(
     for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
             notes.append(f"the {name} recording left out {one.left_out_text}")
-    notes += _environment_notes(left, right)
+    # where they were made differently, as far as it decides bits
+    facts = [{**one.made, **one.made.get("libraries", {})} for one in (ours, theirs)]
+    for name in dict.fromkeys((*facts[0], *facts[1])):
+        both = [one.get(name) for one in facts]
+        if both[0] != both[1] and name not in FACTS_BESIDE:
+            # libraries that a run did not load have none
+            said = ["not recorded" if one is None else str(one) for one in both]
+            notes.append(f"{name}: {said[0]} on the left, {said[1]} on the right")
     try:
         found = compare_and_explain(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
@@ -692,21 +703,3 @@ def of_stored(
     except InputError:  # it was recorded on no target
         lines = (), ()
     return Walked(found, asked, {"before": lines})
-
-
-def _environment_notes(left: Run, right: Run) -> list[str]:
-    """Returns where two recordings were made differently, as far as it decides bits."""
-    facts = (one.made.made for one in (left, right) if one.made)
-    ours, theirs = ({**one, **one.get("libraries", {})} for one in facts)
-    names = dict.fromkeys((*ours, *theirs))
-    skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
-
-    def fact(made: Mapping[str, Any], name: str) -> str:
-        """Libraries that a run did not load have none."""
-        return str(made[name]) if made.get(name) is not None else "not recorded"
-
-    return [
-        f"{name}: {fact(ours, name)} on the left, {fact(theirs, name)} on the right"
-        for name in names
-        if name not in skipped and ours.get(name) != theirs.get(name)
-    ]

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from probe import backends, layout
-from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_targets
-from probe.arguments import whole_numbers
+from probe.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_case,
+    checked_targets,
+    length_values,
+)
 from probe.budget import within
 from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
@@ -237,9 +240,7 @@ def sweep(
         chosen = checked_targets(target)
     vary = axis_of(checked_case(case), vary)
     values = (
-        _layout_numbers(lengths, case, chosen)
-        if vary == "layout"
-        else _length_values(lengths, vary)
+        _layout_numbers(lengths, case, chosen) if vary == "layout" else length_values(lengths, vary)
     )
     plans = Plans([case], vary, *axis_values(values, vary))
     # the largest value is in every part: all others are compared with it
@@ -335,21 +336,6 @@ def _fits(case: Case, word: str) -> bool:
     except InputError:
         return False
     return True
-
-
-def _length_values(lengths: Any, vary: str) -> list[int]:
-    """Returns the values ascending, each once. InputError where they aren't whole numbers."""
-    if isinstance(lengths, int | np.integer):
-        why = "one length has nothing to be compared with"
-        todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
-        raise InputError("lengths", lengths, why, todo)
-    if isinstance(lengths, str):
-        return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
-    whole = None if lengths is None else list(lengths)
-    if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
-        todo = "write range(5, 41), [5, 9] or 5..40"
-        raise InputError("lengths", lengths, "these are not whole numbers", todo)
-    return sorted({int(one) for one in whole})
 
 
 class _ByOrderCampaign(Campaign[Case]):

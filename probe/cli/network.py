@@ -215,7 +215,8 @@ def users_output_to_stderr() -> Iterator[None]:
 
 def _run_twice(model: str, targets: tuple[str, ...], two: dict[str, Any], out: Output) -> int:
     """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
-    from probe.answers.two_runs import two_runs
+    from probe.answers.record import GivenModel
+    from probe.answers.two_runs import TwoSides, two_runs
     from probe.recording.inputs import shapes_of
 
     refuse_written_folder(two["report"])
@@ -223,22 +224,18 @@ def _run_twice(model: str, targets: tuple[str, ...], two: dict[str, Any], out: O
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
     with out.progress("network") as tell, users_output_to_stderr():
-        found = two_runs(
-            *(model, targets[0] if targets else None),
+        sides = TwoSides(
             vary=two["axis"],
             at=number_of_option("at", two["at"]),
             against=number_of_option("against", two["against"]),
-            inputs=two["inputs"],
-            shapes=shapes_of(two["shapes"]),
             against_target=two["against_target"],
-            by=two["by"],
             sizes=() if two["sizes"] is None else numbers_of_option("sizes", two["sizes"]),
-            trust=two["trust"],
-            seed=two["seed"],
-            explain=two["explain"],
-            time=two["time"],
-            progress=tell.say,
+            by=two["by"],
         )
+        shapes = shapes_of(two["shapes"])
+        given = GivenModel(model, two["inputs"], shapes, two["trust"], two["seed"])
+        how = {name: two[name] for name in ("explain", "time")}
+        found = two_runs(given, sides, targets[0] if targets else None, progress=tell.say, **how)
     here = not targets and two["against_target"] is None
     after = _after_equal(model, two) if here and found.verdict == "equal" else []
     return give_two_runs(found, two["report"], out, after)

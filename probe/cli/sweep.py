@@ -212,6 +212,7 @@ def _bisect_model(
     out: Output,
 ) -> None:
     from probe.answers.bisect import bisect as search
+    from probe.answers.record import GivenModel
     from probe.cli.network import users_output_to_stderr
     from probe.cli.show import sweeps as show
     from probe.recording.inputs import shapes_of
@@ -227,13 +228,8 @@ def _bisect_model(
             raise InputError(option_name, "(given)", why, f"leave out --{option_name}")
     inputs, shapes, trust = given
     with out.progress("bisect"), users_output_to_stderr():
-        told = search(
-            *(model, Target.parse(between), Target.parse(and_)),
-            inputs=inputs,
-            shapes=shapes_of(shapes),
-            trust=trust,
-            tell=out.note,
-        )
+        asked = GivenModel(model, inputs, shapes_of(shapes), trust)
+        told = search(asked, Target.parse(between), Target.parse(and_), out.note)
     out.give(
         {"what": "bits", "model": model} | told.to_json(),
         lambda: show.conditioned(told, "bits"),

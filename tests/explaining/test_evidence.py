@@ -12,10 +12,10 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_case
 from probe.errors import InputError
-from probe.explaining import explain_case
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
+from tests.convolutions import explain_case
 from tests.summation.synthetic import planted
 
 REFERENCE = Target.parse("reference")

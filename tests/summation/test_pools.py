@@ -14,13 +14,13 @@ from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.summation import pools
 from probe.summation.orders import reveal
 from probe.summation.windows import as_windows, reveal_pool
 from probe.target import Target
 from probe.window import Geometry
+from tests.convolutions import explain_case
 
 pytestmark = pytest.mark.long
 
