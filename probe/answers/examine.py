@@ -108,7 +108,6 @@ class Diagnosis(Answer):
         }
 
     def drawn(self) -> Figure | None:
-        """Draws both runs, operation by operation."""
         return self.found.drawn()
 
 
@@ -464,9 +463,8 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:
             reads = []  # what sets two calls of one kernel apart
-            for side, at in ((found.left, one.left), (found.right, one.right)):
-                some = () if at is None else side.operations[at].reads[:3]
-                shapes = [side.values[n].shape for n in some]
+            for run, op in found.sides(one):
+                shapes = [run.values[n].shape for n in op.reads[:3]]
                 reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
             text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "
             text += f"against {reads[1]}"

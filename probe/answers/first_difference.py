@@ -383,12 +383,7 @@ class Walked(Answer):
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and not cause.alone:
             return []
-        ends = (self.found.left, first.left), (self.found.right, first.right)
-        if any(
-            not side.untried and side.operations[number].lines is None
-            for side, number in ends
-            if number is not None
-        ):
+        if any(not run.untried and op.lines is None for run, op in self.found.sides(first)):
             return []  # the recorder has no lines of it: reproduce() would refuse
         return [f"try {how} for a report"]  # it is written if a script repeats the difference
 

@@ -101,7 +101,6 @@ class Ordered(Answer):
         return orders[0]["tree"] if orders else None
 
     def drawn(self) -> Figure | None:
-        """Returns the trees of the most frequent summations."""
         from probe.plots import views
 
         return views.draw_ordered(self.found)

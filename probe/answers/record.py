@@ -103,7 +103,6 @@ class GivenModel:
 
     @property
     def name(self) -> str:
-        """Returns what the model is called."""
         return model_name(self.model)
 
     def text(self, option: str) -> str:

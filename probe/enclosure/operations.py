@@ -53,7 +53,6 @@ class Interval(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns the shape of the value."""
         return self.low.shape
 
     @property

@@ -107,7 +107,6 @@ class Alone:
 
     @property
     def value(self) -> Value:
-        """Returns what is known of the output."""
         return self.side.values[self.operation.gives[self.output]]
 
     @property
@@ -505,7 +504,6 @@ class Adds:
         self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)
 
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
-        """Reveals some of its outputs."""
         self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
 
     def recall(self, known: Revealer) -> bool:

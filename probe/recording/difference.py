@@ -35,6 +35,7 @@ from probe.recording.recording import (
     LARGE,
     LARGE_BYTES,
     SMALL,
+    Operation,
     Run,
     computes,
     operations_between,
@@ -90,7 +91,6 @@ class Region:
 
     @property
     def ends(self) -> tuple[int | None, int | None]:
-        """Returns ``left`` and ``right``."""
         return self.left, self.right
 
     @property
@@ -201,12 +201,16 @@ class Difference:
     @property
     def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
-        found = []
-        for one in self.operations:
-            run, number = (self.left, one.left) if one.left is not None else (self.right, one.right)
-            moves = isinstance(run.operations[number or 0].meaning, MOVING)
-            found += [one] if one.verdict == "source" or not moves else []
-        return found
+        return [
+            one
+            for one in self.operations
+            if one.verdict == "source" or not isinstance(self.sides(one)[0][1].meaning, MOVING)
+        ]
+
+    def sides(self, one: Region) -> list[tuple[Run, Operation]]:
+        """Returns each run that has a region, with the operation that gives its results there."""
+        both = zip((self.left, self.right), one.ends, strict=True)
+        return [(run, run.operations[number]) for run, number in both if number is not None]
 
 
 def is_near(one: Pair, dtype: str) -> bool:
@@ -243,11 +247,11 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Diff
     for one in found.operations:
         if one.verdict == "equal":
             one.note = ""
-        for run, number, some in zip(runs, (one.left, one.right), differing, strict=True):
+        for run, number, some in zip(runs, one.ends, differing, strict=True):
             # a program that was looked into gives what was computed inside: where that has a
             # match, nothing differs by itself in giving it
-            for op in () if number is None else (run.operations[number],):
-                one.handed |= isinstance(op.meaning, Passes) and bool(some & {*op.reads})
+            if number is not None and isinstance(run.operations[number].meaning, Passes):
+                one.handed |= bool(some & {*run.operations[number].reads})
         if one.left is None or one.right is None or not one.compared:
             continue
         told = argued.get((one.left, one.right))
@@ -268,8 +272,19 @@ def _regions_of(match: Match) -> Difference:
         before = next((each for each in found if _overlap(match.runs, each, one)), None)
         if before is None:
             found.append(one)
-        else:
-            _join(match.runs, before, one)
+            continue
+        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+        before.inside = tuple(sorted(first)), tuple(sorted(second))
+        before.left, before.right = max(first), max(second)
+        before.gives += one.gives
+        reads = {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+        before.reads = [  # but for what one of the two gives the other
+            pair
+            for pair in reads
+            if ours.values[pair.left].given not in first
+            or theirs.values[pair.right].given not in second
+        ]
+        _name(match.runs, before)
     outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
     return Difference(ours, theirs, found, outputs, match.argued)
 
@@ -366,21 +381,6 @@ def _overlap(runs: Runs, one: Region, other: Region) -> bool:
         ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
         for pair in other.reads
     )
-
-
-def _join(runs: Runs, before: Region, one: Region) -> None:
-    """Takes a second region into a first one."""
-    first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
-    before.inside = tuple(sorted(first)), tuple(sorted(second))
-    before.left, before.right = max(first), max(second)
-    before.gives += one.gives
-    before.reads = [
-        pair
-        for pair in {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
-        if runs[0].values[pair.left].given not in first
-        or runs[1].values[pair.right].given not in second
-    ]
-    _name(runs, before)
 
 
 def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
@@ -482,12 +482,10 @@ def fill_reasons(found: Difference) -> None:
             why = _why_not_compared(one.gives[0], found) if one.gives else "it gives nothing"
             one.reason = _common_reason(roots, ends) or Reason(why)
         elif one.verdict in NAMES and not one.compared:
-            side = NAMES.index(one.verdict)
-            op = (found.left, found.right)[side].operations[(one.left, one.right)[side] or 0]
+            ((_, op),) = found.sides(one)
+            ends = [(NAMES.index(one.verdict), n) for n in op.gives]
             if computes(op):
-                one.reason = _common_reason(roots, [(side, n) for n in op.gives]) or Reason(
-                    ONE_SIDE
-                )
+                one.reason = _common_reason(roots, ends) or Reason(ONE_SIDE)
 
 
 def of_outputs(found: Difference) -> Reason | None:

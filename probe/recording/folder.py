@@ -399,7 +399,6 @@ class RecordingFolder:
         return self.file(f"{name}.npy") if self.has(name) else None
 
     def has(self, name: str) -> bool:
-        """As of ``RunStore``."""
         return name in self.checked or (self.folder / f"{name}.npy").exists()
 
 

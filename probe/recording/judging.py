@@ -313,9 +313,7 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
     begun, found = time.monotonic(), OrderVerdict("same", certified=True)
     left, right = difference.left, difference.right
     for one in difference.operations:
-        side = left if one.left is not None else right
-        number = one.left if one.left is not None else one.right
-        meaning = side.operations[number or 0].meaning
+        meaning = difference.sides(one)[0][1].meaning
         why = _in_the_way(one, meaning)
         if not why and meaning.sums and one.compared:
             if time.monotonic() - begun > seconds:

@@ -364,7 +364,9 @@ def _numpy_function(
     if isinstance(meaning, Each) and meaning.reads is None and meaning.along is None:
         known = FUNCTIONS.get(meaning.word)
         if meaning.word == "clip" and len(meaning.numbers) == 2:
-            known = partial(_clipped, low=meaning.numbers[0], high=meaning.numbers[1])
+            both = zip(meaning.numbers, (-np.inf, np.inf), strict=True)
+            low, high = (end if bound is None else bound for bound, end in both)
+            known = lambda x: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))  # noqa: E731
         elif meaning.word == "leaky_relu":
             alpha = dict(meaning.numbers)["alpha"]
             known = lambda x: np.where(x > 0, x, x * x.dtype.type(alpha))  # noqa: E731
@@ -408,11 +410,6 @@ def _numpy_each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, 
         given.insert(place, kind.type(value))
     with np.errstate(all="ignore"):
         return np.asarray(function(*given), kind)
-
-
-def _clipped(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
-    found = x if low is None else np.maximum(x, x.dtype.type(low))
-    return found if high is None else np.minimum(found, x.dtype.type(high))
 
 
 # what is a call

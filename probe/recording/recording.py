@@ -84,7 +84,6 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """Returns whether it has floating-point numbers."""
         return floating(self.dtype)
 
     @property
@@ -177,7 +176,6 @@ class Run:
     alone: Mapping[int, str] | None = None
 
     def __repr__(self) -> str:
-        """What it is, not what it holds."""
         return f"Run of {len(self.operations)} operations on {self.target}"
 
     def array(self, number: int) -> np.ndarray | None:
@@ -487,53 +485,38 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
     given = {n for one in inside for n in one.gives}
     read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
     last, ends = inside[-1], (read, tuple(gives))
+
+    def run_chain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs the operations one after the other, each alone."""
+        values = dict(zip(read, arrays, strict=True))
+        for one in inside:
+            assert one.again is not None
+            values.update(zip(one.gives, one.again([values[n] for n in one.reads]), strict=False))
+        return [values[n] for n in gives]
+
+    def chain_lines(names: Sequence[str], out: str) -> list[str]:
+        """Writes the operations, one after the other."""
+        known, found = dict(zip(read, names, strict=True)), []
+        for n, one in enumerate(inside):
+            assert one.lines is not None
+            alone = n == len(inside) - 1 and len(one.gives) == 1
+            made = out if alone else f"{out}_{n}"
+            several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
+            known |= several if len(one.gives) > 1 else {one.gives[0]: made}
+            found += one.lines([known[v] for v in one.reads], made)
+        given = known[gives[0]]
+        return found if given == out else [*found, f"{out} = {given}"]
+
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
         *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
-        partial(_run_chain, inside, *ends)
-        if all(one.again is not None for one in inside)
-        else None,
-        partial(_chain_lines, inside, *ends) if able else None,
+        run_chain if all(one.again is not None for one in inside) else None,
+        chain_lines if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
         name=last.name,
         number=len(run.operations),
     )
     return replace(run, operations=[*run.operations, made])
-
-
-def _run_chain(
-    inside: Sequence[Operation],
-    reads: tuple[int, ...],
-    gives: tuple[int, ...],
-    arrays: Sequence[np.ndarray],
-) -> list[np.ndarray]:
-    """Runs a group's operations one after the other, each alone."""
-    values = dict(zip(reads, arrays, strict=True))
-    for one in inside:
-        assert one.again is not None
-        found = one.again([values[n] for n in one.reads])
-        values.update(zip(one.gives, found, strict=False))
-    return [values[n] for n in gives]
-
-
-def _chain_lines(
-    inside: Sequence[Operation],
-    reads: tuple[int, ...],
-    gives: tuple[int, ...],
-    names: Sequence[str],
-    out: str,
-) -> list[str]:
-    """Writes a group's operations, one after the other."""
-    known, found = dict(zip(reads, names, strict=True)), []
-    for n, one in enumerate(inside):
-        assert one.lines is not None
-        alone = n == len(inside) - 1 and len(one.gives) == 1
-        made = out if alone else f"{out}_{n}"
-        several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
-        known |= several if len(one.gives) > 1 else {one.gives[0]: made}
-        found += one.lines([known[v] for v in one.reads], made)
-    given = known[gives[0]]
-    return found if given == out else [*found, f"{out} = {given}"]
 
 
 def _joint_meaning(

@@ -101,15 +101,6 @@ def reads_more(sides: Sides) -> str:
     return ""
 
 
-def _as_one(sides: Sides) -> bool:
-    """Returns whether two calls differ in their arguments at most, as far as that is known."""
-    left, right = (
-        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
-        for one in sides
-    )
-    return left == right
-
-
 def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
     """Returns either side's operands at the other side's addresses, and which begin elsewhere, in
     words; empty if none is known to."""
@@ -255,7 +246,11 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
                 break
     except Exception as error:  # a library raises what it likes
         return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
-    if (elsewhere or not _as_one(sides)) and is_near(sides[0].pair, dtype):
+    calls = [
+        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
+        for one in sides
+    ]
+    if (elsewhere or calls[0] != calls[1]) and is_near(sides[0].pair, dtype):
         why = (
             f"its arguments differ ({arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
@@ -347,9 +342,6 @@ SAID = {
     "flush": "one side flushes subnormal numbers to zero",
     "reach": "one side reads inputs outside of the window",
 }
-
-
-# Two formulas of the same, replayed one step after the other.
 
 
 # Of which NumPy rounds as a library does. float16 is added in float32 by some.
@@ -522,8 +514,15 @@ def _replay_steps(
     needs[last].reshape(-1)[wanted] = True
     for each, out in zip(reversed(inside), reversed(outs), strict=True):
         for n, number in enumerate(each.reads):
-            if number in needs:
-                needs[number] |= _needed_elements(needs[out], values[number].shape, each.meaning, n)
+            if number not in needs:
+                continue
+            shape, need = values[number].shape, needs[out]
+            if lifted := _lifted(shape, need.ndim, _at_places(each.meaning), n):
+                pairs = enumerate(zip(lifted, need.shape, strict=True))
+                axes = tuple(k for k, (a, b) in pairs if a != b)
+                needs[number] |= need.any(axis=axes, keepdims=True).reshape(shape)
+            else:
+                needs[number] |= need.any()
     states: dict[int, np.ndarray] = {}
     sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
     for each, out in zip(inside, outs, strict=True):
@@ -572,17 +571,6 @@ def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> 
         k = each.along % rank
         return (1,) * k + shape + (1,) * (rank - k - 1)
     return (1,) * (rank - len(shape)) + shape
-
-
-def _needed_elements(
-    need: np.ndarray, shape: tuple[int, ...], meaning: Meaning, read: int
-) -> np.ndarray:
-    """Returns which elements of an operand are needed for those of a result: bool."""
-    lifted = _lifted(shape, need.ndim, _at_places(meaning), read)
-    if not lifted:
-        return np.full(shape, need.any())
-    axes = tuple(k for k, (a, b) in enumerate(zip(lifted, need.shape, strict=True)) if a != b)
-    return np.asarray(need.any(axis=axes, keepdims=True).reshape(shape))
 
 
 def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:

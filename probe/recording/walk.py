@@ -140,13 +140,24 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     start = f"{what} gives different bits each time it is run"
     apart = values_apart(run, again)
-    number = _first_unsteady(run, apart)
+    # the first operation that outputs come from and that differs though its reads agree
+    pending, met = [n for n in run.outputs if n in apart], set[int]()
+    differing = list[int]()
+    while pending:
+        number = pending.pop()
+        given = run.values[number].given
+        if number not in met and given >= 0:
+            met.add(number)
+            before = [n for n in run.operations[given].reads if n in apart]
+            pending += before
+            differing += [] if before else [given]
     changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
-    if number is None and changed:
+    if not differing and changed:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
-    if number is None:
+    if not differing:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
+    number = min(differing)
     op = run.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
     found = (
@@ -197,23 +208,6 @@ FIX = (
     "switch off dropout and random numbers (evaluation mode, or a seed inside the function), and "
     "report it as a bug of the library if there are none: memory that is not initialised"
 )
-
-
-def _first_unsteady(run: Run, apart: set[int]) -> int | None:
-    """The first operation that outputs come from and that differs though its reads agree."""
-    pending, met = [n for n in run.outputs if n in apart], set()
-    found = []
-    while pending:
-        number = pending.pop()
-        given = run.values[number].given
-        if number in met or given < 0:
-            continue
-        met.add(number)
-        before = [n for n in run.operations[given].reads if n in apart]
-        pending += before
-        if not before:
-            found.append(given)
-    return min(found, default=None)
 
 
 def compare_and_explain(
@@ -269,13 +263,13 @@ NO_SOURCE = "its inputs differ, but no operation before it was found to be a sou
 def _not_there(found: Difference) -> None:
     """Says nothing of operations that did not run on the target that a side is of."""
     for one in found.operations:
-        for side, number in ((found.left, one.left), (found.right, one.right)):
-            if number is None or number not in (side.alone or {}):
+        for side, op in found.sides(one):
+            if side.alone is None or op.number not in side.alone:
                 continue
             one.own = None
             if one.verdict in ("source", "equal", "healed"):
                 why = f"it ran in the model's own library, not on {side.target}"
-                one.doubted(f"{why}: {(side.alone or {})[number]}")
+                one.doubted(f"{why}: {side.alone[op.number]}")
 
 
 def _orphaned(found: Difference) -> None:
@@ -284,7 +278,7 @@ def _orphaned(found: Difference) -> None:
     apart: tuple[set[int], set[int]] = set(), set()
     for side, (run, some) in enumerate(zip((found.left, found.right), apart, strict=True)):
         for one in found.operations:
-            number = (one.left, one.right)[side]
+            number = one.ends[side]
             if number is not None and (one.verdict == "source" or one.own):
                 some.update(run.operations[number].gives)
         for op in run.operations:

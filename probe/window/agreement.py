@@ -56,7 +56,6 @@ class Agreement:
 
     @property
     def not_compared(self) -> int:
-        """Returns outputs of the left side without a partner."""
         return self.outputs - self.compared
 
 

@@ -44,7 +44,6 @@ class Geometry:
 
     @property
     def positions(self) -> int:
-        """Returns how many output positions there are."""
         return math.prod(self.outputs)
 
     @property
