@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
     from probe.answers.first_difference import Walked
     from probe.answers.padded import OnTargets, Padded
-
-Bars = Callable[[str], AbstractContextManager[Tell]]
 
 
 def network(
