@@ -130,27 +130,23 @@ class Walked(Answer):
         """Returns which sizes have the right run's bits, in words; empty if none was tested."""
         if not self.sizes:
             return ""
-        if "by_order" in self.sizes[0]:
-            return self._by_order()
-        same, other, unknown = (
+        if "by_order" in self.sizes[0]:  # for all finite inputs
+            same = [one for one in self.sizes if one["by_order"] == "same"]
+            told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
+            text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
+            for word, why in (("differs", "added differently"), ("unknown", "not known")):
+                some = [one for one in self.sizes if one["by_order"] == word]
+                each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
+                text += f"; {why}: {', '.join(each)}" if each else ""
+            return text
+        equal, other, unknown = (
             ranges(one["at"] for one in self.sizes if one["verdict"] == verdict)
             for verdict in ("equal", "differs", "unknown")
         )
-        told = [f"the bits of {self.asked.right}: {same or 'none'}"]
+        told = [f"the bits of {self.asked.right}: {equal or 'none'}"]
         told += [f"different bits: {other}"] * bool(other)
         told += [f"not known: {unknown}"] * bool(unknown)
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
-
-    def _by_order(self) -> str:
-        """Returns the same by order: for all finite inputs."""
-        same = [one for one in self.sizes if one["by_order"] == "same"]
-        told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
-        text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
-        for word, why in (("differs", "added differently"), ("unknown", "not known")):
-            some = [one for one in self.sizes if one["by_order"] == word]
-            each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
-            text += f"; {why}: {', '.join(each)}" if each else ""
-        return text
 
     def report_output(self, one: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value

@@ -383,11 +383,7 @@ class Revealer:
     """
 
     def __init__(
-        self,
-        tried: int | None = MOST_KNOWN,
-        kept: int | None = 0,
-        small: int = 0,
-        budget: int = 0,
+        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0, budget: int = 0
     ) -> None:
         self.tried, self.kept, self.small, self.budget = tried, kept, small, budget
         self.summations: list[Summation] = []
@@ -509,17 +505,16 @@ class Finding(ComparedShapes):
             b = _prefix(self.b, (largest.filters,))
         if x is None or w is None or (case.bias is not None and b is None):
             x, w, b = operands.generate(largest)
-        return type(self)(case, self.vary, at, against, self.padding, x, w, b)
+        return replace(self, case=case, at=at, against=against, x=x, w=w, b=b, drawn="")
 
     def drawn_as(self, kind: str, seed: int = 0) -> Self:
         """Returns it with generated operands of that kind (see ``probe.operands.KINDS``)."""
         x, w, b = operands.generate(self.larger.with_(operands=kind, seed=seed))
-        known = (self.case, self.vary, self.at, self.against, self.padding)
-        return type(self)(*known, x, w, b, f"{kind} {seed}")
+        return replace(self, x=x, w=w, b=b, drawn=f"{kind} {seed}")
 
     def with_operands(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Self:
         """Returns it with these operands, of the same shapes."""
-        return type(self)(self.case, self.vary, self.at, self.against, self.padding, x, w, b)
+        return replace(self, x=x, w=w, b=b, drawn="")
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import CodeType
@@ -30,13 +30,7 @@ from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
 from probe.recording.difference import Difference, Region, measure_pair
 from probe.recording.matching import Pair, result_labels
-from probe.recording.recording import (
-    Operation,
-    Run,
-    Value,
-    as_one_operation,
-    operations_between,
-)
+from probe.recording.recording import Operation, Run, Value, as_one_operation, operations_between
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
 from probe.semantics.labels import Labels, Selection, of_lines
@@ -206,16 +200,19 @@ class Alone:
 
     def _filled(self, byte: int) -> np.ndarray:
         """Returns the outputs where memory that has just been freed holds this byte."""
-        # allocators hand out what was freed last of a size; workspaces are often as large as
-        # operands
-        sizes = {array.nbytes for array in (*self.reads, *self.gives)}
-        for size in sorted(sizes):
-            held = [
-                np.full(min(max(size, 64) + more, MOST_BYTES), byte, np.uint8)
-                for more in (0, 64, 0, 64)
-            ]
-            del held
+        # workspaces are often as large as operands
+        fill_freed_memory({array.nbytes for array in (*self.reads, *self.gives)}, byte)
         return self.chosen(self.call())
+
+
+def fill_freed_memory(sizes: Iterable[int], byte: int) -> None:
+    """Fills memory that the allocator is likely to hand out next for arrays of so many bytes: what
+    is read without having been written then goes with the byte."""
+    # allocators hand out what was freed last of a size, so several blocks of each are filled
+    for size in sorted(set(sizes)):
+        some = (min(max(size, 64) + more, MOST_BYTES) for more in (0, 64, 0, 64))
+        held = [np.full(one, byte, np.uint8) for one in some]
+        del held
 
 
 # Both sides of a region, each run by itself.

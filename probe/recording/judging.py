@@ -43,15 +43,7 @@ from probe.recording.difference import Difference, Region
 from probe.recording.matching import Both, Match, Pair, Runs, align, result_labels
 from probe.recording.recording import Operation, Run
 from probe.recording.sums import first_of
-from probe.semantics import (
-    Contracts,
-    Convolution,
-    Each,
-    Exact,
-    Meaning,
-    Unknown,
-    Windows,
-)
+from probe.semantics import Contracts, Convolution, Each, Exact, Meaning, Unknown, Windows
 from probe.semantics.labels import Labels, joint, tag, told_apart
 from probe.summation.certificate import BUDGET
 

@@ -32,16 +32,7 @@ from probe.recording.recording import (
     computes,
     is_exact_content,
 )
-from probe.semantics import (
-    Compiled,
-    Each,
-    Exact,
-    Made,
-    Pads,
-    Unknown,
-    functions,
-    mixing,
-)
+from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown, functions, mixing
 from probe.semantics.labels import (
     NOTHING,
     ZERO,

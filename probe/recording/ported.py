@@ -373,7 +373,18 @@ def _numpy_function(
         elif meaning.numbers:
             known = None
         if known is not None:
-            return partial(_numpy_each, function=known, beside=meaning.beside)
+
+            def each(reads: Arrays) -> np.ndarray:
+                kind = reads[0].dtype
+                if kind.kind != "f":
+                    raise _not_a_call("step", f"NumPy computes no {kind} here")
+                given: list[Any] = list(reads)
+                for place, value, _ in meaning.beside:
+                    given.insert(place, kind.type(value))
+                with np.errstate(all="ignore"):
+                    return np.asarray(known(*given), kind)
+
+            return each
     if isinstance(meaning, Reshapes | Same):
         return lambda reads: np.asarray(reads[0]).reshape(to)
     if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
@@ -399,17 +410,6 @@ def _numpy_function(
         return np.concatenate([first, *(one.reshape(-1) for one in reads)])[index].reshape(to)
 
     return moved
-
-
-def _numpy_each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
-    kind = reads[0].dtype
-    if kind.kind != "f":
-        raise _not_a_call("step", f"NumPy computes no {kind} here")
-    given: list[Any] = list(reads)
-    for place, value, _ in beside:
-        given.insert(place, kind.type(value))
-    with np.errstate(all="ignore"):
-        return np.asarray(function(*given), kind)
 
 
 # what is a call

@@ -253,14 +253,9 @@ def container_dtype(dtype: str) -> np.dtype:
     return found
 
 
-def exact_numbers(seen: Seen) -> Callable[[], np.ndarray]:
+def exact_numbers(array: Callable[[], Any], dtype: str) -> Callable[[], np.ndarray]:
     """Returns a function that gives a value's exact numbers; integers and complex as they are."""
-
-    def given() -> np.ndarray:
-        array = seen.array()
-        return floats.widen(array, seen.dtype) if seen.dtype in floats.FORMATS else array
-
-    return given
+    return lambda: floats.widen(array(), dtype) if dtype in floats.FORMATS else array()
 
 
 class Watch:
@@ -355,10 +350,11 @@ class _Recorded(Watch):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
         if self.meaning.notices and content is None and seen is one.gives[0]:
-            zeros = self.meaning.noticed(
-                [exact_numbers(each) for each in one.reads],
-                [exact_numbers(each) for each in one.gives],
+            known = (
+                [exact_numbers(each.array, each.dtype) for each in some]
+                for some in (one.reads, one.gives)
             )
+            zeros = self.meaning.noticed(*known)
         self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
 
     def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,13 +37,7 @@ from probe.recording.alone import (
 from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
 from probe.recording.matching import Pair
-from probe.recording.recording import (
-    Operation,
-    Run,
-    operations_between,
-    region_text,
-    value_name,
-)
+from probe.recording.recording import Operation, Run, operations_between, region_text, value_name
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -437,7 +431,16 @@ def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
             return ""
         names = {leaf: left[1][key] for key, leaf in right[1].items()}
         ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
-        apart = ours.causes(_with_leaf_numbers(theirs, names))
+        # the right side's, its leaves with the left's numbers
+        nodes = [[names.get(child, child) for child in node] for node in theirs.tree.nodes]
+        changed = {
+            name: frozenset(names.get(n, n) for n in value)
+            for name, fact, value in theirs.rounding.facts()
+            if isinstance(value, frozenset) and fact.leaves
+        }
+        rounding = replace(theirs.rounding, **changed)  # type: ignore[arg-type]
+        leaf = names.get(theirs.tree.leaves[0], 0)
+        apart = ours.causes(Summation(Tree.from_nodes(nodes, leaf=leaf), rounding))
         kinds.update(apart or ("order",))  # alone a bias is added elsewhere
     return "+".join(sorted(kinds))
 
@@ -460,19 +463,6 @@ def _by_product(
     found = dict(leaves)
     known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
     return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
-
-
-def _with_leaf_numbers(one: Summation, names: Mapping[int, int]) -> Summation:
-    """Returns a summation whose leaves have other numbers."""
-    nodes = [[names.get(child, child) for child in node] for node in one.tree.nodes]
-    leaf = names.get(one.tree.leaves[0], 0)
-    changed = {
-        name: frozenset(names.get(n, n) for n in value)
-        for name, fact, value in one.rounding.facts()
-        if isinstance(value, frozenset) and fact.leaves
-    }
-    rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
-    return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
 
 
 def _formula_words(one: Operation, run: Run) -> list[str]:
@@ -637,7 +627,16 @@ def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
     ours, theirs = _addition_tree(left), _addition_tree(right)
     if ours is None or theirs is None:
         return None
-    names, others = _term_names(left, right)
+    # both sides' operands by name; of the right side None where it is no one's
+    numbers, values = left.operation.reads, left.side.values
+    letters = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.values[n]
+        if n not in same and weight.given < 0:
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    names = [letters.get(n) for n in numbers]
+    others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
     terms = [sorted(map(str, _term_leaves(*one))) for one in ((ours, names), (theirs, others))]
     if terms[0] != terms[1] or str(None) in terms[0]:
         return None
@@ -681,20 +680,6 @@ def _addition_tree(one: Alone) -> Terms | None:
             made = made, each
         values.append(made)
     return values[-1] if steps else None
-
-
-def _term_names(left: Alone, right: Alone) -> tuple[list[str | None], ...]:
-    """Returns the names of both sides' operands; of the right side None where it is no one's."""
-    numbers = left.operation.reads
-    names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
-    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
-    for n in right.operation.reads:
-        weight = right.side.values[n]
-        if n not in same and weight.given < 0:
-            values = left.side.values
-            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
-    others = [names.get(same.get(n, -1)) for n in right.operation.reads]
-    return [names.get(n) for n in numbers], others
 
 
 def _term_leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:

@@ -42,8 +42,8 @@ CHANGED = "recording changes its outputs"
 # What freed memory is filled with before a first and a second run: NaN, and small numbers.
 FILLS = (0x7F, 0x3C)
 
-# Sizes of blocks that are filled, and the bytes of the largest.
-MOST_SIZES, MOST_BYTES = 64, 1 << 26
+# Sizes of blocks that are filled.
+MOST_SIZES = 64
 
 
 def walk(
@@ -116,18 +116,15 @@ def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
 
 
 def _soil(side: Run, fill: int = FILLS[0]) -> None:
-    """Fills memory that the allocator is likely to hand out next: what a run reads without having
-    written it then differs from run to run."""
+    """Fills memory of the values' sizes: what a run reads without having written it then differs
+    from run to run."""
     every = (
         floats.container_of_format(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
         for v in side.values
         if v.dtype in floats.FORMATS
     )
-    # allocators hand out what was freed last of a size, so several blocks of each are filled
-    sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
-    for size in sizes:
-        held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
-        del held
+    sizes = {one for one in every if 0 < one <= alone.MOST_BYTES}
+    alone.fill_freed_memory(sorted(sizes)[-MOST_SIZES:], fill)
 
 
 def values_apart(run: Run, again: Run) -> set[int]:
@@ -241,7 +238,14 @@ def compare_and_explain(
     if explain:
         tell("looking for differences behind the first")
         alone.find_own_differences(found, seconds / 2)
-    _not_there(found)
+    for one in found.operations:
+        for side, op in found.sides(one):
+            if side.alone is None or op.number not in side.alone:
+                continue
+            one.own = None  # nothing is said of what did not run on the target that a side is of
+            if one.verdict in ("source", "equal", "healed"):
+                why = f"it ran in the model's own library, not on {side.target}"
+                one.doubted(f"{why}: {side.alone[op.number]}")
     for one in found.sources:  # not what they give besides, which may be memory that
         apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
         unsteady = left.unsteady.intersection(pair.left for pair in apart)
@@ -258,18 +262,6 @@ def compare_and_explain(
 ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
 
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
-
-
-def _not_there(found: Difference) -> None:
-    """Says nothing of operations that did not run on the target that a side is of."""
-    for one in found.operations:
-        for side, op in found.sides(one):
-            if side.alone is None or op.number not in side.alone:
-                continue
-            one.own = None
-            if one.verdict in ("source", "equal", "healed"):
-                why = f"it ran in the model's own library, not on {side.target}"
-                one.doubted(f"{why}: {side.alone[op.number]}")
 
 
 def _orphaned(found: Difference) -> None:
