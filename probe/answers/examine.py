@@ -164,9 +164,9 @@ def examine(
                 folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
                 words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
                 words |= {"trust": trust, "seed": seed}
-                made = record(model, Path(folder) / "here", **words, progress=tell)
+                here = record(model, Path(folder) / "here", **words, progress=tell)
                 assert recording is not None
-                walked = diff(made, recording, trust=trust, explain=False, progress=tell)
+                walked = diff(here, recording, trust=trust, explain=False, progress=tell)
                 # its values are read again for a report: the folder goes with the answer
                 weakref.finalize(walked, running.pop_all().close)
         else:
@@ -177,9 +177,9 @@ def examine(
             if target is None:
                 walked, sides = _two_sizes_here(given, subject, ask, sizes, tell)
             else:
-                arrays, along, *ends = sizes
+                arrays, along, size, whole = sizes
                 vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
-                both = TwoSides("batch" if ask == "batch" else vary, *ends)
+                both = TwoSides("batch" if ask == "batch" else vary, size, whole)
                 cut = replace(given, inputs=arrays)
                 walked = two_runs(cut, both, target, explain=False, progress=tell)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"

@@ -674,10 +674,10 @@ def of_stored(
     # where they were made differently, as far as it decides bits
     facts = [{**one.made, **one.made.get("libraries", {})} for one in (ours, theirs)]
     for name in dict.fromkeys((*facts[0], *facts[1])):
-        both = [one.get(name) for one in facts]
-        if both[0] != both[1] and name not in FACTS_BESIDE:
+        own = [one.get(name) for one in facts]
+        if own[0] != own[1] and name not in FACTS_BESIDE:
             # libraries that a run did not load have none
-            said = ["not recorded" if one is None else str(one) for one in both]
+            said = ["not recorded" if one is None else str(one) for one in own]
             notes.append(f"{name}: {said[0]} on the left, {said[1]} on the right")
     try:
         found = compare_and_explain(left, right, explain, progress or silent, notes=notes)

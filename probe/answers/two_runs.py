@@ -115,7 +115,8 @@ class TwoSides:
             told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
             on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
             sides.append(" ".join(filter(None, (told, on))))
-        return ComparisonQuestion(model, *sides, ADVICE.get(vary or "target", ""))
+        left, right = sides
+        return ComparisonQuestion(model, left, right, ADVICE.get(vary or "target", ""))
 
     def script(self, given: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
         """Returns further lines of a report: each side's switches, and the same comparison."""
@@ -159,7 +160,7 @@ def two_runs(
         asked = sides.question(given.name, None)
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
         known: Known | None = {} if sides.by == "order" else None
-        for size in VOICE.counting(sides.sizes, "sizes"):
+        for size in VOICE.counting(list(sides.sizes), "sizes"):
             if why := budget.spent():
                 found.found.notes.append(f"sizes from {size} on were not compared: {why}")
                 break

@@ -385,7 +385,14 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         raise NotEnclosed
     (one,), numbers = used, dict(meaning.numbers)
     if word in _RISING:
+        if word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values()):
+            raise NotEnclosed  # below zero it falls
         found = one.map(lambda end: _RISING[word](end, **numbers))
+        if word == "softplus":
+            # PyTorch's is x itself above a threshold, which is so much less: float64 shows it
+            threshold, beta = (float(numbers.get(*n)) for n in (("threshold", 20.0), ("beta", 1.0)))
+            less = math.exp(-threshold) / abs(beta)
+            found = Interval(found.low - less, found.high + less)
         return _erring(found, one, meaning, dtype)
     turns, function = _OTHERS[word]
     if word == "power" and float(numbers["exponent"]) != int(numbers["exponent"]):
@@ -393,16 +400,16 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if turns is None:
         # its value in the middle, and as far on both sides as its steepest slope reaches
         middle = one.low / 2 + one.high / 2
-        found = function(middle, **numbers)
+        value = function(middle, **numbers)
         by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
-        by = by * (one.high > one.low) + np.abs(found) * 2.0**-50
-        return _erring(Interval(found - by, found + by), one, meaning, dtype)
+        by = by * (one.high > one.low) + np.abs(value) * 2.0**-50
+        return _erring(Interval(value - by, value + by), one, meaning, dtype)
     if any(np.isnan(turns)) and ((one.low <= 0) & (one.high > 0) | (one.low < 0)).any():
         raise NotEnclosed  # it has a pole at zero, or nothing below it
     # between its values at both ends and at the points in between where it turns
     places = [*one, *(np.clip(turn, *one) for turn in turns if not np.isnan(turn))]
-    ends = [function(place, **numbers) for place in places]
-    low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    given = [function(place, **numbers) for place in places]
+    low, high = np.minimum.reduce(given), np.maximum.reduce(given)
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
     return _erring(Interval(low - by, high + by), one, meaning, dtype)
 

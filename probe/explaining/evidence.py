@@ -210,9 +210,9 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
         left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
-        theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
-        for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
-            other = theirs.get(leaves)
+        theirs = {some: node for node, some in enumerate(_leaf_sets(right.summation.tree))}
+        for node, some in enumerate(_leaf_sets(left.summation.tree)):
+            other = theirs.get(some)
             if other is not None and left.sums[node].value != right.sums[other].value:
                 left.bits_part, right.bits_part = node, other
                 break
