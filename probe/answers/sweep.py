@@ -84,11 +84,15 @@ class Swept(Answer):
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
         each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
         each += ["interrupted"] * self.found.interrupted
-        stable = "every length agrees with the longest, with these operands"
+        stable = f"every {self.found.vary} agrees with the longest, with these operands"
+        if not told["compared"]:
+            stable = f"no {self.found.vary} has outputs that must agree with the longest's"
+        elif told["not_compared"]:
+            stable = "every output that must agree with the longest's does, with these operands"
         return (
             sweep_title(self.case, self.found.vary, self.values, self.found.targets),
             count + up_to(told["max_ulp"]) * bool(told["differing"]),
-            "; ".join(each) or stable.replace("length", self.found.vary),
+            "; ".join(each) or stable,
         )
 
     def drawn(self) -> Figure | None:
@@ -156,10 +160,15 @@ class SweptByOrder(Answer):
             if (differs := [at.at for at in one.values if at.outputs])
         ]
         each += [f"{one['target']}: failed" for one in self.found.failures]
+        same = f"every {self.vary} adds in the same order as the longest"
+        if not told["compared"]:
+            same = f"no {self.vary} has outputs that must agree with the longest's"
+        elif unknown:
+            same = "none of those that are known is added differently"
         return (
             f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
             count + unknown,
-            "; ".join(each) or f"every {self.vary} adds in the same order as the longest",
+            "; ".join(each) or same,
         )
 
     def drawn(self) -> Figure | None:

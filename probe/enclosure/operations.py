@@ -385,8 +385,9 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         raise NotEnclosed
     (one,), numbers = used, dict(meaning.numbers)
     if word in _RISING:
-        if word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values()):
-            raise NotEnclosed  # below zero it falls
+        falls = word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values())
+        if falls and (one.low < one.high).any():
+            raise NotEnclosed  # by a negative slope
         found = one.map(lambda end: _RISING[word](end, **numbers))
         if word == "softplus":
             # PyTorch's is x itself above a threshold, which is so much less: float64 shows it
