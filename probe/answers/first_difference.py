@@ -346,7 +346,8 @@ class Walked(Answer):
         if self.words and not differing:
             return self._by_indices()
         if not compared:
-            return NOT_KNOWN
+            hollow = outputs and all(one.hollow for one in outputs)
+            return "the outputs have no elements" if hollow else NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
             return (

@@ -180,11 +180,13 @@ class Difference:
     def verdict(self) -> str:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
 
-        Outputs that stand at other indices or read different inputs differ, too.
+        Outputs that stand at other indices or read different inputs differ, too. Of arrays without
+        elements nothing has to agree.
         """
         if any(one.differing or one.moved or one.window for one in self.outputs):
             return "differs"
-        judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
+        some = [one for one in self.outputs if not one.hollow]
+        judged = all((one.known or one.selection.whole) and one.compared for one in some)
         return "equal" if judged and self.outputs else "unknown"
 
     @property
