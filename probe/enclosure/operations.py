@@ -126,7 +126,13 @@ def _enclosed_meaning(
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Scans):
-        return _cumulative_sums(meaning, reads, dtype)
+        if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
+            raise NotEnclosed
+        axis = meaning.axis % len(reads[0].shape)
+        ends = [np.flip(one, axis) if meaning.reverse else one for one in _addends(reads[0])]
+        sums = [np.cumsum(one, axis=axis) for one in ends]  # each of all before, in any order
+        sums = [np.flip(one, axis) if meaning.reverse else one for one in sums]
+        return _sums_between(sums, reads[0].shape[axis], dtype)
     if isinstance(meaning, Recurs):
         return _recurrent(meaning, reads, shapes[0], dtype)
     if isinstance(meaning, Chooses):
@@ -289,21 +295,6 @@ def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     return _sums_between(sums, math.prod(one.shape[axis] for axis in axes), dtype)
 
 
-def _cumulative_sums(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
-    """Returns cumulative sums: each a sum of all before it, in any order."""
-    if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
-        raise NotEnclosed
-    (one,) = reads
-    axis = meaning.axis % len(one.shape)
-
-    def along(array: Doubles) -> Doubles:
-        turned = np.flip(array, axis) if meaning.reverse else array
-        found = np.cumsum(turned, axis=axis)
-        return np.flip(found, axis) if meaning.reverse else found
-
-    return _sums_between([along(end) for end in _addends(one)], one.shape[axis], dtype)
-
-
 def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
     """Returns what a pool gives: the largest of each window, its mean or its sum."""
     if meaning.kind not in ("max", "average", "sum") or not meaning.pool:
@@ -372,7 +363,18 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         used[1:] = [one.map(lambda end: end.reshape(-1, *after)) for one in used[1:]]
     word = meaning.word
     if word == "batch_norm":
-        return _batch_normalised(used, meaning.numbers, dtype)
+        # with given statistics: in four steps, or as one factor and one addend
+        eps, scaled, shifted = meaning.numbers
+        one, *rest = used
+        factor = rest.pop(0) if scaled else _number_interval(1.0)
+        addend = rest.pop(0) if shifted else _number_interval(0.0)
+        mean, variance = rest
+        times = _product_of_two(factor, _reciprocal_root(variance, eps, dtype), dtype)
+        found = _product_of_two(_difference_of_two(one, mean, dtype), times, dtype)
+        # x * times + (addend - mean * times): errs by units of the larger products
+        most = (one.size + mean.size) * times.size + addend.size
+        by = most * 2.0 ** (3 - floats.format_of(dtype).precision)
+        return _widened_by(_sum_of_two(found, addend, dtype), by, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
         return _ARITHMETIC[word](used[0], used[1], dtype)
     if word == "clip":
@@ -729,22 +731,6 @@ def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
     found = _summed(one, axes, dtype).map(lambda end: end / count)
     return _widened_by(found, found.size * unit, dtype)
-
-
-def _batch_normalised(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
-    """Batch norm with given statistics: in four steps, or as one factor and one addend."""
-    eps, scale, shift = numbers
-    one, *rest = used
-    factor = rest.pop(0) if scale else _number_interval(1.0)
-    addend = rest.pop(0) if shift else _number_interval(0.0)
-    mean, variance = rest
-    times = _product_of_two(factor, _reciprocal_root(variance, eps, dtype), dtype)
-    found = _sum_of_two(
-        _product_of_two(_difference_of_two(one, mean, dtype), times, dtype), addend, dtype
-    )
-    # x * times + (addend - mean * times): errs by units of the larger products
-    most = (one.size + mean.size) * times.size + addend.size
-    return _widened_by(found, most * 2.0 ** (3 - floats.format_of(dtype).precision), dtype)
 
 
 # movement

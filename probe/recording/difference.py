@@ -325,37 +325,32 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
             )
             for pair in made.reads
         )
-    if made.joint:
-        _widen(match, made)
-    return made
-
-
-def _widen(match: Match, made: Region) -> None:
-    """Takes what comes before into a region, up to values that are matched."""
-    assert made.left is not None and made.right is not None
-    runs, values = match.runs, match.values
-    ends = runs[0].operations[made.left].gives, runs[1].operations[made.right].gives
+    if not made.joint:
+        return made
+    # what comes before is taken into the region, up to values that are matched
+    runs, values, ends = match.runs, match.values, (one.gives, two.gives)
     given = {(n, values[0].get(n, -1)) for n in ends[0]}
     given |= {(values[1].get(n, -1), n) for n in ends[1]}
     made.gives = [match.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
     # Where results are assumed to be the same no label says which of them follow from which
     # part of what is read: a value that agrees in part is no boundary then, or what differs in
     # the rest of it would be called a source here.
-    whole = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
+    ends_it = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
     bounds = (
-        {n for n, m in values[0].items() if whole(n, m)},
-        {m for m, n in values[1].items() if whole(n, m)},
+        {n for n, m in values[0].items() if ends_it(n, m)},
+        {m for m, n in values[1].items() if ends_it(n, m)},
     )
-    (one, mine), (two, others) = (
-        operations_between(run, run.operations[last].reads, some)
-        for run, last, some in zip(runs, (made.left, made.right), bounds, strict=True)
-    )
-    reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
-    reads |= {(values[1][m], m) for m in bounds[1].intersection(others)}
-    made.reads = [match.pair(*both) for both in sorted(reads)]
-    made.inside = (*one, made.left), (*two, made.right)
-    made.path = made.path if not one else ""
+    before = [
+        operations_between(run, op.reads, some)
+        for run, op, some in zip(runs, (one, two), bounds, strict=True)
+    ]
+    bounded = {(n, values[0][n]) for n in bounds[0].intersection(before[0][1])}
+    bounded |= {(values[1][m], m) for m in bounds[1].intersection(before[1][1])}
+    made.reads = [match.pair(*both) for both in sorted(bounded)]
+    made.inside = (*before[0][0], mine), (*before[1][0], other)
+    made.path = made.path if not before[0][0] else ""
     _name(runs, made)
+    return made
 
 
 def _name(runs: Runs, made: Region) -> None:

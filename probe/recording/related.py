@@ -343,7 +343,17 @@ def _closest(
     of equal operations come first, then the last computed ones, as what follows reads them; of
     those that are moved alone the first ones, as others may be copies.
     """
-    apart = _sample_distances(ours, theirs, dtype)
+    # how far samples are apart, at most over all elements; infinite where not close
+    many, limit = np.stack(list(theirs.values())), float(floats.eps(dtype)) ** NEAR
+    apart = np.full((len(ours), len(many)), np.inf)
+    for n, sample in enumerate(ours.values()):
+        kept = np.isfinite(sample)
+        if kept.sum() < LEAST:
+            continue
+        same = (np.isfinite(many) == kept).all(1)
+        far = np.abs(many[:, kept] - sample[kept]).max(1, initial=0, where=same[:, None])
+        same &= far <= min(limit * np.abs(sample[kept]).max(), SPREAD * sample[kept].std())
+        apart[n, same] = far[same]
     least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
     fair = np.isfinite(apart) & (apart <= ALIKE * least)
     names = [*ours], [*theirs]
@@ -373,24 +383,6 @@ def _closest(
             taken[0].add(n)
             taken[1].add(m)
             yield names[0][n], names[1][m]
-
-
-def _sample_distances(
-    ours: Mapping[int, np.ndarray], theirs: Mapping[int, np.ndarray], dtype: str
-) -> np.ndarray:
-    """Returns how far samples are apart, at most over all elements; infinite where not close."""
-    many = np.stack(list(theirs.values()))
-    found = np.full((len(ours), len(many)), np.inf)
-    limit = float(floats.eps(dtype)) ** NEAR
-    for n, one in enumerate(ours.values()):
-        kept = np.isfinite(one)
-        if kept.sum() < LEAST:
-            continue
-        same = (np.isfinite(many) == kept).all(1)
-        apart = np.abs(many[:, kept] - one[kept]).max(1, initial=0, where=same[:, None])
-        most = min(limit * np.abs(one[kept]).max(), SPREAD * one[kept].std())
-        found[n, same & (apart <= most)] = apart[same & (apart <= most)]
-    return found
 
 
 # Rows of a batch up to which those of both sides are compared with each other.
