@@ -81,7 +81,7 @@ class Alone:
         if again is None:
             return None
         there = replace(self, again=again)
-        return there.chosen(there.call())
+        return there.given()
 
     @classmethod
     def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
@@ -112,7 +112,7 @@ class Alone:
     @property
     def outputs(self) -> np.ndarray:
         """The output's elements that must agree, as they were recorded, in the pairs' order."""
-        return self.chosen(self.gives)
+        return self.taken(self.gives[self.output])
 
     @property
     def index(self) -> np.ndarray:
@@ -128,10 +128,6 @@ class Alone:
         shapes = [values[n].shape for n in one.reads]
         return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
 
-    def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
-        """Returns the elements of the output that must agree, flat."""
-        return self.taken(np.asarray(gives[self.output]))
-
     def taken(self, output: np.ndarray) -> np.ndarray:
         """Returns the elements of one such output that must agree, flat."""
         taken = self.pair.selection.taken(output, self.place)
@@ -146,9 +142,13 @@ class Alone:
             found = self.again([np.array(one, order="C") for one in given])
         return [np.asarray(one) for one in found]
 
-    def one(self, reads: list[np.ndarray]) -> np.ndarray:
-        """Runs it alone on operands; the output that is looked at."""
+    def one(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+        """Runs it alone; returns the output that is looked at."""
         return self.call(reads)[self.output]
+
+    def given(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+        """Runs it alone; returns the elements of that output that must agree, flat."""
+        return self.taken(self.one(reads))
 
     def reads_more(self) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
@@ -169,7 +169,7 @@ class Alone:
                 given[number], changed = np.where(rest, other, one), True
         if not changed:
             return False
-        return not equal_bits(self.chosen(self.call(given)), self.outputs, self.value.dtype)
+        return not equal_bits(self.given(given), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -178,7 +178,7 @@ class Alone:
         library takes its memory from the process' heap; that none is found proves nothing.
         """
         dtype = self.value.dtype
-        plain = [self.chosen(self.call()) for _ in range(2)]
+        plain = [self.given() for _ in range(2)]
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
@@ -186,7 +186,7 @@ class Alone:
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
-        plain += [self.chosen(self.call()) for _ in range(AGAIN - 2)]
+        plain += [self.given() for _ in range(AGAIN - 2)]
         where = ("left", "right")[self.place]
         steady = [all(equal_bits(runs[0], one, dtype) for one in runs) for runs in filled.values()]
         one, other = (runs[0] for runs in filled.values())
@@ -202,7 +202,7 @@ class Alone:
         """Returns the outputs where memory that has just been freed holds this byte."""
         # workspaces are often as large as operands
         fill_freed_memory({array.nbytes for array in (*self.reads, *self.gives)}, byte)
-        return self.chosen(self.call())
+        return self.given()
 
 
 def fill_freed_memory(sizes: Iterable[int], byte: int) -> None:

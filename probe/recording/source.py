@@ -80,7 +80,7 @@ def other_operands(sides: Sides) -> str:
     if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
         return ""
     # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-    given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
+    given = right.given([signed[n] for n in right.operation.reads])
     if equal_bits(given, right.outputs, right.value.dtype):
         return ""
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
@@ -518,9 +518,7 @@ def _replay_steps(
     for each, out in zip(inside, outs, strict=True):
         pair = Pair.of_all(out, out, needs[out].size)
         step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
-        if step.again is None or not equal_bits(
-            step.chosen(step.call()), step.outputs, step.value.dtype
-        ):
+        if step.again is None or not equal_bits(step.given(), step.outputs, step.value.dtype):
             return None
         try:
             adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
