@@ -294,18 +294,7 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
             tuple(fixed[n] for n in one.reads),
             frame.axis if one.shape == frame.shape else None,
         )
-        if isinstance(one.meaning, Steps) or not all(inner.fixed):
-            stages = _stages_or_computed(one.meaning, inner)
-        else:
-            every = tuple(range(len(inner.shapes)))
-            stages = [
-                Stage(
-                    every,
-                    _numpy_function(one.meaning, inner.shapes, one.shape),
-                    one.meaning,
-                    one.shape,
-                )
-            ]
+        stages = _stages_or_computed(one.meaning, inner)
         base = len(frame.shapes) + len(found)
         reads = [places[n] for n in one.reads]
         for stage in stages:
@@ -330,8 +319,10 @@ def _stages_or_computed(meaning: Meaning, frame: PortFrame) -> list[Stage]:
 def _call_or_numpy(
     meaning: Meaning, frame: PortFrame
 ) -> TargetCall | Callable[[Arrays], np.ndarray]:
-    """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
+    """Returns a step as a call, or where every library gives the same bits, or it reads weights
+    alone, as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
+    settled |= all(frame.fixed)
     return (
         _numpy_function(meaning, frame.shapes, frame.shape) if settled else _call_of(meaning, frame)
     )

@@ -258,15 +258,25 @@ def exact_numbers(array: Callable[[], Any], dtype: str) -> Callable[[], np.ndarr
     return lambda: floats.widen(array(), dtype) if dtype in floats.FORMATS else array()
 
 
-class Watch:
-    """Numbers the values of one run as they come; all runs of one thing get the same numbers.
+class _Recorded:
+    """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
+    numbers.
 
-    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far.
+    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far. ``views``: digests
+    of views, by what tells them apart and what they show. ``brief``: of values only what they are,
+    their bits and addresses, and no operations.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
+    ) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.count = self.ran = 0
+        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
+        self.brief = brief
+        self.values, self.operations = list[Value](), list[Operation]()
+        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
+        self.large = 0
 
     def __call__(self, one: Operation) -> None:
         known = self.numbers
@@ -292,30 +302,6 @@ class Watch:
         return self.numbers[seen.key]
 
     def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
-        """Is called with an operation whose values are met next."""
-
-    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
-        """Is called once for each value, which is number ``count``; ``one``: what gave it."""
-
-    def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-        """Is called with an operation whose values have been met."""
-
-
-class _Recorded(Watch):
-    """Keeps a run. ``views``: digests of views, by what tells them apart and what they show.
-    ``brief``: of values only what they are, their bits and addresses, and no operations."""
-
-    def __init__(
-        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
-    ) -> None:
-        super().__init__()
-        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
-        self.brief = brief
-        self.values, self.operations = list[Value](), list[Operation]()
-        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
-        self.large = 0
-
-    def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
         if self.brief:
             return
         dtypes = [*(self.values[n].dtype for n in reads), *(seen.dtype for seen in one.gives)]
@@ -323,6 +309,7 @@ class _Recorded(Watch):
         self.plain = all(self.values[n].plain for n in reads)
 
     def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
+        """Keeps a value, which is number ``count``; ``one``: what gave it."""
         content, zeros, ends = None, None, (seen.shape, seen.dtype)
         if one is None:
             array = seen.array()

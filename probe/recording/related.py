@@ -88,11 +88,6 @@ def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
     return inputs, refused
 
 
-def shares_inputs(left: Run, right: Run) -> bool:
-    """Returns whether an array is given to both: a mask or a table may be in another form."""
-    return bool(input_bits(left) & input_bits(right))
-
-
 def shares_weights(left: Run, right: Run) -> bool:
     """Returns whether both have a weight in common, or one has none: else, as no weight is the
     same, nothing says that it is one model."""
