@@ -75,10 +75,10 @@ def _events(
     arrays, found = dict[Any, np.ndarray](), []
 
     def noted(one: Operation) -> None:
-        met = [*(seen for seen in one.reads if seen.key not in arrays), *one.gives]
-        arrays.update((seen.key, np.array(seen.array(), order="C")) for seen in met)
-        ends = ([arrays[seen.key] for seen in some] for some in (one.reads, one.gives))
-        found.append((one, *ends))
+        for some in ([seen for seen in one.reads if seen.key not in arrays], one.gives):
+            reads = [arrays.get(seen.key) for seen in one.reads]
+            arrays.update({seen.key: np.array(seen.array(), order="C") for seen in some})
+        found.append((one, reads, [arrays[seen.key] for seen in one.gives]))
 
     TorchRecorder(function).record(noted)
     return found
