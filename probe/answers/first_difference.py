@@ -350,9 +350,9 @@ class Walked(Answer):
             return "the outputs have no elements" if hollow else NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return (
-                f"{agreement_text(compared)}{self._zeros()}{self._unjudged()}{self._others()}{more}"
-            )
+            every = f"all {compared:,} outputs that must agree do"
+            every = "the one output that must agree does" if compared == 1 else every
+            return f"{every}{self._zeros()}{self._unjudged()}{self._others()}{more}"
         ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(one.differing for one in differing), compared, most)
@@ -527,15 +527,6 @@ DIFFERENT = "the two runs ask for different things"
 
 NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
-
-
-def agreement_text(count: int) -> str:
-    """Returns ``all 80 outputs that must agree do``."""
-    return (
-        "the one output that must agree does"
-        if count == 1
-        else (f"all {count:,} outputs that must agree do")
-    )
 
 
 def _decision_sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:

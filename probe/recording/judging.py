@@ -40,8 +40,8 @@ from probe.recording.alone import (
 )
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Difference, Region
-from probe.recording.matching import Both, Match, Pair, Runs, align, result_labels
-from probe.recording.recording import Operation, Run
+from probe.recording.matching import Match, Pair, align, result_labels
+from probe.recording.recording import Run
 from probe.recording.sums import first_of
 from probe.semantics import Contracts, Convolution, Each, Exact, Meaning, Unknown, Windows
 from probe.semantics.labels import Labels, joint, tag, told_apart
@@ -379,8 +379,12 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if mine is None:
             continue
         op = left.operations[mine]
-        if changed.intersection(op.reads):
-            relabelled(left, op, found.left, changed)
+        if changed.intersection(op.reads):  # what reads another label gives another one
+            given = result_labels(left, op, found.left)
+            for number, label in zip(op.gives, given, strict=True):
+                if left.values[number].content is None:
+                    found.left[number] = label
+                    changed.add(number)
         if has_no_choice(op.meaning):
             continue
         if other is None:
@@ -390,7 +394,13 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
                 found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
-        one = aligned_by_labels(runs, labels, mine, other)
+        two = right.operations[other]
+        one = Region(op.name, op.op, op.path, mine, other, inside=((mine,), (other,)))
+        for found_pairs, some in (
+            (one.reads, zip(op.reads, two.reads, strict=False)),
+            (one.gives, zip(op.gives, two.gives, strict=False)),
+        ):
+            found_pairs += [Pair.of(runs, labels, *both) for both in some]
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
@@ -409,25 +419,6 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
                 found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
                 changed.add(pair.left)
     return found
-
-
-def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int]) -> None:
-    """Labels what an operation gives anew, where something that it reads has another label."""
-    given = result_labels(run, op, labels)
-    for number, label in zip(op.gives, given, strict=True):
-        if run.values[number].content is None:
-            labels[number] = label
-            changed.add(number)
-
-
-def aligned_by_labels(runs: Runs, labels: Both, mine: int, other: int) -> Region:
-    """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
-    their labels."""
-    one, two = runs[0].operations[mine], runs[1].operations[other]
-    made = Region(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
-    for pairs, some in (made.reads, (one.reads, two.reads)), (made.gives, (one.gives, two.gives)):
-        pairs += [Pair.of(runs, labels, *both) for both in zip(*some, strict=False)]
-    return made
 
 
 def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
