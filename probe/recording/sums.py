@@ -275,7 +275,7 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         if number not in step.reads:
             raise InputError("operation", meaning.word, "several operations in one", "")
         if one.word == "add" and len(others) == 1:
-            row = sum(size > 1 for size in shapes[others[0]]) < 2 and not functions
+            row = not functions and sum(size > 1 for size in shapes[others[0]]) < 2
             if row and isinstance(first, Windows) and len(first.reads) == 2 and not first.pool:
                 first = replace(first, reads=(*first.reads, *others))
             elif row and isinstance(first, Contracts) and first.bias is None:
