@@ -586,6 +586,7 @@ class Comparison:
         if not differing:
             added = f"added in a different order or rounding: {self.by_order:,}"
             why = added if self.by_order else "nothing to explain"
+            why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
