@@ -84,11 +84,12 @@ class Swept(Answer):
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
         each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
         each += ["interrupted"] * self.found.interrupted
-        stable = f"every {self.found.vary} agrees with the longest, with these operands"
+        other = against_in_words(self.values, self.found.vary)
+        stable = f"every {self.found.vary} agrees with {other}, with these operands"
         if not told["compared"]:
-            stable = f"no {self.found.vary} has outputs that must agree with the longest's"
+            stable = f"no {self.found.vary} has outputs that must agree with those of {other}"
         elif told["not_compared"]:
-            stable = "every output that must agree with the longest's does, with these operands"
+            stable = f"every output that must agree with one of {other} does, with these operands"
         return (
             sweep_title(self.case, self.found.vary, self.values, self.found.targets),
             count + up_to(told["max_ulp"]) * bool(told["differing"]),
@@ -160,9 +161,10 @@ class SweptByOrder(Answer):
             if (differs := [at.at for at in one.values if at.outputs])
         ]
         each += [f"{one['target']}: failed" for one in self.found.failures]
-        same = f"every {self.vary} adds in the same order as the longest"
+        other = against_in_words(self.values, self.vary)
+        same = f"every {self.vary} adds in the same order as {other}"
         if not told["compared"]:
-            same = f"no {self.vary} has outputs that must agree with the longest's"
+            same = f"no {self.vary} has outputs that must agree with those of {other}"
         elif unknown:
             same = "none of those that are known is added differently"
         return (
@@ -186,6 +188,12 @@ def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[
         span = first_values(values[:-1], vary)
     span += f" against {first_values(values[-1:], vary)}"
     return f"{asked.label}: {vary} {span} on {', '.join(targets)}"
+
+
+def against_in_words(values: Sequence[int], vary: str) -> str:
+    """Returns what all others are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
+    shown = first_values(values[-1:], vary)
+    return {"length": "the longest", "layout": shown}.get(vary, f"{vary} {shown}")
 
 
 def first_values(values: Sequence[int], vary: str) -> str:
