@@ -260,7 +260,8 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Returns outputs that must agree."""
+        """Returns outputs that are compared: those that must agree, or of two targets or paddings
+        all that both have."""
         return len(self.pairs)
 
     @property
@@ -581,7 +582,9 @@ class Comparison:
         sides = " against ".join(self.words(side) for side in (self.left, self.right))
         far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
         differing = len(self.differing)
-        counts = f"{differing:,} of {self.compared:,} outputs that must agree differ"
+        # other windows are no reason to agree
+        must = "that must agree " * bool(self.pairs.same_window.all())
+        counts = f"{differing:,} of {self.compared:,} outputs {must}differ"
         why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
         if not differing:
             added = f"added in a different order or rounding: {self.by_order:,}"
@@ -612,6 +615,9 @@ class Comparison:
             if getattr(one, name) != getattr(other, name)
         ]
         apart += [f"layout {one.layout}"] * (one.layout != other.layout)
+        if isinstance(one, Case) and isinstance(other, Case):
+            apart += [f"channels {one.split or one.in_channels}"] * (one.split != other.split)
+            apart += [f"padding {one.padding_text}"] * (one.padding != other.padding)
         if not apart and one.length is not None:
             apart = [f"length {one.length:,}"]
         return f"{', '.join(apart)} on {side.target.text}"

@@ -126,6 +126,9 @@ def test_sums_that_are_not_replayed_by_luck_at_many_of_their_outputs():
 def test_other_paddings_are_windows_and_not_rounding():
     found = explained(conv(length=20, padding="same", stride=2), REFERENCE, against_padding="caffe")
     assert set(found.causes) == {"window"} and found.to_json()["windows_differ"] == 30
+    sides, counts, _ = found.lines()  # the windows differ, so nothing has to agree
+    assert counts.startswith("30 of 30 outputs differ")
+    assert "padding same on reference against padding caffe on reference" in sides
 
 
 def test_equal_windows_under_another_name_are_equal():
