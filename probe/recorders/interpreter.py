@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from probe.semantics.contract import left_out
+
 # Of a value: what a library tells values apart by, names or numbers.
 Key = Any
 
@@ -56,10 +58,11 @@ class Node:
 
     @property
     def said(self) -> dict[str, Any]:
-        """Its attributes, plain enough for JSON."""
+        """Its attributes, plain enough for JSON; and which slots are empty ahead of others."""
         every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
         found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
-        return found | {"domain": self.domain} if self.domain else found
+        found |= {"domain": self.domain} if self.domain else {}
+        return found | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
 
 
 PLAIN = bool | int | float | str | list | None

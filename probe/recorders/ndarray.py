@@ -107,6 +107,9 @@ def operation(
 class _ArgumentHole(int):
     """The place of an array among arguments."""
 
+    def __repr__(self) -> str:
+        return f"array {int(self)}"
+
 
 def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
     """Returns arguments with what is of a kind replaced."""
@@ -218,7 +221,12 @@ class _ArrayRun:
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_fill_in(held, operands))
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
-        told = {word: repr(one) for word, one in told.items() if not _of_kind(one, _ArgumentHole)}
+        # where an array stands among arguments is told by the others, but not of one with a name
+        told = {
+            word: repr(one)
+            for word, one in told.items()
+            if word in held[1] or not _of_kind(one, _ArgumentHole)
+        }
         self.visit(
             Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
@@ -420,7 +428,7 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
 
 @TABLE.row([*REDUCTIONS])
 def _np_reduce(
-    c: Call, a: Operand, axis: Any = None, keepdims: bool = False, **words: Any
+    c: Call, a: Operand, axis: Any = None, *, keepdims: bool = False, **words: Any
 ) -> Meaning:
     rank, word = len(a.shape), REDUCTIONS[c.op]
     if set(words) - {"dtype", "ddof", "correction"}:

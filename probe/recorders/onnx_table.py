@@ -162,7 +162,10 @@ def _quantised(c: Call) -> s.Meaning:
             size = prod(c.shape(slot))
             shape = tuple(size if a == axis % max(rank, 1) and size > 1 else 1 for a in range(rank))
             build.add(o.reshape(), c.places(slot), shape)
-    build.add(s.Each(snake(c.op)), (c.at(0), *range(c.count, build.count)), c.gives[0])
+    # numbers beyond the format's range become its largest, whatever they are scaled by
+    words = {name: c[name] for name in ("saturate", "precision") if name in c.attributes}
+    each = o.function(snake(c.op), to=c.dtypes[0], **words)
+    build.add(each, (c.at(0), *range(c.count, build.count)), c.gives[0])
     return build.done()
 
 
