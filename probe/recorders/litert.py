@@ -274,7 +274,9 @@ class LiteRTOperators(graphs.Graph):
         variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
         return replace(made, path=inside + node.path, operands=variables)
 
-    def opened(self, node: LiteRTOperator, read: list[Any]) -> list[LiveValue] | None:
+    def opened(
+        self, node: LiteRTOperator, read: list[Any], inside: str | None
+    ) -> list[LiveValue] | None:
         if not self.opens or node.op not in ("IF", "WHILE"):
             return None
         file, words, path = self.file, node.words, node.path
