@@ -10,7 +10,7 @@ arrays, on keys of what is being recorded, on numbers of values, on text.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -141,6 +141,27 @@ def repeated(
         rows.append(found[len(state) :])
         state = found[: len(state)]
     return state, rows
+
+
+class SaidOnce(dict[Hashable, Any]):
+    """What is said of calls, by what tells those that are alike from others."""
+
+    def of(self, same: Callable[[], Hashable], make: Callable[[list[int]], K]) -> K:
+        """Returns what is said of a call; ``make`` says it once for all that are alike, but anew of
+        each where it notes in its list that it looked into what is read, or where there is no
+        telling. It keeps neither arrays nor the run."""
+        try:
+            name = same()
+            known = self.get(name)
+        except TypeError:  # an attribute without a hash
+            name = known = None
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        looked: list[int] = []
+        found = make(looked)
+        if name is not None and not looked:
+            self[name] = found
+        return found
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:

@@ -119,7 +119,6 @@ class Optimised(graphs.Graph):
         own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
         self.opset = max(own, default=1)
         self.bodies: dict[Any, tuple[Any, Body]] = {}
-        self.depths: dict[str, int] = {}
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
@@ -225,16 +224,10 @@ class Optimised(graphs.Graph):
         outs = [key and next(gives) for key in node.outs]
         if inside is None:
             return replace(made, outs=outs)
-        # ONNX Runtime 1.31 packs the constants of the body around a body for its kernels, and none
-        # from further out, on which it runs others
-        far = {key for key in made.uses if inside.depth - self.depths.get(key, inside.depth) > 1}
+        # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
+        # runs others
+        far = self.body.constants.keys() & made.uses if inside.depth > 1 else ()
         return replace(made, outs=outs, within=inside.names, fed=frozenset(far))
-
-    def constants_of(self, body: Body, inside: OnnxPlace | None) -> dict[Any, Any]:
-        found = super().constants_of(body, inside)
-        for one in found.values():
-            self.depths.setdefault(one.key, inside.depth if inside else 0)
-        return found
 
     def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
         if node.domain or node.op not in ("If", "Loop", "Scan"):

@@ -23,7 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from probe.recorders.interpreter import Body, Interpreter, Key, Node, behind_needs, repeated
+from probe.recorders.interpreter import (
+    Body,
+    Interpreter,
+    Key,
+    Node,
+    SaidOnce,
+    behind_needs,
+    repeated,
+)
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
@@ -114,7 +122,7 @@ class KnownGraphs:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, Body] = {}
-        self.told: dict[Hashable, Said] = {}
+        self.told = SaidOnce()
 
 
 class Watching(Interpreter):
@@ -280,22 +288,13 @@ class Watching(Interpreter):
             self.visit(Operation(op, path, reads, gives, *told))
 
     def _told(self, ran: RanOperation) -> Said:
-        """Returns what is said of a call. It is the same for all that are alike, unless the meaning
-        looks into what is read. It keeps neither the call's arrays nor this run."""
-        same: Hashable = None
-        try:
-            same = ran.signature()
-            known = self.known.told.get(same)
-        except TypeError:  # an attribute without a hash
-            same, known = None, None
-        if known is not None:
-            return known
-        looked: list[int] = []
-        call = ran.call(looked)
-        told = Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
-        if same is not None and not looked:
-            self.known.told[same] = told
-        return told
+        """Returns what is said of a call."""
+
+        def said(looked: list[int]) -> Said:
+            call = ran.call(looked)
+            return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
+
+        return self.known.told.of(ran.signature, said)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
@@ -452,7 +451,11 @@ class Watching(Interpreter):
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the
         program's."""
-        places = [n for n, one in enumerate(inputs) if _readable(one)]
+        holds = [
+            not type_of(one).unread if one.dtype != tf.resource else held_in(one) is not None
+            for one in inputs
+        ]
+        places = [n for n, one in enumerate(holds) if one]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
@@ -609,13 +612,6 @@ def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
 
 
 # tensors
-
-
-def _readable(one: Any) -> bool:
-    """Returns whether it is an array, or a variable that holds one."""
-    if one.dtype == tf.resource:
-        return held_in(one) is not None
-    return not type_of(one).unread
 
 
 def _memory_of(tensor: Any) -> tuple[Any, ...]:

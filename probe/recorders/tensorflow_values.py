@@ -123,8 +123,7 @@ def watched_calls(
     plain = ctx.call_function
 
     def call(name: bytes, inputs: list[Any], count: int) -> Any:
-        own = threading.get_ident() == thread
-        found = instead(name.decode(), inputs) if own else None
+        found = instead(name.decode(), inputs) if threading.get_ident() == thread else None
         return plain(name, inputs, count) if found is None else found or None
 
     op_callbacks.add_op_callback(behind)
@@ -153,8 +152,7 @@ def definition_of(name: str) -> Any:
 
 def graph_of(definition: Any) -> tuple[Any, dict[str, str]]:
     """Returns the graph of a function, and the name of each value by that in the definition."""
-    found: tuple[Any, dict[str, str]] = function_def_to_graph.function_def_to_graph_def(definition)
-    return found
+    return function_def_to_graph.function_def_to_graph_def(definition)  # type: ignore[no-any-return]
 
 
 def optimised_graphs(run: Callable[[], Any]) -> list[Any]:

@@ -192,18 +192,14 @@ def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
         return one
     if size == int(np.prod(one.shape, dtype=int)):
         return mixing.reshape_labels(one, to)
-    if len(to) >= len(one.shape) and _broadcasts(mixing.lifted(one, len(to)).shape, to):
-        wide = mixing.lifted(one, len(to))
+    wide = mixing.lifted(one, len(to))
+    if len(wide.shape) == len(to) and all(n in (1, m) for n, m in zip(wide.shape, to, strict=True)):
         array = np.broadcast_to(
             wide.array,
             [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
         )
         return Labels(to, array, one.known, wide.names)
     return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
 def of_number(value: Any, dtype: str) -> np.uint64:
