@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import pi, prod
+from math import inf, pi, prod
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]]
     ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
     ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
     ("log_sigmoid", ()): (("sigmoid", (), (0,)), ("log", (), (1,))),
+    ("log2", ()): (("log", (), (0,)), ("log", (), (2.0,)), ("divide", (), (1, 2))),
+    ("isnan", ()): (("not_equal", (), (0, 0)),),
+    ("isinf", ()): (("absolute", (), (0,)), ("equal", (), (1, inf))),
+    ("isfinite", ()): (("subtract", (), (0, 0)), ("equal", (), (1, 0.0))),
     ("gelu", ()): (
         *(("multiply", (), (0, 0.5)), ("negative", (), (0,)), ("multiply", (), (2, 0.5**0.5))),
         *(("erfc", (), (3,)), ("multiply", (), (1, 4))),
