@@ -178,8 +178,9 @@ def _of_texts(node: ast.AST) -> bool:
 def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
-    ``texts``: of every test file. That of the module's name, and those that import it; if there are
-    none, or with ``wide``, those that import its room too, and then the rest of the room's folders.
+    ``texts``: of every test file. That of the module's name, those that import it, and the room's
+    own that take no library; if there are none, or with ``wide``, those that import its room too,
+    and then the rest of the room's folders.
     """
     module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     room, _, own = module.rpartition(".")
@@ -189,7 +190,7 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
         if not name.startswith(homes) or (not wide and any(word in name for word in LIBRARIES)):
             continue
         imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
-        rank = 3
+        rank = 4
         if Path(name).stem == f"test_{own}":
             rank = 0
         elif any(
@@ -199,9 +200,10 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
         ):
             rank = 1
         elif any(line.startswith(f"from {room}") for line in imports):
-            rank = 2
+            # the room's own tests that take no library go through its other modules, too
+            rank = 2 if name.startswith(f"{homes[0]}/") and "importorskip" not in text else 3
         ranks[name] = rank, len(text)
-    most = 3 if wide or not any(rank < 2 for rank, _ in ranks.values()) else 1
+    most = 4 if wide or not any(rank < 3 for rank, _ in ranks.values()) else 2
     some = [name for name, (rank, _) in ranks.items() if rank <= most]
     return sorted(some, key=lambda name: ranks[name])
 

@@ -62,6 +62,7 @@ ROWS = (1 << 14, 1 << 12)
 
 LEFT = f"{UNKNOWN}: {OUTSIDE}"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
+TWO = "give einsums two operands at a time, with the batch first in each and in what comes out"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
 
@@ -245,7 +246,8 @@ class TensorFlowOperations:
         labels: Callable[[int, int], tuple[str, str, str] | None],
     ) -> Handler:
         """Returns a product of two operands, along the first axis of one or of both."""
-        as_it_is, left = once(node), self._plain(node, BATCH)
+        as_it_is = once(node)
+        left = self._plain(node, f"{BATCH if all(follows) else INSIDE}; {TWO}")
         name = " ".join([node.op, *map(plainly, extra_of(node))])
 
         def straight(x: Any, w: Any) -> Any:
@@ -324,8 +326,9 @@ class TensorFlowOperations:
 
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        extra = (digest_of(node.function),) if node.op in CALLS else map(plainly, extra_of(node))
-        name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
+        called = node.op in CALLS
+        extra = (digest_of(node.function),) if called else map(plainly, extra_of(node))
+        name = " ".join(["compiled function" if called else node.op, *extra])
         left = self._plain(node, LEFT)
 
         def handler(read: list[Any]) -> list[Any]:
@@ -340,9 +343,9 @@ class TensorFlowOperations:
             def function(*given: Any) -> Any:
                 samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
                 found = run_op(
-                    called_name(node),
+                    str(node.function) if called else node.op,
                     [next(samples if along else held) for along in follows],
-                    attributes_of(node),
+                    call_options() if called else tuple(node.own),
                     len(node.gives),
                 )
                 more[:] = found[1:]
@@ -451,6 +454,7 @@ class TensorFlowOperations:
                 node,
                 (told, xs[0].dtype, len(xs)),
                 lambda: TensorFlowByPlace(told, xs[0].dtype, function, len(xs)),
+                axis="place",
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
             return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
@@ -515,16 +519,6 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
     first = labels[2][:1]
     each = zip(labels[:2], follows, strict=True)
     return all(part[:1] == first if along else first not in part for part, along in each)
-
-
-def called_name(node: FunctionNode) -> str:
-    return str(node.function) if node.op in CALLS else node.op
-
-
-def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
-    if node.op not in CALLS:
-        return tuple(node.own)
-    return call_options()
 
 
 def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:

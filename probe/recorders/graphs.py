@@ -483,6 +483,12 @@ class GraphRecorder(ABC):
         visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
 
+    @property
+    def straight(self) -> bool:
+        """Returns whether it was recorded node by node, and none was opened, as loops are."""
+        graph = self.graph
+        return graph is not None and list(map(id, graph.nodes)) == list(map(id, graph.body.nodes))
+
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Returns the inputs of these names. InputError: one is missing."""
         found = {}

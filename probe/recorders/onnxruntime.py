@@ -424,13 +424,19 @@ class OnnxRecorder(graphs.GraphRecorder):
         if level not in LEVELS:
             why = f"use one of {', '.join(LEVELS)}"
             raise InputError("optimisation", level, "no such level", why)
+        self.refusing: list[Any] = []
+        """The session of the last run, where that was refused."""
 
     def plain(self) -> list[np.ndarray]:
-        session = self._session(options(self.switches))
+        kept = self.refusing.pop() if self.refusing else None
+        session = kept or self._session(options(self.switches))
         given = self.given(one.name for one in session.get_inputs())
         try:
             return [np.asarray(one) for one in session.run(None, given)]
         except Exception as error:
+            # of sizes that are tried one after the other most may be refused, as by a U-Net: each
+            # would build the session anew. Behind a run that it takes nodes need its memory
+            self.refusing.append(session)
             raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
@@ -467,6 +473,11 @@ def opened(
         graph = onnx.load(path, load_external_data=False).graph
     except Exception as error:
         raise graphs.unreadable(path.name, error) from None
-    return graphs.OpenedGraph(
-        onnx_file.graph_inputs(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
-    )
+    refusing: list[Any] = []
+
+    def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
+        found = OnnxRecorder(path, arrays, switches)
+        found.refusing = refusing
+        return found
+
+    return graphs.OpenedGraph(onnx_file.graph_inputs(graph), recorder)

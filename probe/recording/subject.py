@@ -305,6 +305,12 @@ class Guarded:
         """As of ``Recorder``; some know it after the first run."""
         return self.inner.note
 
+    @property
+    def straight(self) -> bool:
+        """Returns whether other numbers of these shapes take the same operations, as is known of
+        model files whose nodes have nothing inside."""
+        return getattr(self.inner, "straight", False)
+
     def plain(self) -> list[np.ndarray]:
         """As of ``Recorder``."""
         found: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)

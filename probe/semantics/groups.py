@@ -144,7 +144,7 @@ class Normalises(LeavesZeros):
 
     def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
         rank = len(one.shape)
-        axes = tuple(sorted(axis % max(rank, 1) for axis in self.axes if rank))
+        axes = tuple(sorted(axis % rank for axis in self.axes if rank))
         if self.groups is None:
             return one, axes, rank
         axis, count = self.groups

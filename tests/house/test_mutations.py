@@ -61,11 +61,11 @@ def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
         "tests/summation/test_flush.py": "from probe.summation import flush\n",
         "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
     }
+    texts["tests/comparison/test_far.py"] = texts["tests/summation/test_flush.py"]
     near = mutate.near("probe/summation/tree.py", texts)
-    assert near == ["tests/summation/test_tree.py", "tests/summation/test_orders.py"]
-    assert mutate.near("probe/summation/tree.py", texts, wide=True)[2:] == [
-        "tests/summation/test_flush.py"
-    ]
+    assert near == [f"tests/summation/test_{name}.py" for name in ("tree", "orders", "flush")]
+    wide = mutate.near("probe/summation/tree.py", texts, wide=True)
+    assert wide == [*near, "tests/comparison/test_far.py"]
     assert mutate.near("probe/summation/new.py", texts)[0] == "tests/summation/test_flush.py"
 
 
