@@ -160,11 +160,12 @@ def bisect(
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(name, "(given)", why, f"leave out --{name}")
         from probe.answers.bisect import bisect as asked
+        from probe.answers.record import GivenModel
         from probe.cli.network import users_output_to_stderr
 
         with out.progress("bisect"), users_output_to_stderr():
             ends = Target.parse(left), Target.parse(right)
-            told = asked(model, *ends, tell=out.note, **run.arguments())
+            told = asked(GivenModel(model, **run.arguments()), *ends, out.note)
         of_model = {"what": "bits", "model": model} | told.to_json()
         out.give(of_model, lambda: show.conditioned(told, "bits"))
         return
