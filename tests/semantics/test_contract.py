@@ -36,8 +36,8 @@ def test_a_call_knows_its_operands_by_their_slots() -> None:
     # the operand behind an empty slot would else stand for that of another call
     assert CALL.numbers() == (("a", "True"), ("b", "2"), ("left out", "[1]"))
     assert replace(CALL, reads=CALL.reads[:1]).numbers() == (("a", "True"), ("b", "2"))
-    assert [contract.left_out(one) for one in ("", [None], [3, None], [None, 3, None, 4, None])] == [
-        *([], [], []), [0, 2]]  # fmt: skip
+    every = "", [None], [3, None], [None, 3, None, 4, None]
+    assert [*map(contract.left_out, every)] == [[], [], [], [0, 2]]
     assert CALL.numbers("b", "c") == (("b", "2"), ("c", "None"))
     with pytest.raises(IndexError):
         CALL.operand(1)
