@@ -246,7 +246,14 @@ def sweep(
     part = Shard.parse(shard)
     control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
     keep, workers = checked_options(keep=keep, workers=workers)
-    _suit_each_other(by, zeros, time, store, cluster, workers)
+    if by == "order":
+        given: dict[str, Any] = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
+        given |= {"zeros": None if zeros == "equal" else zeros}
+        given |= {"control": None if control == "every" else control}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(name, value, *NOT_BY_ORDER[name])
+    _suit_each_other(zeros, time, store, cluster, workers)
     if cluster is not None:
         from probe.cluster import sweeps as clustered
 
@@ -289,8 +296,18 @@ def sweep(
         return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
 
 
+# What a sweep by order does not take, why, and what to do.
+NOT_BY_ORDER = {
+    "zeros": ("orders do not depend on the sign of zeros", "use --by bits"),
+    "time": ("a sweep by order can't be resumed", "use --by bits, or fewer values"),
+    "cluster": ("sweeps by order do not run on a cluster", "give each machine a part: --shard i/n"),
+    "workers": ("a sweep by order asks one target after another", "leave it out, or use --by bits"),
+    "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
+    "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
+}
+
+
 def _suit_each_other(
-    by: str,
     zeros: str,
     time: str | None,
     store: str | Path | Store | None,
@@ -304,20 +321,11 @@ def _suit_each_other(
             "store nothing: --no-store (store=None)",
         )
         raise InputError("zeros", zeros, why, todo)
-    if zeros == "differ" and by == "order":
-        why = "orders do not depend on the sign of zeros"
-        raise InputError("zeros", zeros, why, "use --by bits")
-    if time is not None and by == "order":
-        why = "a sweep by order can't be resumed"
-        raise InputError("time", time, why, "use --by bits, or fewer values")
     if cluster is None:
         return
     if time is not None:
         why = "nodes do not know each other's results, which decide what is run first"
         raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
-    if by != "bits":
-        why = "sweeps by order do not run on a cluster"
-        raise InputError("cluster", cluster, why, "give each machine a part: --shard i/n")
     if workers is not None:
         todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
         raise InputError("workers", workers, "the cluster's nodes decide this", todo)
