@@ -26,7 +26,7 @@ from probe.invariant.mitigations import INVARIANT
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
-from probe.padding.plan import GraphPlan
+from probe.padding.plan import OF_CONTIGUOUS, GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, is_own_library
@@ -373,6 +373,8 @@ def padded(
             every = contents if plan is None else range(1, contents[-1] + 1)
             answer.plan = graph_plan.make(graph, every, model_name(model), tell)
             answer.plan.between = _between_operations(graph, answer.found, tell)
+            if any(one.contiguous for one in answer.plan.between):
+                answer.plan.assumed.append(OF_CONTIGUOUS)
         if plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(plan))]
     except BaseException:
