@@ -44,7 +44,6 @@ ALIKE = {
     "the second norm": (o.reduced("euclidean_norm", (1,), True), o.vector_norm((1,), 2, True)),
     "the largest by another name": (o.reduced("amax", (0,)), o.reduced("max", (0,))),
     "a softmax of its input": (o.softmax((1,), 1.0), o.softmax((1,))),
-    "named numbers": (o.function_named("elu", "alpha", 0.5), o.function("elu", alpha=0.5)),
 }
 
 APART = {
