@@ -101,6 +101,12 @@ def test_padding_that_keeps_sizes_is_as_conventions_have_it(odd_first: bool) -> 
         assert found == WindowSizes(kernel, stride, dilation, word).pads(ins)
 
 
+def test_axes_count_from_either_end_and_a_number_has_none() -> None:
+    ways = o.along("sort", 1, (-1,)), o.along("sort", 0, (0,)), o.along("sort", 3, (-2,))
+    assert [one.kept for one in ways] == [(), (), ((0, 0), (2, 2))]
+    assert o.along("sort", 3, (1,), keep=False).kept == ((0, 0), (2, 1))
+
+
 def test_norms_leave_out_the_batch_and_channels_that_they_say() -> None:
     assert o.instance_norm(4, 1e-5).axes == (2, 3) and o.instance_norm(4, 1e-5).along == 1
     assert o.batch_norm_in_training(4, 1e-5).axes == (0, 2, 3)
@@ -191,7 +197,9 @@ def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
     made = {}
     for alpha, beta, slots in product((1.0, 2.0), (1.0, 3.0, 0.0), (2, 3)):
         operands = [Operand(n, (2, 2), "float32") for n in range(slots)]
-        meaning = o.gemm(Call("gemm", {}, operands, [(2, 2)]), turned, alpha, beta)
+        call = Call("gemm", {}, operands, [(2, 2)])
+        meaning = o.gemm(call, turned, alpha, beta)
+        assert (alpha, beta) != (1, 1) or o.gemm(call, turned) == meaning
         beta = beta if slots == 3 else 0.0
         made.setdefault((alpha, beta), set()).add(
             _found(meaning, *(a, b, c)[:slots], to=(2, 2)).tobytes()

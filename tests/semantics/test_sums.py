@@ -224,6 +224,11 @@ def test_a_cell_without_a_batch_gives_its_last_step_of_all_that_it_read() -> Non
         return np.concatenate([one.full().reshape(-1) for one in found])
 
     assert len(np.unique(last(x))) == 11
+    reads = [of_content(x)]
+    values, places = (one.full() for one in Scans(0, "c").labels(reads, [x.shape] * 2, WHAT))
+    assert len(np.unique([values, places])) == 24  # as a cumulative maximum gives both
+    shorter = Scans(0, "c").labels([of_content(x[:2])], [(2, 2, 2)] * 2, WHAT)[1].full()
+    assert np.array_equal(shorter, places[:2])
     for at in np.ndindex(*x.shape):
         more = x.copy()
         more[at] += 1
