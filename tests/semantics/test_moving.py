@@ -85,7 +85,7 @@ MOVEMENTS: list[tuple[Meaning, Callable[..., Any]]] = [
     (moving.Splits(1, (2, 1)), lambda a, _: np.split(a, [2], 1)),
     (moving.Splits(-1, (1, 3)), lambda a, _: np.split(a, [1], -1)),
     (moving.Splits(1, (1, 1, 1), True), lambda a, _: [a[:, 0], a[:, 1], a[:, 2]]),
-    (moving.Pads(((0, 0), (1, 2), (0, 1))), lambda a, _: np.pad(a, [(0, 0), (1, 2), (0, 1)])),
+    (moving.Pads(((1, 0), (1, 2), (0, 1))), lambda a, _: np.pad(a, [(1, 0), (1, 2), (0, 1)])),
     (moving.Pads(((0, 1), (-1, -1), (2, -3))),
      lambda a, _: np.pad(a, [(0, 1), (0, 0), (2, 0)])[:, 1:-1, :-3]),
     (moving.Pads(((0, -1), (0, 0), (-2, 1))),
