@@ -46,7 +46,7 @@ def several(found: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool"]
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool", "complex64"]
 )
 @pytest.mark.parametrize("name", MOVES)
 def test_a_movement_is_found_whatever_the_format(name: str, dtype: str) -> None:

@@ -204,7 +204,8 @@ def test_choices_and_numbers_have_the_labels_of_what_they_give() -> None:
         for value in (0, 1)
         for to in ((3,), (4,))
     ]
-    assert len(np.unique(np.concatenate(places))) == 14 and places[0].shape == (3,)
+    assert len(np.unique(np.concatenate(places))) == 14
+    assert all(one.known for one in Made(0, places=True).labels([], [(3,), (4,)], tag("m")))
     assert np.array_equal(Holds(yes).labels([], [(3,)], tag("h"))[0].array, reads[1].array)
 
 

@@ -28,6 +28,7 @@ from probe.semantics.mixing import (
     axis_groups,
     broadcast_labels,
     contract,
+    met_names,
     one_label,
     reshape_labels,
 )
@@ -154,6 +155,10 @@ def test_other_sizes_along_an_axis_that_is_left_out() -> None:
     chosen = agreeing(_weights(3, 4), _weights(5, 4))
     assert chosen.mask((3, 4), 0).all()
     assert agreeing(_weights(3, 4), _weights(3, 4, digest="v")).empty
+    one = _weights(3, 4)
+    for axes in ([0], [1], [0, 1]):  # written out on one side alone
+        assert agreeing(one, one._replace(array=one.full(axes))).whole
+        assert agreeing(one._replace(array=one.full(axes)), one).whole
 
 
 def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> None:
@@ -322,3 +327,35 @@ def test_a_quotient_of_integers_is_no_product_with_a_reciprocal():
 
         one, two = of("multiply", a, of("divide", b, c)), of("divide", of("multiply", a, b), c)
         assert np.array_equal(one.array, two.array) == same
+
+
+PART, OTHER = ("part", "w", (2, 3), 0), ("part", "w", (2, 3), 1)
+SPLIT, MERGED = ("part", "w", (3, 2), 0), ("merged", (2, 3), "x", PART)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [("w", "w", True), ("w", PART, True), (PART, PART, True), (PART, SPLIT, True)]
+    + [(MERGED, "x", True), (MERGED, "w", True), (("part", MERGED, (2, 3), 0), "x", True)]
+    + [(PART, OTHER, False), ("w", "v", False), (PART, "v", False), (MERGED, OTHER, False)]
+    + [(("part", "w", (2, 3), 0), ("part", "v", (2, 3), 0), False)],
+)
+def test_axes_keep_their_names_unless_one_may_be_taken_for_another(one, other, meet) -> None:
+    """Parts of one axis are apart; a part and its whole aren't, nor are merged axes."""
+    for first, second in ((one, other), (other, one)):
+        found = met_names([(first, None), (None, second)])
+        assert found[0] != found[1] and (found == [first, second]) == (not meet)
+        assert not meet or not {first, second} & {*found}
+    assert met_names([("u", None), (one, one)]) == ["u", one]
+
+
+def test_an_outer_product_of_weights_knows_whose_axis_is_whose() -> None:
+    """w[i] v[j] is not v[i] w[j]; over an axis that both have, either may come first."""
+    w, v, what = _weights(3), _weights(3, digest="v"), np.uint64(7)
+    outer = [contract(*both, ("i", "j"), "ij", what).full() for both in ((w, v), (v, w))]
+    assert len(np.unique(outer)) == 18
+    pair = [contract(*both, ("k", "k"), "", what).array for both in ((w, v), (v, w))]
+    assert pair[0] == pair[1]
+    each = [contract(*both, ("k", "k"), "k", what).full() for both in ((w, v), (v, w))]
+    assert np.array_equal(*each) and len(np.unique(each[0])) == 3
+    assert not np.isin(pair[0], contract(w, w, ("k", "k"), "", what).array)
