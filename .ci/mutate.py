@@ -9,8 +9,9 @@ A change is made in a copy of the checkout, where the test files that import the
 closest first, until one fails. It is *caught* by a test that fails, by one that never ends, or by
 an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
-cannot change a result is left alone: texts, annotations, ``__repr__``, what is raised, and lines
-with a comment that says ``speed alone``.
+cannot change a result is left alone: texts and what they are put together of, errors, annotations,
+``strict`` of ``zip`` (both sides are of one length), and lines with a comment that says ``speed
+alone``.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ LIBRARIES = (
 alone."""
 
 ALONE = "speed alone"
+
+SPOKEN = {"__repr__", "words", "lines"}
+"""Functions that write for people what others have computed."""
 
 PATIENCE = 180
 """Seconds without a result, after which a change is taken for one that never ends."""
@@ -131,13 +135,29 @@ def _computing(node: ast.AST) -> Iterator[ast.expr]:
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, ast.AST) or isinstance(each, ast.Raise | ast.JoinedStr):
-                continue  # positions within formatted texts are wrong before Python 3.12
-            if isinstance(each, ast.FunctionDef) and each.name == "__repr__":
+            if not isinstance(each, ast.AST) or _says(each):
                 continue
             if isinstance(each, ast.expr):
                 yield each
             yield from _computing(each)
+
+
+def _says(node: ast.AST) -> bool:
+    """Returns whether a part of the code puts words together, or only checks lengths."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
+    if isinstance(node, ast.Call):  # an error, and ", ".join(...)
+        called = node.func
+        name = getattr(called, "id", getattr(called, "attr", ""))
+        return name.endswith("Error") or (
+            name == "join" and isinstance(getattr(called, "value", None), ast.Constant)
+        )
+    if isinstance(node, ast.FunctionDef):
+        return node.name in SPOKEN
+    # positions within formatted texts are wrong before Python 3.12
+    return isinstance(node, ast.Raise | ast.JoinedStr) or (
+        isinstance(node, ast.BinOp) and _of_texts(node)
+    )
 
 
 def _changed(node: ast.AST) -> Iterator[str]:
@@ -149,7 +169,7 @@ def _changed(node: ast.AST) -> Iterator[str]:
             yield str(node.value + 1)
         elif isinstance(node.value, float):
             yield repr(node.value * 2 if node.value else 1.0)
-    elif isinstance(node, ast.BinOp | ast.BoolOp) and not _of_texts(node):
+    elif isinstance(node, ast.BinOp | ast.BoolOp):
         yield ast.unparse(_with(node, op=OPERATORS.get(type(node.op))))
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         yield ast.unparse(_with(node, ops=[OPERATORS[type(node.ops[0])]()]))

@@ -459,7 +459,8 @@ class Walked(Answer):
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
-        found = recorded.write_operation(Path(folder), *sides, one, cause, **self.script)
+        script = recorded.ModelScript(**self.script)
+        found = recorded.write_operation(Path(folder), sides, one, cause, script)
         found.no_case = why
         return found
 
@@ -474,7 +475,7 @@ class Walked(Answer):
         said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")

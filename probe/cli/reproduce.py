@@ -92,19 +92,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--kernels", "WHICH", KERNELS, default="all", show_default=True)
 @output_options
 def reproduce(
-    runs: AskedRuns,
-    most: str,
-    folder: Path,
-    force: bool,
-    store: Path | None,
-    row: str | None,
-    form: str | None,
-    also: tuple[str, ...],
-    times: str,
-    kernels: str,
-    limit: str | None,
-    out: Output,
-    **given: Any,
+    runs: AskedRuns, store: Path | None, folder: Path, limit: str | None, out: Output, **given: Any
 ) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -120,18 +108,18 @@ def reproduce(
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
+    form, kernels = given.pop("form"), given.pop("kernels")
     checked_kernels(kernels)
-    room.fresh(folder, force)
-    count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
-    finding, (left, right), others = _finding_to_reproduce(runs, store, row)
+    room.fresh(folder, given.pop("force"))
+    given |= {name: number_of_option(name, given[name]) for name in ("most", "times")}
+    given["also"] = parsed_targets(given["also"])
+    finding, (left, right), others = _finding_to_reproduce(runs, store, given.pop("row"))
     form_of(left, form)
-    given |= {"most": number_of_option("most", most) or 0, "times": count}
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
             elsewhere=others,
-            also=asked,
-            tell=lambda text: tell(0, 0, text),
+            tell=tell.say,
             **given,
         )
     with out.working(f"writing {folder}"):
@@ -149,7 +137,7 @@ def _finding_to_reproduce(
         if row is not None:
             raise InputError("row", row, "it names a row of a store", "give --from STORE too")
         return (*runs.finding(), ())
-    runs.refuse_beside(store, "leave out the other options, or --from")
+    runs.refuse_beside(store)
     from probe.reproduction.content import stored_finding
 
     found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
@@ -190,10 +178,9 @@ def emulate(
     words: dict[str, str],
     target: str,
     file: Path,
-    against: str | None,
-    vary: str | None,
     partial: bool,
     out: Output,
+    **sides: str | None,
 ) -> None:
     """Writes a Python file that computes a run's outputs with the same bits on any machine.
 
@@ -204,7 +191,8 @@ def emulate(
     from probe.cli.show import reproductions as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
-    other = axis_value("against", against, vary)
+    vary = sides["vary"]
+    other = axis_value("against", sides["against"], vary)
     with out.working(f"revealing {case.label} on {where.text}"):
         found = emulated_report(case, where, file, other, vary, partial)
     out.give(found, lambda: show.emulated_file(found))

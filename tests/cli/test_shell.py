@@ -82,6 +82,8 @@ BAD = {
     "explain --op conv1d --kernel 5 --at 5 --against 5": "against=5: both sides are the same run",
     "explain --op conv1d --kernel 5 --against 5": "at=None: the length is not given",
     "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts",
+    "explain --op conv1d --kernel 5 --at 5 --against 9 --workers 2": "workers=2: one process",
+    "reproduce --from x --target torch --vary batch --out y": "leave out --vary, --target, or",
     "explain --from nowhere": "path=nowhere: there is no such folder",
     "explain --from nowhere --at 5": "from=nowhere: the store defines the cases",
     "order --op conv1d --kernel 5": "length=None: the order depends on the shape",

@@ -30,6 +30,14 @@ def f(x: int | None, *, deep=False) -> int:
     if x is None or x < LIMIT:
         raise ValueError(f"x={x + 1}: too small" + "!")
     return x * 2 if not deep else -x
+
+def words(pairs):
+    return f"{len(pairs)} pair{'s' * (len(pairs) > 1)}" + ", ".join(pairs[:3])
+
+def g(pairs):
+    more = "s" * (len(pairs) > 1) + ", ".join(pairs[:3])
+    failed = InputError("g", pairs[0], "too few", more)
+    return [a < b for a, b in zip(pairs, more, strict=True)]
 '''
 
 
@@ -47,6 +55,7 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
         (10, "2", "3"),
         (10, "not deep", "deep"),
         (10, "-x", "x"),
+        (18, "a < b", "a <= b"),
     }
     for (line, _, _), source in found.items():
         compile(source, "f.py", "exec")

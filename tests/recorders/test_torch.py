@@ -370,7 +370,7 @@ def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     assert walked.first is not None
     both = walked.left, walked.right
-    made = reports.write_operation(tmp_path / "out", *both, walked.first, cause, times=1)
+    made = reports.write_operation(tmp_path / "out", both, walked.first, cause, times=1)
     assert f"{cause.differing} of 64 outputs differ" in repr(made)
 
 

@@ -199,6 +199,20 @@ def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(mon
     assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
 
 
+def test_a_step_is_the_smallest_that_keeps_all_that_is_left_of_a_row_apart():
+    rng = np.random.default_rng(0)
+    for trial in range(120):
+        size = 1 + trial % 9
+        left = rng.random((1 + trial % 3, size)) < rng.choice([0.0, 0.2, 0.5, 1.0])
+        places = [np.flatnonzero(row) for row in left]
+        apart = (
+            step
+            for step in range(1, size + 1)
+            if all(len(set(some % step)) == len(some) for some in places)
+        )
+        assert reach._step(left) == next(apart)
+
+
 ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]
 
 
