@@ -11,7 +11,6 @@ import pytest
 from probe.semantics import Moves, Picks, Splits
 from probe.semantics.labels import (
     BLOCK,
-    ZERO,
     Labels,
     agreeing,
     joint,
@@ -29,7 +28,6 @@ from probe.semantics.mixing import (
     broadcast_labels,
     contract,
     met_names,
-    one_label,
     reshape_labels,
 )
 from probe.semantics.operations import arithmetic, function
@@ -39,15 +37,6 @@ RNG = np.random.default_rng(4)
 
 def _weights(*shape: int, digest: str = "w") -> Labels:
     return of_digest(shape, digest)
-
-
-def test_content_has_equal_labels_where_bits_are_equal() -> None:
-    array = np.array([1.0, 2.0, 1.0, 0.0, -0.0], np.float32)
-    one = of_content(array).array
-    assert one[0] == one[2] != one[1]
-    assert (one[3:] == ZERO).all()
-    assert of_content(np.float32(2.0)).array[()] == one[1]
-    assert of_content(array.astype(np.float64)).array[0] != one[0]
 
 
 def test_axes_are_filled_in_in_any_order() -> None:
@@ -88,11 +77,6 @@ def test_splitting_and_merging_keeps_the_elements(one: tuple, two: tuple) -> Non
     assert np.array_equal(reshape_labels(full, two).array.reshape(one), full.array)
 
 
-def test_groups_of_axes() -> None:
-    assert axis_groups((2, 6), (2, 2, 3)) == [([0], [0]), ([1], [1, 2])]
-    assert axis_groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
-
-
 def test_a_product_knows_a_matrix_from_its_transpose() -> None:
     rows = of_content(RNG.normal(size=(2, 3)))
     one = _weights(3, 3)
@@ -115,33 +99,6 @@ def test_axes_that_a_product_splits_again_keep_their_sides() -> None:
     )
     kept = contract(*heads, ("khd", "khd"), "hd", np.uint64(7))
     assert reshape_labels(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
-
-
-def test_zeros_add_nothing_to_a_product() -> None:
-    array = RNG.normal(size=(2, 3))
-    padded = np.pad(array, ((0, 0), (0, 2)))
-    wide = RNG.normal(size=(5, 4))
-    one = contract(of_content(array), of_content(wide[:3]), ("ik", "kj"), "ij", np.uint64(1))
-    two = contract(of_content(padded), of_content(wide), ("ik", "kj"), "ij", np.uint64(1))
-    assert np.array_equal(one.array, two.array)
-
-
-def test_everything_together_knows_the_order() -> None:
-    array = RNG.normal(size=(2, 3))
-    one, two = of_content(array), of_content(array[::-1])
-    assert one_label([one], np.uint64(1)) != one_label([two], np.uint64(1))
-    assert one_label([one, two], np.uint64(1)) != one_label([two, one], np.uint64(1))
-
-
-def test_what_agrees_is_taken_and_put_back() -> None:
-    left, right = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 3, 4))
-    right[3], right[1, 1] = left[0], left[1, 1]
-    chosen = agreeing(of_content(left), of_content(right))
-    assert np.array_equal(chosen.taken(left, 0), chosen.taken(right, 1))
-    mask = chosen.mask(left.shape, 0)
-    assert mask[0].all()
-    assert mask[1].any(-1).tolist() == [False, True, False]
-    assert np.array_equal(chosen.put(np.zeros_like(left), chosen.taken(left, 0), 0), left * mask)
 
 
 def test_values_of_other_ranks_agree_element_by_element() -> None:
