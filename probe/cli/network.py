@@ -190,18 +190,21 @@ def _run_twice(
     model: str, targets: tuple[str, ...], run: ModelRun, two: dict[str, Any], out: Output
 ) -> int:
     """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
-    from probe.answers.two_runs import two_runs
+    from probe.answers.record import GivenModel
+    from probe.answers.two_runs import TwoSides, two_runs
 
     refuse_written_folder(two["report"])
     if len(targets) > 1:
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
-    given = {name: two[name] for name in ("against_target", "by", "explain", "time")}
+    given = {name: two[name] for name in ("against_target", "by")}
     given |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
     given["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
     with out.progress("network") as tell, users_output_to_stderr():
-        on = targets[0] if targets else None
-        found = two_runs(model, on, vary=two["axis"], progress=tell.say, **given, **run.arguments())
+        sides = TwoSides(vary=two["axis"], **given)
+        asked, on = GivenModel(model, **run.arguments()), targets[0] if targets else None
+        how = {name: two[name] for name in ("explain", "time")}
+        found = two_runs(asked, sides, on, progress=tell.say, **how)
     here = not targets and two["against_target"] is None
     after = _after_equal(model, run, two) if here and found.verdict == "equal" else []
     return give_two_runs(found, two["report"], out, after)

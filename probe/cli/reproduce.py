@@ -16,7 +16,9 @@ from probe.cli.options import (
     budget_options,
     case_options,
     fail_on_option,
+    flag_of,
     number_of_option,
+    on_command_line,
     option,
     output_options,
     parsed_targets,
@@ -108,6 +110,10 @@ def reproduce(
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
+    for name in ("by", "most", "any_cause") if given["keep"] else ():
+        if on_command_line(name):
+            todo = f"leave out {flag_of(name)}, or --keep"
+            raise InputError(name, given[name], "--keep tries no smaller case", todo)
     form, kernels = given.pop("form"), given.pop("kernels")
     checked_kernels(kernels)
     room.fresh(folder, given.pop("force"))
@@ -192,6 +198,9 @@ def emulate(
 
     case, (where,) = sized_case(words), parsed_targets((target,))
     vary = sides["vary"]
+    if vary is not None and sides["against"] is None:
+        why = "there is no second run that it could vary"
+        raise InputError("vary", vary, why, "give --against B, or leave it out")
     other = axis_value("against", sides["against"], vary)
     with out.working(f"revealing {case.label} on {where.text}"):
         found = emulated_report(case, where, file, other, vary, partial)

@@ -81,6 +81,9 @@ def sweep(
     ask_for(words, **need)
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
+    if no_store and folder is not None:
+        why, todo = "--no-store stores nothing", "leave out one of the two"
+        raise InputError("store", folder, why, todo)
     parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
     if folder is None and not no_store and any(parts.values()):
         name = next(name for name in parts if parts[name])
@@ -160,11 +163,12 @@ def bisect(
             why = "it is for a case: of a model the bits of its outputs are compared"
             raise InputError(name, "(given)", why, f"leave out --{name}")
         from probe.answers.bisect import bisect as asked
+        from probe.answers.record import GivenModel
         from probe.cli.network import users_output_to_stderr
 
         with out.progress("bisect"), users_output_to_stderr():
             ends = Target.parse(left), Target.parse(right)
-            told = asked(model, *ends, tell=out.note, **run.arguments())
+            told = asked(GivenModel(model, **run.arguments()), *ends, out.note)
         of_model = {"what": "bits", "model": model} | told.to_json()
         out.give(of_model, lambda: show.conditioned(told, "bits"))
         return
@@ -179,6 +183,9 @@ def bisect(
     values = numbers_of_option("lengths", given["lengths"] or f"{shortest}..{shortest + 14}")
     ends = Target.parse(left), Target.parse(right)
     if ends[0].name == ends[1].name and not conditions.only_releases(*ends):
+        for name in filter(on_command_line, ("releases", "remove", "store")):
+            why = "the targets differ in conditions, which are searched without it"
+            raise InputError(name, given[name], why, f"leave out --{name}")
         with out.progress("bisect"):
             told = conditions.bisect_conditions(case, *ends, values, what, out.note)
         of_case = {"what": what, "case": case.to_json()} | told.to_json()

@@ -60,15 +60,19 @@ def raises_text(function: Callable[[str], Said]) -> Callable[[str], Said]:
 @raises_text
 def node_facts(text: str) -> Said:
     """Says what this node is. ``text``: a JSON list of target texts, or of ``*`` for a script."""
-    from distributed import get_worker
-
-    worker = get_worker()
+    worker = _worker()
     return {
         "name": str(worker.name),
         "address": worker.address,
         "machine": machine.afresh(),
         "targets": {one: _libraries() if one == "*" else _target(one) for one in json.loads(text)},
     }
+
+
+def _worker() -> Any:  # tests put another one in its place
+    from distributed import get_worker
+
+    return get_worker()
 
 
 def _target(text: str) -> dict[str, Any]:

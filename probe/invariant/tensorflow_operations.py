@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
@@ -37,8 +36,6 @@ from probe.recorders.tensorflow_graphs import (
     READS,
     SHAPES,
     FunctionNode,
-    by_xla,
-    call_options,
     run_flow,
     traced_graph,
 )
@@ -47,6 +44,10 @@ from probe.recorders.tensorflow_values import (
     NOTHING,
     RanOperation,
     array,
+    by_xla,
+    call_options,
+    definition_of,
+    held_in,
     run_op,
     schema,
     sizes_of,
@@ -533,7 +534,7 @@ def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
 def digest_of(name: str) -> str:
     """Returns what a function does, without the names that TensorFlow gave."""
     made = hashlib.sha256()
-    for node in context.context().get_function_def(name).node_def:
+    for node in definition_of(name).node_def:
         kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
         made.update(f"{node.op} {len(node.input)}".encode())
         for word, value in kept:
@@ -546,7 +547,7 @@ AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split
 
 def convolves(name: str) -> bool:
     """Whether a function is one convolution, and axes of one are all that it adds or removes."""
-    nodes = context.context().get_function_def(name).node_def
+    nodes = definition_of(name).node_def
     first = (0, -4, -5)  # the samples' axis is never one of these
     moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
     kinds = [node.op for node in nodes if node.op not in AROUND]
@@ -556,8 +557,8 @@ def convolves(name: str) -> bool:
 def size_of(one: Any) -> str:
     """Returns what of a parameter decides an operation: of whole numbers their values."""
     if one.dtype == tf.resource:
-        held = one._handle_data.shape_and_type[0]
-        return "x".join(str(axis.size) for axis in held.shape.dim)
+        held = held_in(one)
+        return "x".join(map(str, held[0] if held else ()))
     if one.dtype in FORMATS:
         return "x".join(map(str, one.shape))
     return " ".join(map(str, array(one).reshape(-1).tolist()))
@@ -566,12 +567,10 @@ def size_of(one: Any) -> str:
 def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
     """Spread numbers in place of weights, and the variable that holds them, if one does."""
     handle = one.dtype == tf.resource
-    held = one._handle_data.shape_and_type[0] if handle else None
-    dtype = one.dtype if held is None else tf.as_dtype(held.dtype)
+    shape, dtype = (held_in(one) if handle else None) or (one.shape, one.dtype)
     if dtype not in FORMATS:
         return one, None
-    shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
-    values = spread_numbers(7 + at, "w", shape, 2)
+    values = spread_numbers(7 + at, "w", tuple(shape), 2)
     made = tensor(np.abs(values) if positive else values, dtype)
     variable = tf.Variable(made, trainable=False) if handle else None
     return (made if variable is None else variable.handle), variable

@@ -163,9 +163,9 @@ class Graph(Interpreter):
     def met(self, node: Any) -> None:
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
-    def opened(self, node: Any, read: list[Any]) -> list[LiveValue] | None:
+    def opened(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue] | None:
         """Runs what a node has inside: the branch that is taken, every iteration. Returns what it
-        gives; None: it runs itself."""
+        gives; None: it runs itself. ``inside``: the body that the node is in, as of ``walk``."""
         return None
 
     def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
@@ -203,7 +203,7 @@ class Graph(Interpreter):
 
     def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
         own = self.placed(node, read, inside)
-        found = self.opened(own, read)
+        found = self.opened(own, read, inside)
         return self.step(own) if found is None else found
 
     def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:

@@ -16,14 +16,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from probe import backends, floats, program
+from probe import backends, program
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
@@ -45,7 +45,7 @@ from probe.recording.contract import INPUT, Isolated, Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.folder import RecordingFolder
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Run, record_run
+from probe.recording.recording import Run, exact_numbers, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady, values_apart
@@ -287,9 +287,14 @@ def replay_run(
             store.put(array, name)
             values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
-            values[one.gives[0]] = replace(
-                values[one.gives[0]], zeros=_noticed(run, one, values, changed)
+            known = (
+                [
+                    exact_numbers(partial(_array_of, run, n, changed), values[n].dtype)
+                    for n in numbers
+                ]
+                for numbers in (one.reads, one.gives)
             )
+            values[one.gives[0]] = replace(values[one.gives[0]], zeros=one.meaning.noticed(*known))
     return Replayed(
         *(text, run.note, values, operations, run.outputs, store),
         *(frozenset(), "", run.made, run.keys, run.kinds, alone),
@@ -297,27 +302,16 @@ def replay_run(
     )
 
 
+def _array_of(run: Run, number: int, changed: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    return changed[number] if number in changed else run.array(number)
+
+
 def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    found = [changed[n] if n in changed else run.array(n) for n in one.reads]
+    found = [_array_of(run, n, changed) for n in one.reads]
     if any(array is None for array in found):
         why = f"{one.name} reads what was left out of the recording"
         raise InputError("recording", one.name, why, "record it again with more --most bytes")
     return found  # type: ignore[return-value]
-
-
-def _noticed(
-    run: Run, one: Operation, values: Sequence[Any], changed: Mapping[int, np.ndarray]
-) -> np.ndarray | None:
-    def given(number: int) -> Any:
-        def exact() -> np.ndarray:
-            dtype = values[number].dtype
-            array = changed[number] if number in changed else run.array(number)
-            assert array is not None
-            return floats.widen(array, dtype) if dtype in floats.FORMATS else array
-
-        return exact
-
-    return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
@@ -602,4 +596,4 @@ def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:
 
 
 def _tuple(numbers: Sequence[int]) -> str:
-    return f"({', '.join(map(str, numbers))})" if len(numbers) != 1 else f"({numbers[0]})"
+    return f"({', '.join(map(str, numbers))})"

@@ -281,7 +281,6 @@ class ModelFile:
         )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """As of ``Opened``."""
         made: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
         return made  # type: ignore[no-any-return]
 
@@ -312,7 +311,6 @@ class Guarded:
         return getattr(self.inner, "straight", False)
 
     def plain(self) -> list[np.ndarray]:
-        """As of ``Recorder``."""
         found: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
         return found
 
@@ -405,7 +403,6 @@ class _OfNumpy:
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
 
     def record(self, visit: Visit) -> list[Seen]:
-        """As of ``Recorder``."""
         gave: set[Any] = set()
 
         def met(event: Operation) -> None:

@@ -95,15 +95,16 @@ class ByOrder:
         """Returns whether every output of every value was tested for every addition and every
         fusion."""
         every = [*self.values, self.base]
-        return all(one.certified == one.compared for one in self.values) and not any(
-            one.refusal for one in every
-        )
+        tested = all(one.certified == one.compared for one in self.values)
+        return bool(self.compared) and tested and not any(one.refusal for one in every)
 
     @property
     def uncertified(self) -> str:
         """Returns how many outputs were not asked for all they add, and why; empty if all were."""
         if self.certified:
             return ""
+        if not self.compared:
+            return "no outputs were compared"
         count = self.compared - sum(one.certified for one in self.values)
         reasons = [one.orders.uncertified for one in [*self.values, self.base] if one.orders]
         why = next(filter(None, reasons), "")

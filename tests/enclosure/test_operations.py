@@ -229,6 +229,20 @@ def test_functions_that_rise_and_fall_stay_inside_of_wide_intervals(name):
         assert ((found.low <= middle) & (middle <= found.high)).all()
 
 
+def test_a_softplus_that_is_its_operand_above_a_threshold_is_enclosed_in_float64():
+    x = torch.tensor([19.5, 20.5, 25.0], dtype=torch.float64)
+    found = enclosed(o.softplus(), [Interval.of(x.numpy(), "float64")], [(3,)], "float64")
+    y = functional.softplus(x).numpy()
+    assert y[1] == x[1] and (found.low <= y).all() and (y <= found.high).all()
+
+
+@pytest.mark.parametrize("meaning", [o.leaky_relu(-0.5), o.elu(-1.0)])
+def test_what_falls_by_a_negative_slope_is_not_enclosed_as_if_it_rose(meaning):
+    assert (
+        enclosed(meaning, [Interval(np.array([-1.0]), np.array([1.0]))], [(1,)], "float32") is None
+    )
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_formats_are_enclosed(dtype):
     kind = getattr(torch, dtype)

@@ -16,11 +16,11 @@ from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.few import FEW, allowed
-from probe.explaining import explain_case
 from probe.launch import open_session
 from probe.reproduction import content
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
 from probe.target import Target
+from tests.convolutions import explain_case
 
 REFERENCE = Target.parse("reference")
 

@@ -11,8 +11,8 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_case
 from probe.errors import InputError
-from probe.explaining import explain_case
 from probe.target import Target
+from tests.convolutions import explain_case
 from tests.summation.synthetic import planted
 
 REFERENCE = Target.parse("reference")
@@ -123,6 +123,9 @@ def test_sums_that_are_not_replayed_by_luck_at_many_of_their_outputs():
 def test_other_paddings_are_windows_and_not_rounding():
     found = explained(conv(length=20, padding="same", stride=2), REFERENCE, against_padding="caffe")
     assert set(found.causes) == {"window"} and found.to_json()["windows_differ"] == 30
+    sides, counts, _ = found.lines()  # the windows differ, so nothing has to agree
+    assert counts.startswith("30 of 30 outputs differ")
+    assert "padding same on reference against padding caffe on reference" in sides
 
 
 def test_equal_windows_under_another_name_are_equal():
@@ -151,3 +154,10 @@ def test_nothing_to_compare_is_said():
         explained(conv(length=9), REFERENCE, 9, 9)
     with pytest.raises(InputError, match="length"):
         explained(conv(), REFERENCE, against_target=other("pairwise"))
+
+
+def test_outputs_whose_order_is_not_known_are_counted_though_their_bits_agree():
+    case = conv(op="conv2d", kernel=3, in_channels=4, filters=2, height=4)
+    found = explained(case, Target.parse("reference,algorithm=winograd"), 4, 5)
+    assert not len(found.differing) and found.unknown == found.compared
+    assert f"the order of {found.compared} outputs is not known" in found.lines()[2]

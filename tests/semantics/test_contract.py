@@ -33,7 +33,9 @@ def test_a_call_knows_its_operands_by_their_slots() -> None:
     assert (CALL.shape(), CALL.rank(), CALL.dtype()) == ((2, 3), 2, "f")
     assert (CALL.shape(2), CALL.rank(2), CALL.dtype(3)) == ((2,), 1, "g")
     assert (CALL["b"], CALL.get("c"), CALL.get("c", 3), CALL.integers(2)) == (2, None, 3, [4, 5])
-    assert CALL.numbers() == (("a", "True"), ("b", "2"))
+    plain = (("a", "True"), ("b", "2"))
+    assert replace(CALL, reads=READS[:2]).numbers() == plain
+    assert CALL.numbers() == (*plain, ("left out", "[1]"))
     assert CALL.numbers("b", "c") == (("b", "2"), ("c", "None"))
     with pytest.raises(IndexError):
         CALL.operand(1)

@@ -27,12 +27,13 @@ from tests.semantics.formulas import POOL, one_to_one
 
 X = np.linspace(0.05, 4, 40)
 """Above zero, where all of them are defined; below it as well where they are."""
-POSITIVE = {"rsqrt"}
+POSITIVE = {"rsqrt", "log2"}
+SPECIAL = np.array([np.inf, -np.inf, np.nan])
 
 STEPS: dict[str, Callable[..., Any]] = {
     "multiply": np.multiply,
     "add": np.add,
-    "divide": np.divide,
+    **{name: getattr(np, name) for name in ("divide", "subtract", "equal", "not_equal")},
     "negative": np.negative,
     "absolute": np.abs,
     "sqrt": np.sqrt,
@@ -47,7 +48,7 @@ STEPS: dict[str, Callable[..., Any]] = {
 }
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "square": np.square,
+    **{name: getattr(np, name) for name in ("square", "log2", "isnan", "isinf", "isfinite")},
     "rsqrt": lambda x: x**-0.5,
     "silu": lambda x: x / (1 + np.exp(-x)),
     "softplus": lambda x: np.logaddexp(0, x),
@@ -74,8 +75,11 @@ def computed(word: str, numbers: Any, *given: Any) -> Any:
 
 @pytest.mark.parametrize("key", COMPOSITES, ids=lambda key: key[0])
 def test_the_steps_of_a_function_give_it(key: tuple[str, Any]) -> None:
-    x = X if key[0] in POSITIVE else np.concatenate([-X[::-1], X])
-    assert np.allclose(computed(*key, x), FUNCTIONS[key[0]](x), rtol=1e-12, atol=1e-14)
+    more = SPECIAL if key[0].startswith("is") else -X[::-1]
+    x = X if key[0] in POSITIVE else np.concatenate([more, X])
+    with np.errstate(invalid="ignore"):
+        steps = computed(*key, x)
+    assert np.allclose(steps, FUNCTIONS[key[0]](x), rtol=1e-12, atol=1e-14)
 
 
 def test_every_function_is_tried() -> None:

@@ -53,12 +53,6 @@ def test_a_causal_query_sees_the_keys_up_to_its_own_as_masks_of_each_kind_say() 
         assert not np.isin(_attended(*own, causal=True)[:, query], causal[:, query]).any()
 
 
-def test_fewer_heads_of_keys_are_shared_by_neighbours() -> None:
-    queries, keys, values = _qkv(heads=1)
-    repeated = (np.repeat(one, 2, axis=0) for one in (keys, values))
-    assert np.array_equal(_attended(queries, keys, values), _attended(queries, *repeated))
-
-
 def test_a_first_state_is_read_by_its_own_sample_alone(monkeypatch) -> None:
     """Of layers that are too large to be labelled step by step."""
     monkeypatch.setattr(groups, "MOST_STEPS", 1)

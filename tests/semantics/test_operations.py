@@ -43,7 +43,6 @@ ALIKE = {
     "the first norm": (o.reduced("l1", (1,)), o.vector_norm((1,), 1)),
     "the second norm": (o.reduced("euclidean_norm", (1,), True), o.vector_norm((1,), 2, True)),
     "the largest by another name": (o.reduced("amax", (0,)), o.reduced("max", (0,))),
-    "named numbers": (o.function_named("elu", "alpha", 0.5), o.function("elu", alpha=0.5)),
 }
 
 APART = {
@@ -97,11 +96,6 @@ def test_axes_count_from_either_end_and_a_number_has_none() -> None:
     ways = o.along("sort", 1, (-1,)), o.along("sort", 0, (0,)), o.along("sort", 3, (-2,))
     assert [one.kept for one in ways] == [(), (), ((0, 0), (2, 2))]
     assert o.along("sort", 3, (1,), keep=False).kept == ((0, 0), (2, 1))
-
-
-def test_zeros_change_a_sum_by_nothing_and_a_mean_or_a_minimum_by_something() -> None:
-    words = ("sum", "mean", "min", "prod", "euclidean_norm")
-    assert [o.reduced(word, (1,)).zero for word in words] == [True, False, False, False, True]
 
 
 F = Frame((2,), (1,), (1,), ((0, 1),))

@@ -15,7 +15,6 @@ from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.summation import pools
 from probe.summation.orders import reveal
@@ -23,6 +22,7 @@ from probe.summation.tree import Tree
 from probe.summation.windows import as_windows, reveal_pool
 from probe.target import Target
 from probe.window import Geometry
+from tests.convolutions import explain_case
 from tests.exact import rounded
 
 pytestmark = pytest.mark.long

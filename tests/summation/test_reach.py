@@ -14,13 +14,13 @@ from probe.answers.explain import predicted, window
 from probe.case import Case
 from probe.cli.show import orders
 from probe.errors import TargetError
-from probe.explaining import explain_case
 from probe.explaining.evidence import differing_example
 from probe.launch import open_session
 from probe.summation import reach
 from probe.summation.reach import NAMED, Axis, reveal_reach
 from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
+from tests.convolutions import explain_case
 
 PLAIN = Target.parse("reference")
 NEIGHBOUR = Target.parse("reference,algorithm=neighbour")

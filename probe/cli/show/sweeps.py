@@ -61,6 +61,8 @@ def _verdict_by_bits(one: TargetSummary) -> Text:
         return Text("does not repeat its own bits", "magenta")
     if not one.comparisons:
         return Text("failed" if one.failures else "not run", "yellow")
+    if not one.compared:  # no window of the two sizes holds the same
+        return Text("nothing to compare", "yellow")
     found = Text("differs", "bold red") if one.differing else Text("agrees", "green")
     if one.alignment:  # what was compared lay alike; laid elsewhere, it has different bits
         found.append(", depends on the memory address", "magenta")
@@ -123,7 +125,7 @@ def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
         yield Text("interrupted; run the same command again to continue", "yellow")
     elif found.differing:
         yield _command_that_explains(found, case)
-    elif any(one.comparisons for one in found.targets.values()) and case.kind != "integers":
+    elif any(one.compared for one in found.targets.values()) and case.kind != "integers":
         yield Text(
             "No difference so far."
             if found.left_out
@@ -182,6 +184,8 @@ def sweep_by_order(
             verdict = Text("not revealed", "magenta")
         elif any(at.unknown for at in one.values):
             verdict = Text("not known", "yellow")
+        elif not one.compared:
+            verdict = Text("nothing to compare", "yellow")
         rows.add_row(
             target,
             verdict,
