@@ -10,7 +10,7 @@ import pytest
 
 from probe.semantics import operations
 from probe.semantics.labels import Labels, of_content, of_digest, tag
-from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
+from probe.semantics.sums import Blends, Contracts, Maximum, Reduces, Scans, Whole
 from tests.semantics.formulas import POOL, drawn, known, one_to_one, some_sizes
 
 RNG = np.random.default_rng(11)
@@ -141,25 +141,6 @@ def test_a_resize_weighs_the_elements_that_it_reads() -> None:
             yield meaning.labels([of_content(given)], [wanted.shape], WHAT)[0], wanted
 
     one_to_one(found(), back=False)
-
-
-def test_updates_are_added_at_their_places_in_any_order() -> None:
-    def found() -> Iterator[tuple[Labels, np.ndarray]]:
-        rng = np.random.default_rng(4)
-        for _ in range(60):
-            shape, numbers = some_sizes(rng, 1, 3), (1,) * int(rng.integers(2))
-            one, terms = drawn(rng, *shape), drawn(rng, 2, 3)
-            places = rng.integers(-1, one.size, 6)
-            wanted = np.empty(one.size, object)
-            for at, base in enumerate(one.reshape(-1).tolist()):
-                here = sorted([x for x in (*terms.reshape(-1)[places == at].tolist(), base) if x])
-                many = here != [base] and numbers
-                wanted[at] = (many, *here) if here else None
-            reads = [of_content(one), of_content(terms)]
-            found = Accumulates(places, numbers=numbers).labels(reads, [shape], WHAT)[0]
-            yield found, wanted.reshape(shape)
-
-    one_to_one(found())
 
 
 def test_what_is_read_whole_is_read_in_its_order() -> None:
