@@ -162,23 +162,22 @@ def test_attention_has_equal_labels_where_it_is_equal() -> None:
         for _ in range(25):
             heads, causal, kind = *rng.integers(1, 3, 2).tolist(), int(rng.integers(3))
             order = rng.permutation(5)
-            q, k, v = base[0][:, rng.permutation(4)], *(one[:heads, order] for one in base[1:])
-            seen = rng.integers(0, 3, (2, 4, 5)) > 0
+            q = np.concatenate([base[0], base[0] * 0.7])[:, rng.permutation(4)]
+            k, v = (one[:heads, order] for one in base[1:])
+            seen = rng.integers(0, 3, (4, 4, 5)) > 0
             scale = (0.5,) * int(rng.integers(2))
-            scores = q @ np.swapaxes(np.repeat(k, 2 // heads, 0), 1, 2) * (scale or (1,))[0]
-            mask = (seen | ~seen.any(-1, keepdims=True)) if kind else np.ones_like(seen)
-            mask = mask & np.tril(np.ones((4, 5), bool)) if causal == 2 else mask
+            scores = q @ np.swapaxes(np.repeat(k, 4 // heads, 0), 1, 2) * (scale or (1,))[0]
+            shown = seen | (kind == 0)
+            mask = shown & np.tril(np.ones((4, 5), bool)) if causal == 2 else shown
             mask = mask | ~mask.any(-1, keepdims=True)
             powers = np.where(mask, np.exp(scores.astype(float)), 0)
-            wanted = powers / powers.sum(-1, keepdims=True) @ np.repeat(v, 2 // heads, 0)
+            wanted = powers / powers.sum(-1, keepdims=True) @ np.repeat(v, 4 // heads, 0)
             given = [*map(of_content, (q, k, v))]
-            if kind:
-                given.append(
-                    of_content(mask if kind == 1 else np.where(mask, 0, np.float32(-np.inf)))
-                )
+            added = np.where(shown, 0, np.float32(-np.inf))
+            given += [of_content(shown if kind == 1 else added)] * (kind > 0)
             meaning = Attends(causal == 2, scale, boolean=kind == 1)
-            made = meaning.labels(given, [wanted.shape, (2, 4), (3,)], tag("attention"))
-            assert made[1].shape == (2, 4) and len(np.unique(made[2].full())) == 3
+            made = meaning.labels(given, [wanted.shape, (4, 4), (3,)], tag("attention"))
+            assert made[1].shape == (4, 4) and len(np.unique(made[2].full())) == 3
             yield made[0], wanted
 
     one_to_one(found(), back=False)
