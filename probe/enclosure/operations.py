@@ -25,6 +25,7 @@ from probe.semantics import (
     Chooses,
     Contracts,
     Each,
+    Holds,
     Made,
     Meaning,
     Normalises,
@@ -40,6 +41,7 @@ from probe.semantics.windows import divisors
 from probe.summation.arithmetic import Doubles
 
 # By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
+# Seen beyond it were erf of tiny bfloat16 numbers (PyTorch) and log1p of float64 at -0.414 (JAX).
 # Of one that libraries put together of several (GELU, softplus) it is that many units of the
 # largest of its result, its operand and 1, as its steps may cancel.
 ULPS = 16
@@ -77,12 +79,16 @@ class NotEnclosed(Exception):
 
 
 def enclosed(
-    meaning: Meaning, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
+    meaning: Meaning,
+    reads: Sequence[Interval],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: str,
+    rounded: bool = True,
 ) -> Interval | None:
     """Returns the interval of an operation's first result; None where none is known.
 
     ``reads``: of its operands; ``shapes``: of its results; ``dtype``: of the first one, in which
-    it computes or in a wider one.
+    it computes or in a wider one. ``rounded``: to it; else what reads it may take it as it is.
     """
     try:
         with np.errstate(all="ignore"):
@@ -91,7 +97,7 @@ def enclosed(
         return None
     if found.shape != tuple(shapes[0]):
         return None
-    return Interval(floats.nearest(found.low, dtype), floats.nearest(found.high, dtype))
+    return found.map(lambda end: floats.nearest(end, dtype)) if rounded else found
 
 
 def _enclosed_meaning(
@@ -102,10 +108,8 @@ def _enclosed_meaning(
         for step in meaning.steps:
             given = [values[n] for n in step.reads]
             values.append(_enclosed_meaning(step.meaning, given, [step.shape, *step.more], dtype))
-            # a further result of a step is taken for any number
-            values += [
-                Interval(np.full(more, -np.inf), np.full(more, np.inf)) for more in step.more
-            ]
+            # a further result of a step is taken for any number, or none
+            values += [Interval(*(np.full(more, np.nan),) * 2) for more in step.more]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
@@ -158,9 +162,15 @@ def _rounded_outwards(low: Doubles, high: Doubles, dtype: str) -> Interval:
     The ends were computed in float64, to within a rounding of it.
     """
     low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-    return Interval(
+    return _or_none(
         np.minimum(low, floats.nearest(low, dtype)), np.maximum(high, floats.nearest(high, dtype))
     )
+
+
+def _or_none(low: Doubles, high: Doubles) -> Interval:
+    """Returns ends that are NaN where both infinities may have met: what may be NaN has no ends."""
+    any_number = (low == -np.inf) & (high == np.inf)
+    return Interval(*(np.where(any_number, np.nan, end) for end in (low, high)))
 
 
 def _widened_by(one: Interval, by: Doubles, dtype: str) -> Interval:
@@ -206,14 +216,38 @@ def enclosed_einsum(
     spread = np.zeros(())
     if spreads[0].any() or spreads[1].any():
         spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
-    most = (sizes + np.abs(exact) + spread) / 2
+        spread = spread * (1 + 2.0**-40)
+    up, down = ((sizes + side + spread) / 2 for side in (exact, -exact))
+    low, high = exact - spread, exact + spread
     if bias is not None:
-        sizes, most, count = sizes + bias.size, most + bias.size, count + 1
-        exact, spread = exact + bias.low / 2 + bias.high / 2, spread + (bias.high - bias.low)
-    # the sums above are float64's, each off by less than that of their sizes
+        low, high, count = low + bias.low, high + bias.high, count + 1
+        sizes, up, down = sizes + bias.size, up + bias.size, down + bias.size
+    terms = (sizes, up, down, count, dtype)
+    return _or_none(_end_of_sum(-1, low, *terms), _end_of_sum(1, high, *terms))
+
+
+def _end_of_sum(
+    sign: int, exact: Doubles, sizes: Doubles, up: Doubles, down: Doubles, count: int, dtype: str
+) -> Doubles:
+    """Returns the least (``sign`` -1) or largest sum of ``count`` terms: infinite where an order
+    may overflow. ``sizes``, ``up``, ``down``: sums of magnitudes, of positive terms, of negative
+    ones, all in float64."""
     slack = count * 2.0**-51 * sizes
-    error = error_bound(sizes, most, count, dtype) + spread * (1 + 2.0**-40) + slack
-    return Interval(exact - error, exact + error)
+    error = error_bound(sizes, np.maximum(up, down) + slack, count, dtype) + slack
+    far = (up if sign > 0 else down) + error > floats.largest_finite(dtype)
+    return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
+
+
+def _added_up(
+    one: Interval, total: Callable[[Doubles], Doubles], count: int, dtype: str
+) -> Interval:
+    """Returns sums of ``count`` terms in any order. ``total``: adds an array up."""
+    ends = []
+    for sign, end in zip((-1, 1), one, strict=True):
+        # as rounding is monotone, each end errs no more than the sum of all ends on its side
+        up, down = total(np.maximum(end, 0)), total(np.maximum(-end, 0))
+        ends.append(_end_of_sum(sign, total(end), up + down, up, down, count, dtype))
+    return _or_none(*ends)
 
 
 def _reduced_axes(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
@@ -235,9 +269,9 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         return _summed(one, axes, dtype)
     if word == "mean":
         return _mean(one, axes, dtype)
-    if word == "norm" and numbers in ((1,), (2,)):
-        if numbers == (1,):
-            return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
+    if word == "norm" and numbers == (1,):
+        return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
+    if word == "norm" and numbers == (2,):
         total = _summed(_squared(one, dtype), axes, dtype)
         total = Interval(np.maximum(total.low, 0), total.high)
         return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
@@ -281,14 +315,7 @@ def _mean_square_about(
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     """Returns sums over axes, which stay with a size of 1."""
     count = math.prod(one.shape[axis] for axis in axes)
-    low, high = (end.sum(axis=axes, keepdims=True) for end in one)
-    sizes = one.size.sum(axis=axes, keepdims=True)
-    up, down = np.maximum(one.high, 0), np.maximum(-one.low, 0)
-    most = np.maximum(*(end.sum(axis=axes, keepdims=True) for end in (up, down)))
-    error = (
-        error_bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
-    )
-    return Interval(low - error, high + error)
+    return _added_up(one, lambda end: end.sum(axis=axes, keepdims=True), count, dtype)
 
 
 def _cumulative_sums(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
@@ -303,12 +330,7 @@ def _cumulative_sums(meaning: Scans, reads: list[Interval], dtype: str) -> Inter
         found = np.cumsum(turned, axis=axis)
         return np.flip(found, axis) if meaning.reverse else found
 
-    sizes, count = along(one.size), one.shape[axis]
-    most = np.maximum(along(np.maximum(one.high, 0)), along(np.maximum(-one.low, 0)))
-    error = (
-        error_bound(sizes, most * (1 + count * 2.0**-52), count, dtype) + count * 2.0**-52 * sizes
-    )
-    return Interval(along(one.low) - error, along(one.high) + error)
+    return _added_up(one, along, one.shape[axis], dtype)
 
 
 def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
@@ -318,8 +340,8 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
     axes, frame = meaning.spatial, meaning.frame
     sizes = [shape[axis] for axis in axes]
     empty = -np.inf if meaning.kind == "max" else 0.0
-    every = []
-    for end in (*one, one.size, np.maximum(one.high, 0), np.maximum(-one.low, 0)):
+
+    def pooled(end: Doubles) -> Doubles:
         wide = [(0, 0)] * end.ndim
         for k, axis in enumerate(axes):
             reach = (sizes[k] - 1) * frame.stride[k] + (frame.kernel[k] - 1) * frame.dilation[k] + 1
@@ -334,14 +356,11 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
                 last = first + (sizes[k] - 1) * frame.stride[k] + 1
                 at[axis] = slice(first, last, frame.stride[k])
             taps.append(padded[tuple(at)])
-        every.append(np.max(taps, axis=0) if meaning.kind == "max" else np.sum(taps, axis=0))
-    low, high, total, up, down = every
+        return np.asarray((np.max if meaning.kind == "max" else np.sum)(taps, axis=0))
+
     if meaning.kind == "max":
-        return Interval(low, high)
-    count = math.prod(frame.kernel)
-    most = np.maximum(up, down) * (1 + count * 2.0**-52)
-    error = error_bound(total, most, count, dtype) + count * 2.0**-52 * total
-    found = Interval(low - error, high + error)
+        return one.map(pooled)
+    found = _added_up(one, pooled, math.prod(frame.kernel), dtype)
     if meaning.kind == "sum":
         return found
     return _quotient_of_two(found, _number_interval(_covered(meaning, one.shape, shape)), dtype)
@@ -382,7 +401,8 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if word == "batch_norm":
         return _batch_normalised(used, meaning.numbers, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
-        return _ARITHMETIC[word](used[0], used[1], dtype)
+        found = _ARITHMETIC[word](used[0], used[1], dtype)
+        return _erring(found, found, meaning, dtype) if meaning.approximate else found
     if word == "clip":
         bounds = [None if one is None else _near_float32(one) for one in meaning.numbers]
         ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
@@ -412,19 +432,16 @@ def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
     numbers = _arguments_by_name(meaning)
     (one,) = used
     turns, function = _OTHERS[word]
-    if word == "power" and float(numbers["exponent"]) != int(numbers["exponent"]):
-        turns = (np.nan,)
+    falls = word == "reciprocal" or numbers.get("exponent", 0) < 0
     if turns is None:
         middle = one.low / 2 + one.high / 2
         found = function(middle, **numbers)
         by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
         by = by * (one.high > one.low) + np.abs(found) * 2.0**-50
         return _erring(Interval(found - by, found + by), one, meaning, dtype)
-    if any(np.isnan(turns)) and ((one.low <= 0) & (one.high > 0) | (one.low < 0)).any():
-        raise NotEnclosed  # it has a pole at zero, or nothing below it
-    places = [*one, *(np.clip(turn, *one) for turn in turns if not np.isnan(turn))]
-    ends = [function(place, **numbers) for place in places]
+    ends = [function(place, **numbers) for place in (*one, *(np.clip(t, *one) for t in turns))]
     low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    low = np.where(falls & (one.low < 0) & (one.high > 0), np.nan, low)  # a pole lies between
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
     return _erring(Interval(low - by, high + by), one, meaning, dtype)
 
@@ -437,6 +454,14 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
         found = Interval(found.low - by, found.high + by)
     if known.rounds == 0:
         return found
+    if word == "cast" and form.precision < 24:  # libraries go by way of float32
+        by_way = found.map(lambda end: floats.nearest(end, "float32"))
+        found = Interval(np.minimum(found.low, by_way.low), np.maximum(found.high, by_way.high))
+    if word == "softplus":  # PyTorch's gives what it reads from a threshold on
+        numbers = {"beta": 1.0, "threshold": 20.0} | _arguments_by_name(meaning)
+        border = numbers["threshold"] / numbers["beta"]
+        least = np.where(one.high > border, np.maximum(one.low, border), np.inf)
+        found = Interval(np.minimum(found.low, least), found.high)
     if known.rounds == 1 and not meaning.approximate:
         return _rounded_outwards(found.low, found.high, dtype)
     sizes = (
@@ -444,7 +469,10 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
         if word in _ELEMENTARY or known.rounds
         else np.maximum(np.maximum(found.size, one.size), 1)
     )
-    unit = ULPS * 2.0 ** (1 - form.precision)
+    unit = ULPS * floats.eps(dtype)
+    if word in ("exp2", "power"):  # as exp of a product, rounded, or as a product of many factors
+        steps = np.abs(np.log(np.maximum(sizes, 1e-300)))
+        unit = unit + (steps + abs(dict(meaning.numbers).get("exponent", 0))) * floats.eps(dtype)
     least = ULPS * 2.0 ** (form.emin - form.precision + 1)
     return _widened_by(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
 
@@ -469,9 +497,8 @@ def _product_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
 
 
 def _quotient_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    if ((two.low <= 0) & (two.high >= 0)).any():
-        raise NotEnclosed
-    return _corners(one, two, np.divide, dtype)
+    pole = (two.low <= 0) & (two.high >= 0)
+    return _corners(one, two, np.divide, dtype).map(lambda end: np.where(pole, np.nan, end))
 
 
 def _squared(one: Interval, dtype: str) -> Interval:
@@ -531,9 +558,6 @@ _RISING: dict[str, Callable[..., Doubles]] = {
     "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
 }
 
-# In the place of turning points: a function that is asked about positive numbers alone.
-_POLE = (np.nan,)
-
 # Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
 # again (with a slope of 1 at the most), and the function.
 _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
@@ -541,8 +565,8 @@ _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
     "negative": ((), np.negative),
     "square": ((0.0,), np.square),
     "power": ((0.0,), lambda x, exponent: np.power(x, exponent)),
-    "reciprocal": (_POLE, lambda x: 1 / x),
-    "rsqrt": (_POLE, lambda x: 1 / np.sqrt(x)),
+    "reciprocal": ((), lambda x: 1 / x),
+    "rsqrt": ((), lambda x: 1 / np.sqrt(x)),
     "sin": (None, np.sin),
     "cos": (None, np.cos),
     "acos": ((), np.arccos),
@@ -568,8 +592,8 @@ _ELEMENTARY = set(
 
 
 def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
-    one, rank = reads[0], len(reads[0].shape)
-    axes = tuple(axis % rank for axis in meaning.axes)
+    one = reads[0]
+    axes = tuple(axis % len(one.shape) for axis in meaning.axes)
     if meaning.groups is not None:
         return _in_groups(meaning, reads, dtype)
     if meaning.word in ("softmax", "log_softmax"):
@@ -602,15 +626,19 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
     found = _product_of_two(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
-    along = rank - 1 if meaning.along is None else meaning.along % rank
-    for given, how, there in zip(
-        reads[1:],
-        [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift),
-        (True, True),
-        strict=False,
-    ):
-        lies = given.map(lambda end: _lying(end, axes, along, rank))
-        found = how(found, lies, dtype) if there else found
+    return _scaled_and_shifted(found, meaning, reads[1:], (scale, shift), dtype)
+
+
+def _scaled_and_shifted(
+    found: Interval, meaning: Normalises, more: list[Interval], flags: Sequence[Any], dtype: str
+) -> Interval:
+    """Returns what a norm gives with its scale and its shift, of which it may have one or none."""
+    rank = len(found.shape)
+    after = (1,) * (0 if meaning.along is None else rank - 1 - meaning.along % rank)
+    both = [_product_of_two] * bool(flags[0]) + [_sum_of_two] * bool(flags[1])
+    for given, how in zip(more, both, strict=False):
+        lies = given.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
+        found = how(found, lies, dtype)
     return found
 
 
@@ -628,11 +656,7 @@ def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interv
     plain = replace(meaning, axes=axes, groups=None, along=None, numbers=(eps, False, False))
     found = _normalised_axes(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
     found = found.map(lambda end: end.reshape(shape))
-    for given, how in zip(
-        reads[1:], [_product_of_two] * bool(flags[0]) + [_sum_of_two] * bool(flags[1]), strict=True
-    ):
-        found = how(found, given.map(lambda end: _lying(end, (), along, rank)), dtype)
-    return found
+    return _scaled_and_shifted(found, meaning, reads[1:], flags, dtype)
 
 
 def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
@@ -737,16 +761,11 @@ def _recurrent(
     return Interval(*both).map(lambda end: end.reshape(shape))
 
 
-def _lying(end: Doubles, axes: tuple[int, ...], along: int, rank: int) -> Doubles:
-    """Returns a scale or a shift as it broadcasts: from the last axis, or along one."""
-    return end if end.ndim > 1 else end.reshape(-1, *(1,) * (rank - 1 - along))
-
-
 def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     count = math.prod(one.shape[axis] for axis in axes)
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-    found = _summed(one, axes, dtype).map(lambda end: end / count)
-    return _widened_by(found, found.size * unit, dtype)
+    low, high = _summed(one, axes, dtype).map(lambda end: end / count)
+    return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
 
 
 def _batch_normalised(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
@@ -781,6 +800,8 @@ def _moved_elements(
         raise NotEnclosed
     if isinstance(meaning, Made) and not meaning.places:
         return Interval(*(np.full(shape, float(meaning.value)),) * 2)
+    if isinstance(meaning, Holds) and meaning.content.dtype != np.uint16:  # bfloat16's container
+        return _number_interval(meaning.content)
     given, start = [], 1
     for one in reads:
         count = np.arange(start, start + one.low.size, dtype=np.uint64).reshape(one.shape)

@@ -210,7 +210,7 @@ def test_what_is_not_known_is_not_enclosed():
     assert interval(Unknown(), [X], X) is None
     assert interval(o.function("lgamma"), [X], X) is None
     assert interval(o.reduced("max", (1,), places=True), [X], X[:, 0]) is None
-    assert interval(o.function("divide"), [X, torch.zeros_like(X)], X) is None
+    assert np.isnan(interval(o.function("divide"), [X, torch.zeros_like(X)], X).low).all()
     wide = Interval(-np.ones((6, 40)), np.ones((6, 40)))
     assert enclosed(o.function("tan"), [wide], [(6, 40)], "float32") is None
 
@@ -246,3 +246,39 @@ def test_narrow_formats_are_enclosed(dtype):
         found = enclosed(meaning, given, [tuple(made.shape)], dtype)
         values = floats.widen(bits(made), dtype)
         assert ((found.low <= values) & (values <= found.high)).all()
+
+
+def test_what_may_overflow_on_the_way_or_has_a_pole_has_no_end():
+    large = Interval(*(np.array([[3e38, 3e38, -3e38, -3e38, -1.0]]),) * 2)
+    for meaning in (o.reduced("sum", (1,)), o.reduced("mean", (1,))):
+        found = enclosed(meaning, [large], [(1,)], "float32")
+        assert np.isnan(found.low + found.high).all()
+    up = enclosed(o.reduced("sum", (1,)), [large.map(np.abs)], [(1,)], "float32")
+    assert up.high == np.inf
+    around = Interval(np.array([-1.0, 1.0]), np.array([1e-3, 2.0]))
+    for meaning in (o.power(-1), o.function("reciprocal")):
+        found = enclosed(meaning, [around], [(2,)], "float32")
+        assert np.isnan(found.low[0]) and (found.low[1], found.high[1]) == pytest.approx(
+            (0.5, 1), rel=1e-4
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_cast_by_way_of_float32_is_enclosed(dtype):
+    """So do PyTorch, JAX and TensorFlow, and ml_dtypes for NumPy."""
+    x = 1 + floats.eps(dtype) / 2 + 2.0**-40
+    found = enclosed(o.function("cast"), [Interval(*(np.array([x]),) * 2)], [(1,)], dtype)
+    assert (found.low, found.high) == (1, 1 + floats.eps(dtype))
+
+
+def test_powers_by_multiplication_and_a_softplus_with_a_threshold_are_enclosed():
+    x = np.linspace(0.8, 1.2, 4001, dtype=np.float32)
+    product = x.copy()
+    for _ in range(99):
+        product = product * x
+    found = enclosed(o.power(100), [Interval.of(x, "float32")], [x.shape], "float32")
+    assert ((found.low <= product) & (product <= found.high)).all()
+    y = np.linspace(19, 25, 100)
+    found = enclosed(o.softplus(), [Interval(y, y)], [y.shape], "float64")
+    for given in (functional.softplus(torch.from_numpy(y)).numpy(), np.logaddexp(0, y)):
+        assert ((found.low <= given) & (given <= found.high)).all()

@@ -235,3 +235,39 @@ def test_a_decision_that_a_bug_changes_is_not_among_the_proved_ones():
     decisions = told(o.matmul(), negative, W)["decisions"]
     assert decisions["changed"] > 0
     assert decisions["proved"] <= decisions["total"] - decisions["changed"]
+
+
+def test_decisions_behind_nan_overflow_or_python_are_not_proved():
+    torch = pytest.importorskip("torch")
+    tenths = torch.tensor([[0.1] * 10, [1.0] + [0] * 9])
+    tiny = torch.tensor([[1.0, -(2.0**-25), -1.0, 2.0**-26]])
+    large = torch.tensor([[3e38, 3e38, -3e38, -3e38, -1.0]])
+
+    def beside(x: Any) -> Any:
+        return torch.cat([x, torch.full((1, 1), 5.0)], 1)
+
+    def branch() -> Any:
+        sums = tenths.sum(1)  # one order gives 1, another one 1.0000001
+        return torch.tensor([[3.0, 1.0]]) if sums[0] > sums[1] else torch.tensor([[1.0, 3.0]])
+
+    def root() -> Any:  # of a sum that some orders make negative: NaN would be the largest
+        return beside(torch.sqrt(tiny.sum(1, keepdim=True) + 2.0**-26))
+
+    for run in (branch, root, lambda: beside(torch.tanh(large.sum(1, keepdim=True)))):
+        told = probe.first_difference(run, run).to_json()["decisions"]
+        assert told["total"] == 3 and told["proved"] <= 1  # that 5 is above zero
+    found = probe.first_difference(lambda: large[0, :4].exp(), lambda: large[0].exp())
+    assert found.to_json()["decisions"]["total"] == 4  # a part of a line decides no largest
+
+
+@pytest.mark.slow
+def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
+    """XLA multiplies by reciprocals and fuses products with additions, which cancel here."""
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(X)
+
+    def steps(z: Any) -> Any:
+        return (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True)
+
+    found = probe.first_difference(lambda: steps(x), lambda: jax.jit(steps)(x)).to_json()
+    assert found["rounding"]["beyond"] == 0
