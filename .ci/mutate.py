@@ -9,8 +9,9 @@ A change is made in a copy of the checkout, where the test files that import the
 closest first, until one fails. It is *caught* by a test that fails, by one that never ends, or by
 an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
-cannot change a result is left alone: texts, annotations, ``__repr__``, what is raised, and lines
-with a comment that says ``speed alone``.
+cannot change a result is left alone: texts and what they are put together of, errors, annotations,
+``strict`` of ``zip`` (both sides are of one length), and lines with a comment that says ``speed
+alone``.
 """
 
 from __future__ import annotations
@@ -57,6 +58,9 @@ LIBRARIES = (
 alone."""
 
 ALONE = "speed alone"
+
+SPOKEN = {"__repr__", "words", "lines"}
+"""Functions that write for people what others have computed."""
 
 PATIENCE = 180
 """Seconds without a result, after which a change is taken for one that never ends."""
@@ -131,13 +135,29 @@ def _computing(node: ast.AST) -> Iterator[ast.expr]:
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, ast.AST) or isinstance(each, ast.Raise | ast.JoinedStr):
-                continue  # positions within formatted texts are wrong before Python 3.12
-            if isinstance(each, ast.FunctionDef) and each.name == "__repr__":
+            if not isinstance(each, ast.AST) or _says(each):
                 continue
             if isinstance(each, ast.expr):
                 yield each
             yield from _computing(each)
+
+
+def _says(node: ast.AST) -> bool:
+    """Returns whether a part of the code puts words together, or only checks lengths."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "strict"
+    if isinstance(node, ast.Call):  # an error, and ", ".join(...)
+        called = node.func
+        name = getattr(called, "id", getattr(called, "attr", ""))
+        return name.endswith("Error") or (
+            name == "join" and isinstance(getattr(called, "value", None), ast.Constant)
+        )
+    if isinstance(node, ast.FunctionDef):
+        return node.name in SPOKEN
+    # positions within formatted texts are wrong before Python 3.12
+    return isinstance(node, ast.Raise | ast.JoinedStr) or (
+        isinstance(node, ast.BinOp) and _of_texts(node)
+    )
 
 
 def _changed(node: ast.AST) -> Iterator[str]:
@@ -149,7 +169,7 @@ def _changed(node: ast.AST) -> Iterator[str]:
             yield str(node.value + 1)
         elif isinstance(node.value, float):
             yield repr(node.value * 2 if node.value else 1.0)
-    elif isinstance(node, ast.BinOp | ast.BoolOp) and not _of_texts(node):
+    elif isinstance(node, ast.BinOp | ast.BoolOp):
         yield ast.unparse(_with(node, op=OPERATORS.get(type(node.op))))
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         yield ast.unparse(_with(node, ops=[OPERATORS[type(node.ops[0])]()]))
@@ -178,8 +198,9 @@ def _of_texts(node: ast.AST) -> bool:
 def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
-    ``texts``: of every test file. That of the module's name, and those that import it; if there are
-    none, or with ``wide``, those that import its room too, and then the rest of the room's folders.
+    ``texts``: of every test file. That of the module's name, those that import it, and the room's
+    own that take no library; if there are none, or with ``wide``, those that import its room too,
+    and then the rest of the room's folders.
     """
     module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     room, _, own = module.rpartition(".")
@@ -189,7 +210,7 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
         if not name.startswith(homes) or (not wide and any(word in name for word in LIBRARIES)):
             continue
         imports = [line for line in text.splitlines() if line.startswith(("from ", "import "))]
-        rank = 3
+        rank = 4
         if Path(name).stem == f"test_{own}":
             rank = 0
         elif any(
@@ -199,9 +220,10 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
         ):
             rank = 1
         elif any(line.startswith(f"from {room}") for line in imports):
-            rank = 2
+            # the room's own tests that take no library go through its other modules, too
+            rank = 2 if name.startswith(f"{homes[0]}/") and "importorskip" not in text else 3
         ranks[name] = rank, len(text)
-    most = 3 if wide or not any(rank < 2 for rank, _ in ranks.values()) else 1
+    most = 4 if wide or not any(rank < 3 for rank, _ in ranks.values()) else 2
     some = [name for name, (rank, _) in ranks.items() if rank <= most]
     return sorted(some, key=lambda name: ranks[name])
 

@@ -619,17 +619,14 @@ def _child(code: str, variables: dict[str, str]) -> str:
 def conditions(function: str, left: str, right: str) -> dict[str, Any]:
     """The smallest sets of conditions that bring a function's bits back."""
     from probe.answers.bisect import bisect
+    from probe.answers.record import GivenModel
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)
         sys.path.insert(0, folder)
         try:
-            found = bisect(
-                f"probe_functions:{function}",
-                Target.parse(left),
-                Target.parse(right),
-                shapes={"x": (64, 5000)},
-            )
+            given = GivenModel(f"probe_functions:{function}", shapes={"x": (64, 5000)})
+            found = bisect(given, Target.parse(left), Target.parse(right))
         finally:
             sys.path.remove(folder)
     told = "; ".join(f"{one.version}: {one.says}" for one in found.steps if one.says)

@@ -84,7 +84,13 @@ def _provide(
     own = target.installed_version(backends.get(where.name))
     arm64 = device == "arm64"
     if not arm64 and where.version in (None, own):
-        return None, _check_own(where, own, tell), device is None
+        if where.device == "cpu" and where.version is None:
+            todo = f"write which, such as {where.name}=={own or '1.2.1'}"
+            raise InputError("target", where.text, "it does not name a release to install", todo)
+        if why := target.why_unavailable(where):
+            raise Failed(why)
+        tell(2, STEPS, f"asking {where.text}")
+        return None, _answers(where, target.target_runtime(where)), device is None
     version = where.version or own
     if version is None:
         todo = f"name one, {where.name}==1.2.3@arm64"
@@ -101,17 +107,6 @@ def _provide(
         return found, found.facts, True
     tell(2, STEPS, f"asking {where.text}")
     return found, _answers(where, target.target_runtime(where)), True
-
-
-def _check_own(where: Target, own: str | None, tell: Tell) -> dict[str, Any]:
-    """Returns facts of a target of this interpreter, which at most needs an emulator."""
-    if where.device == "cpu" and where.version is None:
-        todo = f"write which, such as {where.name}=={own or '1.2.1'}"
-        raise InputError("target", where.text, "it does not name a release to install", todo)
-    if why := target.why_unavailable(where):
-        raise Failed(why)
-    tell(2, STEPS, f"asking {where.text}")
-    return _answers(where, target.target_runtime(where))
 
 
 def _make_environment(

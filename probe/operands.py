@@ -218,7 +218,13 @@ def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray |
     elif case.bias_values is not None:
         b = np.array(case.bias_values, dtype=np.float64)
     if case.put:
-        x, w, b = _with_values_put(case, x, w, b)
+        found = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        found = {name: np.array(array) for name, array in found.items()}
+        for name, index, value in case.places:
+            array = found.get(name)
+            if array is not None and all(i < n for i, n in zip(index, array.shape, strict=False)):
+                array[index] = value
+        x, w, b = found["x"], found["w"], found.get("b")
     rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
     return (*rounded, None if b is None else floats.round_to(b, case.dtype))
 
@@ -242,20 +248,6 @@ SETS, KEPT = 8, 1 << 21
 @lru_cache(SETS)
 def _drawn_weights(one: WeightsDrawn) -> np.ndarray:
     return KINDS[one.kind].weights(one, one.weight_shape)  # type: ignore[arg-type]
-
-
-def _with_values_put(
-    case: OperandsWanted, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Returns the operands with what ``put`` puts into them; places beyond their shapes are left
-    out."""
-    found = {"x": x, "w": w} | ({} if b is None else {"b": b})
-    found = {name: np.array(array) for name, array in found.items()}
-    for name, index, value in case.places:
-        array = found.get(name)
-        if array is not None and all(i < n for i, n in zip(index, array.shape, strict=False)):
-            array[index] = value
-    return found["x"], found["w"], found.get("b")
 
 
 def _normal_draw(tensor: str) -> Draw:

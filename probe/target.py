@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, util
@@ -200,26 +200,21 @@ def why_unavailable(target: Target) -> str | None:
             )
     if emulated_processor(target):
         return None
-    return _lacking_hardware(target.device, switches, backend.needs(switches))
-
-
-def _lacking_hardware(
-    device: str, switches: Mapping[str, str], needs: Mapping[str, tuple[str, ...]]
-) -> str | None:
-    if ":" in device:
-        number, found = int(device.split(":")[1]), gpus()
+    if ":" in target.device:
+        number, found = int(target.device.split(":")[1]), gpus()
         if number >= found:
             return f"this machine has {found or 'no'} GPU{'s' if found > 1 else ''}"
     flags = cpu_flags()
-    for switch, wanted in {"isa": ONEDNN_ISA.get(switches.get("isa", ""), ()), **needs}.items():
+    flagged = {"isa": ONEDNN_ISA.get(switches.get("isa", ""), ()), **backend.needs(switches)}
+    for switch, wanted in flagged.items():
         if switch not in switches:
             continue
         if platform.machine().lower() not in ("x86_64", "amd64"):
             text = f"{switch}={switches[switch]}"
             return f"{text} limits x86 instructions; this is {platform.machine()}"
-        missing = [flag for flag in wanted if flag not in flags]
-        if flags and missing:
-            text = f"{switch}={switches[switch]} needs a CPU with {', '.join(missing)}"
+        lacks = [flag for flag in wanted if flag not in flags]
+        if flags and lacks:
+            text = f"{switch}={switches[switch]} needs a CPU with {', '.join(lacks)}"
             return f"{text}, which this one lacks"
     return None
 

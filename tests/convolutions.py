@@ -1,10 +1,12 @@
-"""Any small convolution, for Hypothesis."""
+"""Any small convolution, for Hypothesis; and why two runs of a case differ."""
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from probe import Case
+from probe.comparison import ComparedShapes
 from probe.errors import InputError
+from probe.explaining import explain_case as explained
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -39,3 +41,10 @@ def cases(draw):
         return Case(**given)
     except InputError:
         assume(False)
+
+
+def explain_case(
+    case, target, at=None, against=None, vary=None, against_target=None, against_padding=None, **how
+):
+    shapes = ComparedShapes.named(case, vary, at, against, against_padding)
+    return explained(shapes, target, against_target, **how)

@@ -13,12 +13,12 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.explaining import explain_case
 from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
 from probe.ulp import equal
 from tests.backends import conforming
+from tests.convolutions import explain_case
 
 pytestmark = pytest.mark.long
 

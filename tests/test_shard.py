@@ -1,9 +1,7 @@
 """Shards of a command ask every question once, and together give the rows of one run."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,6 @@ from probe.errors import InputError
 from probe.shard import ALL, Shard, current_shard, questions_of_part, within_shard
 
 pytestmark = pytest.mark.long
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")

@@ -1,39 +1,141 @@
-"""The one comparison: the ordered integers, the policy, and places where bits differ."""
+"""The one comparison, against integers counted one by one: policy, distances, and places."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from probe import floats, ulp
-
-PATTERNS = st.integers(0, 2**32 - 1)
 
 
 def f32(*bits: int) -> np.ndarray:
     return np.array(bits, dtype=np.uint32).view(np.float32)
 
 
+def edges(name: str) -> list[int]:
+    """Bit patterns on both sides of every bound of a format, of both signs."""
+    form = floats.FORMATS[name]
+    sign, inf = (
+        1 << (form.bits - 1),
+        ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1),
+    )
+    smallest, one = (
+        1 << (form.precision - 1),
+        int(floats.to_bits(floats.round_to(np.ones(1), name), name)[0]),
+    )
+    found = [0, 1, smallest - 1, smallest, one, one + 1, inf - 1, inf, inf + 1, sign - 1]
+    return [*found, *(sign | bits for bits in found)]
+
+
+def number(bits: int, name: str) -> int | None:
+    """A pattern's place in increasing order; None of NaN: by its value alone."""
+    form = floats.FORMATS[name]
+    value = float(floats.widen(floats.from_bits(np.array([bits]), name), name)[0])
+    if value != value:
+        return None
+    return bits if bits < 1 << (form.bits - 1) else -(bits - (1 << (form.bits - 1)))
+
+
+def apart(one: int, other: int, name: str) -> int | None:
+    """The distance by ``POLICY``; None: of a NaN and a number there is none."""
+    first, second = number(one, name), number(other, name)
+    if first is None or second is None:
+        return 0 if first is second else None
+    return second - first
+
+
+def among(
+    pairs: list[tuple[int, int]], name: str
+) -> tuple[np.ndarray, np.ndarray, list[int | None]]:
+    """Both sides as container arrays, and their distances one by one."""
+    unit = floats.FORMATS[name].unit
+    sides = (np.array(side, dtype=unit) for side in zip(*pairs, strict=True))
+    a, b = (floats.from_bits(side, name) for side in sides)
+    return a, b, [apart(*pair, name) for pair in pairs]
+
+
+def assert_told(a: np.ndarray, b: np.ndarray, far: list[int | None], name: str) -> None:
+    """All that is said of two arrays, whose distances (flat) are known."""
+    bits = [floats.to_bits(side, name).reshape(-1).tolist() for side in (a, b)]
+    sign = 1 << (floats.FORMATS[name].bits - 1)
+    zeros = [n for n, pair in enumerate(zip(*bits, strict=True)) if {*pair} == {0, sign}]
+    places = [n for n, step in enumerate(far) if step != 0]
+    most = 2**63 - 1
+    shown = [ulp.NAN if step is None else max(-most, min(most, step)) for step in far]
+    for how, wanted in (("equal", places), ("differ", sorted(places + zeros))):
+        found = ulp.differences(a, b, name, how)
+        assert found.index.dtype == np.int64 and found.index.tolist() == wanted
+        assert found.ulps.dtype == np.int64 and found.ulps.tolist() == [shown[n] for n in wanted]
+        assert found.bits_a.tolist() == [bits[0][n] for n in wanted]
+        assert found.bits_b.tolist() == [bits[1][n] for n in wanted]
+        where = ulp.bits_apart(a, b, name, how)
+        assert where.shape == a.shape and np.flatnonzero(where).tolist() == wanted
+    steps = ulp.distance(a, b, name)
+    assert steps.shape == np.shape(a) and steps.reshape(-1).tolist() == [
+        ulp.NAN if step is None else step for step in far
+    ]
+    assert ulp.signed_zeros(a, b, name) == len(zeros)
+    assert ulp.equal(a, b, name) == (not places)
+    sizes = [abs(step) for step in far if step]
+    largest = max(sizes) if sizes else None if places else 0
+    assert ulp.max_ulp(a, b, name) == largest
+    assert ulp.largest_ulp(found.ulps) == (min(largest, most) if largest else largest)
+
+
+BLOCKS = [ulp._BLOCK, 64, 7]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_every_pair_of_bounds_is_as_far_apart_as_counted(name, block, monkeypatch) -> None:
+    monkeypatch.setattr(ulp, "_BLOCK", block)
+    pairs = [(one, other) for one in edges(name) for other in edges(name)]
+    assert_told(*among(pairs, name), name)
+    for pair in pairs[:: 3 if block == ulp._BLOCK else 29]:
+        assert_told(*among([pair], name), name)
+    for some in (
+        pairs[:3],
+        pairs[5:12],
+        pairs[::2],
+        [pair for pair in pairs if pair[0] == pair[1]],
+    ):
+        assert_told(*among(some, name), name)
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:])
+@pytest.mark.parametrize("name", floats.FORMATS)
+def test_few_and_many_differences_are_told_alike_in_every_layout(name, block, monkeypatch) -> None:
+    monkeypatch.setattr(ulp, "_BLOCK", block)
+    rng, form = np.random.default_rng(block), floats.FORMATS[name]
+    top = int(np.iinfo(form.unit).max)
+    for share in (0.0, 0.01, 0.2, 1.0):
+        bits = rng.integers(0, top, (2, 3, 3, 17), dtype=form.unit, endpoint=True)
+        bits[1] = np.where(rng.random(bits[0].shape) < share, bits[1], bits[0])
+        sides = floats.from_bits(bits, name)
+        cuts = [np.s_[:], np.s_[:, 1:, 2:-1], np.s_[:, :, 2:3, ::3], np.s_[:, 0:0]]
+        for cut in [*cuts, np.s_[:, :1], np.s_[:, 1, 2, 1:], np.s_[:, 1, 2, :-1]]:
+            a, b = sides[cut]
+            flat = (floats.to_bits(side, name).reshape(-1).tolist() for side in (a, b))
+            assert_told(a, b, [apart(*pair, name) for pair in zip(*flat, strict=True)], name)
+
+
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_numbers_count_values_in_increasing_order(name: str) -> None:
-    one = floats.round_to(np.array([1.0]), name)
-    numbers = ulp.ordered_number(floats.to_bits(one, name), name) + np.arange(-40, 41)
+    bits = np.array(edges(name), dtype=floats.FORMATS[name].unit)
+    counted = [number(one, name) for one in bits.tolist()]
+    assert ulp.is_nan(bits, name).tolist() == [one is None for one in counted]
+    known = np.array([one is not None for one in counted])
+    found = ulp.ordered_number(bits[known], name)
+    assert found.tolist() == [one for one in counted if one is not None]
+    infinity = max(found.tolist())
+    beyond = np.abs(ulp.ordered_number(bits[~known], name))
+    assert (beyond > infinity).all()
+    numbers = np.unique(np.concatenate([found - 1, found, found + 1]))
+    numbers = numbers[np.abs(numbers) <= infinity]
     values = floats.widen(floats.from_bits(ulp.from_ordered(numbers, name), name), name)
     assert (np.diff(values) > 0).all()
-    np.testing.assert_array_equal(
-        ulp.ordered_number(ulp.from_ordered(numbers, name), name), numbers
-    )
-
-
-def test_the_map_of_a_16_bit_format_is_monotone_over_all_values() -> None:
-    bits = np.arange(1 << 16, dtype=np.uint16)
-    bits = bits[~ulp.is_nan(bits, "float16")]
-    values, numbers = bits.view(np.float16), ulp.ordered_number(bits, "float16")
-    order = np.argsort(numbers, kind="stable")
-    assert (np.diff(values[order].astype(float)) >= 0).all()
-    assert len(np.unique(numbers)) == len(bits) - 1  # the two zeros share one
+    assert ulp.ordered_number(ulp.from_ordered(numbers, name), name).tolist() == numbers.tolist()
+    assert ulp.from_ordered(np.array([0]), name).tolist() == [0]
 
 
 def test_policy() -> None:
@@ -56,34 +158,6 @@ def test_policy() -> None:
     assert {row[0] for row in ulp.POLICY} >= {"+0 against -0", "NaN against a number"}
 
 
-@given(st.lists(st.tuples(PATTERNS, PATTERNS), min_size=1, max_size=20))
-def test_differences_are_the_nonzero_distances(pairs: list[tuple[int, int]]) -> None:
-    a, b = (f32(*side) for side in zip(*pairs, strict=True))
-    far = ulp.distance(a, b, "float32")
-    found = ulp.differences(a, b, "float32")
-    np.testing.assert_array_equal(found.index, np.flatnonzero(far))
-    np.testing.assert_array_equal(found.ulps, far[far != 0])
-    np.testing.assert_array_equal(found.bits_a, a.view(np.uint32)[far != 0])
-    np.testing.assert_array_equal(
-        ulp.distance(b, a, "float32")[far != ulp.NAN], -far[far != ulp.NAN]
-    )
-
-
-@given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62))
-def test_float64_distances_are_exact(first: int, second: int) -> None:
-    a, b = (ulp.from_ordered(np.array([n]), "float64").view(float) for n in (first, second))
-    if not (np.isnan(a) | np.isnan(b)).any():
-        assert ulp.distance(a, b, "float64")[0] == second - first
-
-
-def test_float64_distances_beyond_int64_are_python_integers_and_stored_at_the_end() -> None:
-    largest = np.array([np.finfo(float).max])
-    exact = 2 * 0x7FEFFFFFFFFFFFFF
-    assert ulp.distance(-largest, largest, "float64").tolist() == [exact]
-    assert ulp.max_ulp(largest, -largest, "float64") == exact
-    assert ulp.differences(largest, -largest, "float64").ulps.tolist() == [-(2**63 - 1)]
-
-
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,), (1, 200_000), (3, 70_000), (5, 6, 7)])
 def test_places_are_found_in_every_shape(shape: tuple[int, ...]) -> None:
     a = np.ones(shape, dtype=np.float32)
@@ -93,67 +167,6 @@ def test_places_are_found_in_every_shape(shape: tuple[int, ...]) -> None:
     assert ulp.differences(a, b, "float32").index.tolist() == sorted(set(places))
 
 
-def test_slices_that_are_not_contiguous_have_their_own_flat_positions() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((2, 300, 400)).astype(np.float32)
-    b = np.where(rng.random(a.shape) < 0.01, a + 1, a).astype(np.float32)
-    cut = (slice(None), slice(7, 250, 2), slice(3, -5))
-    found = ulp.differences(a[cut], b[cut], "float32")
-    np.testing.assert_array_equal(found.index, np.flatnonzero(a[cut] != b[cut]))
-    np.testing.assert_array_equal(found.bits_b, b[cut][a[cut] != b[cut]].view(np.uint32))
-
-
-def test_max_ulp_is_none_where_only_nans_differ() -> None:
-    a, b = np.array([1, np.nan]), np.array([np.nan, 1])
-    assert ulp.max_ulp(a, b, "float64") is None
-    assert ulp.max_ulp(np.append(a, 1), np.append(b, np.nextafter(1, 2)), "float64") == 1
-    assert ulp.max_ulp(a, a, "float64") == 0
-
-
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match=r"shapes=\(2,\), \(3,\): only arrays of one shape"):
         ulp.differences(np.zeros(2), np.zeros(3), "float64")
-
-
-@pytest.mark.parametrize("share", [0.0, 0.0005, 0.2, 1.0])
-@pytest.mark.parametrize("name", floats.FORMATS)
-def test_few_and_many_differences_are_told_alike(name: str, share: float) -> None:
-    rng = np.random.default_rng(3)
-    unit = floats.FORMATS[name].unit
-    largest = int(np.iinfo(unit).max)
-    bits = rng.integers(0, largest, 300_001, dtype=unit, endpoint=True)
-    other = rng.integers(0, largest, bits.size, dtype=unit, endpoint=True)
-    other = np.where(rng.random(bits.size) < share, other, bits)
-    for cut in (slice(None), slice(1, None), slice(3, -2), slice(0, None, 3)):
-        a, b = (floats.from_bits(side, name)[cut] for side in (bits, other))
-        far = ulp.distance(a, b, name)
-        found = ulp.differences(a, b, name)
-        np.testing.assert_array_equal(found.index, np.flatnonzero(far))
-        near = np.abs(found.ulps) < 2**63 - 1
-        np.testing.assert_array_equal(found.ulps[near], far[far != 0][near].astype(np.int64))
-        sizes = [abs(int(one)) for one in far[far != 0] if one != ulp.NAN]
-        assert ulp.max_ulp(a, b, name) == (max(sizes) if sizes else 0)
-
-
-def test_a_single_difference_is_found_wherever_it_is() -> None:
-    a = np.ones(200_000, dtype=np.float32)
-    for place in (0, 1, 65_535, 65_536, 199_998, 199_999):
-        b = a.copy()
-        b[place] = np.nextafter(np.float32(1), np.float32(2))
-        assert ulp.differences(a, b, "float32").index.tolist() == [place]
-        assert ulp.differences(a[1:], b[1:], "float32").index.tolist() == [place - 1] * (place > 0)
-        assert ulp.max_ulp(a, b, "float32") == 1
-
-
-@pytest.mark.parametrize("name", ["float16", "float32"])
-def test_distances_of_many_blocks_and_of_slices(name: str) -> None:
-    form = floats.format_of(name)
-    random = np.random.default_rng(3)
-    sides = random.integers(0, 2**form.bits, (2, 7, 30_011, 2), dtype=form.unit)
-    a, b = floats.from_bits(sides, name)[:, :, 1:, 0]
-    bits = sides[:, :, 1:, 0]
-    first, second = ulp.ordered_number(bits, name)
-    nan_a, nan_b = ulp.is_nan(bits, name)
-    expected = np.where(nan_a & nan_b, 0, second - first)
-    expected[nan_a != nan_b] = ulp.NAN
-    assert (ulp.distance(a, b, name) == expected).all()

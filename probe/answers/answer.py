@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from probe.arguments import whole_numbers
 from probe.case import Case
 from probe.errors import InputError
 from probe.printing import as_json
@@ -113,3 +116,18 @@ def checked_targets(given: str | Target | Iterable[str | Target]) -> list[Target
     """Returns one target or several, each once. Raises InputError."""
     several = [given] if isinstance(given, str | Target) else given
     return list(dict.fromkeys(map(checked_target, several)))
+
+
+def length_values(lengths: Any, vary: str = "length") -> list[int]:
+    """Returns the values of an axis ascending, each once. InputError: they aren't whole numbers."""
+    if isinstance(lengths, int | np.integer):
+        why = "one length has nothing to be compared with"
+        todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
+        raise InputError("lengths", lengths, why, todo)
+    if isinstance(lengths, str):
+        return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
+    whole = None if lengths is None else list(lengths)
+    if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
+        todo = "write range(5, 41), [5, 9] or 5..40"
+        raise InputError("lengths", lengths, "these are not whole numbers", todo)
+    return sorted({int(one) for one in whole})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from probe import installation
-from probe.answers.record import arrays_by_name, arrays_for, text_of
+from probe.answers.record import GivenModel
 from probe.errors import InputError, Nondeterministic, TargetError
 from probe.launch import open_session
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, is_own_library
-from probe.recording.inputs import generated_inputs
 from probe.recording.recording import Run
 from probe.recording.replayed import Port, TargetRuns, replay_steadily
-from probe.recording.subject import is_function, open_model
+from probe.recording.subject import is_function
 from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import Conditions, search
 from probe.target import Target
@@ -33,35 +31,18 @@ CONTROLS = 2
 COUNTED = 20
 
 
-def bisect(
-    model: str | Path,
-    left: Target,
-    right: Target,
-    *,
-    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    seed: int = 0,
-    trust: bool = False,
-    tell: Say = silent,
-) -> Conditions:
+def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
     """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
 
-    ``model``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    ``given``: a file, or ``"module:function"``, which each set of conditions runs in a process of
     its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
     dtypes. Where an end is of another release or processor, a recording is replayed on both, and
     steps say what of it ran there. Errors: InputError, also where the function does not repeat its
     own bits at an end.
     """
-    text = text_of(model, "between")
-    if is_function(text):
-        arrays = (
-            generated_inputs((), None, 0, shapes or {}, seed)
-            if inputs is None
-            else arrays_by_name(inputs)
-        )
-    else:
-        arrays = arrays_for(open_model(text, trust), inputs, shapes or {}, seed)
-
+    text, trust = given.text("between"), given.trust
+    # a function is not imported in this process: it declares no inputs
+    arrays = given.arrays(() if is_function(text) else given.opened().inputs)
     if not all(is_own_library(one, text) for one in (left, right)):
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
@@ -102,11 +83,8 @@ def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
     if found.alone and not found.there:
         # all that computes ran in the library of this process, the same one on every target
         return ReleaseStep(where.text, None, why=found.said)
-    return ReleaseStep(
-        where.text,
-        _digest_of_outputs([one for one in found.results if one is not None]),
-        found.said,
-    )
+    results = [one for one in found.results if one is not None]
+    return ReleaseStep(where.text, _digest_of_outputs(results), found.said)
 
 
 def _digest_of_outputs(outputs: list[Any]) -> str:

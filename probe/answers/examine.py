@@ -12,7 +12,7 @@ import time as clock
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -23,8 +23,8 @@ import numpy as np
 from probe import budget
 from probe.answers.answer import Answer
 from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
-from probe.answers.record import arrays_for, record
-from probe.answers.two_runs import ADVICE, two_runs
+from probe.answers.record import GivenModel, record
+from probe.answers.two_runs import ADVICE, TwoSides, two_runs
 from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError, NotReproduced, TimeOver
@@ -33,10 +33,10 @@ from probe.invariant import mitigated_models
 from probe.printing import counted, differ
 from probe.progress import Say, heard
 from probe.recording.alone import unequal_bits
-from probe.recording.difference import Difference, Region
+from probe.recording.difference import Region
 from probe.recording.inputs import first_entries, varied_axes
+from probe.recording.matching import Pair
 from probe.recording.source import find_cause
-from probe.recording.subject import model_name, open_model
 from probe.recording.walk import walk
 from probe.target import Target
 
@@ -108,7 +108,6 @@ class Diagnosis(Answer):
         }
 
     def drawn(self) -> Figure | None:
-        """Draws both runs, operation by operation."""
         return self.found.drawn()
 
 
@@ -147,7 +146,7 @@ def examine(
     if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
         why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder")
-    given = ExaminedModel(model, inputs, at, against, shapes or {}, trust, seed)
+    given = GivenModel(model, inputs, shapes, trust, seed)
     parts: list[Learned] = []
     begun = clock.monotonic()
 
@@ -156,17 +155,33 @@ def examine(
         (part or (lambda one: None))(parts[-1])
 
     with within(time), heard("examine", progress) as tell:
-        if ask in ("batch", "padding"):
-            if target is None:
-                walked, sides = _two_sizes_here(given, ask, tell)
-            else:
-                walked, sides = _two_sizes_on_target(given, ask, target, tell), None
-        elif ask == "release":
-            other = {"against_target": against_target, "explain": False, "seed": seed}
-            words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "trust": trust, **other}
-            walked, sides = two_runs(model, target, **words, progress=tell), None
+        sides: SizedInputs | None = None
+        if ask == "release":
+            other = TwoSides(against_target=against_target)
+            walked = two_runs(given, other, target, explain=False, progress=tell)
+        elif ask == "machine":  # a run here against a recording of another machine
+            with ExitStack() as running:
+                folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
+                words: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "target": target}
+                words |= {"trust": trust, "seed": seed}
+                here = record(model, Path(folder) / "here", **words, progress=tell)
+                assert recording is not None
+                walked = diff(here, recording, trust=trust, explain=False, progress=tell)
+                # its values are read again for a report: the folder goes with the answer
+                weakref.finalize(walked, running.pop_all().close)
         else:
-            walked, sides = _against_recording(given, recording, target, tell), None
+            if target is None:
+                tell("opening the model")
+            subject = given.opened()
+            sizes = _inputs_and_sizes(given, subject, ask, (at, against))
+            if target is None:
+                walked, sides = _two_sizes_here(given, subject, ask, sizes, tell)
+            else:
+                arrays, along, size, whole = sizes
+                vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
+                both = TwoSides("batch" if ask == "batch" else vary, size, whole)
+                cut = replace(given, inputs=arrays)
+                walked = two_runs(cut, both, target, explain=False, progress=tell)
         head = f"{walked.asked.model}: {walked.asked.left} against {walked.asked.right}"
         made = Diagnosis(walked, ask, head.removeprefix(": "), parts)
         try:
@@ -202,19 +217,6 @@ def _which_question(ask: str | None, against_target: object, recording: object) 
 
 
 @dataclass
-class ExaminedModel:
-    """What the user gave."""
-
-    model: Any
-    inputs: Any
-    at: int | None
-    against: int | None
-    shapes: Mapping[str, tuple[int, ...]]
-    trust: bool
-    seed: int
-
-
-@dataclass
 class SizedInputs:
     """Both sides' inputs of a model in this process, and the left's filled up to the right's."""
 
@@ -224,45 +226,6 @@ class SizedInputs:
     left: dict[str, np.ndarray]
     right: dict[str, np.ndarray]
     filled: dict[str, np.ndarray]
-
-
-def _inputs_of_question(
-    given: ExaminedModel, subject: Any, ask: str
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Returns the inputs of one question, and along which axis of each the sides differ."""
-    vary = "batch" if ask == "batch" else "length"
-    # generated inputs need a size; given ones have theirs, and 0 asks for nothing
-    most = given.against or (BATCH if ask == "batch" else 0)
-    if given.inputs is None and not given.shapes and not subject.inputs:
-        why = "the model does not describe its inputs"
-        todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers)"
-        raise InputError("inputs", "(none)", why, todo)
-    arrays = arrays_for(subject, given.inputs, given.shapes, given.seed, vary, most)
-    if ask == "batch" or not arrays:
-        return arrays, varied_axes(vary, arrays, subject.inputs)
-    along = _padded_axes(arrays, varied_axes(vary, arrays, subject.inputs))
-    whole = max(arrays[name].shape[axis] for name, axis in along.items())
-    lengths = _valid_lengths(arrays, along)
-    short = np.flatnonzero((lengths > 0) & (lengths < whole))
-    row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
-    alone = {
-        name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
-        for name, one in arrays.items()
-    }
-    return alone, along
-
-
-def _padded_axes(arrays: Mapping[str, np.ndarray], along: dict[str, int]) -> dict[str, int]:
-    """Returns the axes along which samples end in zeros, or ``along`` where none does: the longest
-    axis need not be the length, as of (batch, channels, length)."""
-    first = next(iter(along))
-    others = [{first: axis} for axis in range(1, arrays[first].ndim)]
-    for some in (along, *others):
-        size = min(arrays[name].shape[axis] for name, axis in some.items())
-        lengths = _valid_lengths(arrays, some)
-        if ((lengths > 0) & (lengths < size)).any():
-            return some
-    return along
 
 
 def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -> np.ndarray:
@@ -281,16 +244,41 @@ def _valid_lengths(arrays: Mapping[str, np.ndarray], along: Mapping[str, int]) -
 
 
 def _inputs_and_sizes(
-    given: ExaminedModel, subject: Any, ask: str
+    given: GivenModel, subject: Any, ask: str, wanted: tuple[int | None, int | None]
 ) -> tuple[dict[str, np.ndarray], dict[str, int], int, int]:
-    """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes."""
-    arrays, along = _inputs_of_question(given, subject, ask)
+    """Returns the inputs, the axis of each along which the sides differ, and both sides' sizes.
+
+    ``wanted``: the sizes that the user gave. To ask about padding one sample is taken, the first
+    that has any; its length is the axis along which samples end in zeros, which need not be the
+    longest one, as of (batch, channels, length).
+    """
+    at, against = wanted
+    vary = "batch" if ask == "batch" else "length"
+    given.require_inputs(subject.inputs)
+    # generated inputs need a size; given ones have theirs, and 0 asks for nothing
+    most = against or (BATCH if ask == "batch" else 0)
+    arrays = given.arrays(subject.inputs, vary, most)
+    along = varied_axes(vary, arrays, subject.inputs)
+    if ask == "padding" and arrays:
+        first = next(iter(along))
+        axes = [along, *({first: axis} for axis in range(1, arrays[first].ndim))]
+        valid = [_valid_lengths(arrays, some) for some in axes]
+        sizes = [min(arrays[name].shape[axis] for name, axis in some.items()) for some in axes]
+        ends = [((one > 0) & (one < size)).any() for one, size in zip(valid, sizes, strict=True)]
+        chosen = ends.index(True) if any(ends) else 0
+        along, lengths = axes[chosen], valid[chosen]
+        whole = max(arrays[name].shape[axis] for name, axis in along.items())
+        short = np.flatnonzero((lengths > 0) & (lengths < whole))
+        row, samples = int(short[0]) if len(short) else 0, varied_axes("batch", arrays, ())
+        arrays = {
+            name: np.ascontiguousarray(one[row : row + 1]) if name in samples else one
+            for name, one in arrays.items()
+        }
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
-    against = whole_number("against", given.against or whole)
-    at = given.at
+    against = whole_number("against", against or whole)
     if at is None and ask == "padding":
-        valid = int(_valid_lengths(arrays, along).max())
-        at = valid if 0 < valid < against else max(1, against // 4)
+        valid_length = int(_valid_lengths(arrays, along).max())
+        at = valid_length if 0 < valid_length < against else max(1, against // 4)
     at = whole_number("at", at or 1)
     if at >= against:
         why = f"the other side has {against}"
@@ -299,11 +287,15 @@ def _inputs_and_sizes(
     return arrays, along, at, against
 
 
-def _two_sizes_here(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, SizedInputs]:
+def _two_sizes_here(
+    given: GivenModel,
+    subject: Any,
+    ask: str,
+    sizes: tuple[dict[str, np.ndarray], dict[str, int], int, int],
+    tell: Say,
+) -> tuple[Walked, SizedInputs]:
     """Compares two sizes of a model in this process."""
-    tell("opening the model")
-    subject = open_model(given.model, given.trust)
-    arrays, along, at, against = _inputs_and_sizes(given, subject, ask)
+    arrays, along, at, against = sizes
     vary = "batch" if ask == "batch" else "length"
     right, left = first_entries(arrays, along, against), first_entries(arrays, along, at)
     filled = {}
@@ -316,50 +308,15 @@ def _two_sizes_here(given: ExaminedModel, ask: str, tell: Say) -> tuple[Walked, 
         filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
     sides = SizedInputs(subject, vary, (at, against), left, right, filled)
     runs = [subject.recorder(one) for one in (left, right)]
-    asked = ComparisonQuestion(
-        model_name(given.model), f"{vary} {at}", f"{vary} {against}", ADVICE[vary]
-    )
+    asked = ComparisonQuestion(given.name, f"{vary} {at}", f"{vary} {against}", ADVICE[vary])
     return Walked(walk(runs[0], runs[1], False, tell), asked), sides
-
-
-def _two_sizes_on_target(given: ExaminedModel, ask: str, target: str | Target, tell: Say) -> Walked:
-    """Compares two sizes on a target, in a process of its own."""
-    arrays, along, at, against = _inputs_and_sizes(given, open_model(given.model, given.trust), ask)
-    vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
-    words: dict[str, Any] = {
-        "vary": "batch" if ask == "batch" else vary,
-        "at": at,
-        "against": against,
-        "inputs": arrays,
-    }
-    words |= {"explain": False, "trust": given.trust, "progress": tell}
-    return two_runs(given.model, target, **words)
-
-
-def _against_recording(given: ExaminedModel, recording: Any, target: Any, tell: Say) -> Walked:
-    """Compares a run here with a recording of another machine."""
-    words: dict[str, Any] = {"inputs": given.inputs, "shapes": given.shapes, "target": target}
-    with ExitStack() as running:
-        folder = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
-        made = record(
-            given.model,
-            Path(folder) / "here",
-            **words,
-            trust=given.trust,
-            seed=given.seed,
-            progress=tell,
-        )
-        found = diff(made, recording, trust=given.trust, explain=False, progress=tell)
-        # its values are read again for a report: the folder goes with the answer
-        weakref.finalize(found, running.pop_all().close)
-    return found
 
 
 Told = Callable[..., None]
 
 
 def _give_parts(
-    given: ExaminedModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
+    given: GivenModel, walked: Walked, sides: SizedInputs | None, out: Any, tell: Say, told: Told
 ) -> Iterator[str]:
     """Gives one part after the other; yields why it ends early."""
     first = walked.found.first
@@ -471,24 +428,18 @@ def _reads_padding(walked: Walked) -> str:
     if not rest:
         return ""
     by = f", and differ by up to {rounded_text(most)}" if most else ""
-    first = next((one for one in found.operations if _is_partly_compared(found, one)), None)
+
+    def partly(pair: Pair) -> bool:  # some in the smaller run are computed from other inputs there
+        values = found.left.values[pair.left], found.right.values[pair.right]
+        return pair.known and pair.compared < min(prod(one.shape) for one in values)
+
+    first = next((one for one in found.operations if any(map(partly, one.gives))), None)
     start = "" if first is None else f", from {operation_text(first)} on"
     return (
         f"{counted(rest, 'output')} read the padding{start}{by}; that is no rounding: the padded "
         "run reads what earlier layers made of its padding, the short run the layers' own padding, "
         "or nothing; run each sample at its own length, or mask what lies behind it in each such "
         "layer"
-    )
-
-
-def _is_partly_compared(found: Difference, one: Region) -> bool:
-    """Returns whether some of what an operation gives in the smaller run is computed from other
-    inputs in the other run."""
-    return any(
-        pair.known
-        and pair.compared
-        < min(prod(found.left.values[pair.left].shape), prod(found.right.values[pair.right].shape))
-        for pair in one.gives
     )
 
 
@@ -512,9 +463,8 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
         text = f"{where}; {proof}" if where else cause.why
         if not cause.kind:
             reads = []  # what sets two calls of one kernel apart
-            for side, at in ((found.left, one.left), (found.right, one.right)):
-                some = () if at is None else side.operations[at].reads[:3]
-                shapes = [side.values[n].shape for n in some]
+            for run, op in found.sides(one):
+                shapes = [run.values[n].shape for n in op.reads[:3]]
                 reads.append(" and ".join("x".join(map(str, shape)) or "1" for shape in shapes))
             text = f"{cause.why}; the library is called with other sizes: it reads {reads[0]} "
             text += f"against {reads[1]}"
@@ -549,7 +499,7 @@ def _counter_of_differing(
 
 
 def _remedied(
-    given: ExaminedModel, walked: Walked, sides: SizedInputs, tell: Say, told: Told
+    given: GivenModel, walked: Walked, sides: SizedInputs, tell: Say, told: Told
 ) -> Iterator[str]:
     """Tries what keeps the bits, the quick way first, and times it."""
     at, against = sides.sizes

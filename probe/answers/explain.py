@@ -9,7 +9,7 @@ import numpy as np
 
 from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_target
 from probe.case import Case
-from probe.comparison import Comparison
+from probe.comparison import ComparedShapes, Comparison
 from probe.explaining import explain_case as explained
 from probe.explaining.evidence import Evidence, checked_kernels, differing_example, named_kernels
 from probe.launch import open_session
@@ -78,14 +78,8 @@ def explain(
     """
     where, other = checked_target(target), checked_target(against_target or target)
     checked_kernels(kernels)
-    found = explained(
-        *(checked_case(case), where, at, against),
-        vary=vary,
-        against_target=other,
-        against_padding=against_padding,
-        budget=BUDGET if certify else 0,
-        zeros=zeros,
-    )
+    shapes = ComparedShapes.named(checked_case(case), vary, at, against, against_padding)
+    found = explained(shapes, where, other, budget=BUDGET if certify else 0, zeros=zeros)
     evidence = differing_example(found)
     found.kernels = named_kernels(found, kernels)
     return Explained(found, evidence)

@@ -130,27 +130,23 @@ class Walked(Answer):
         """Returns which sizes have the right run's bits, in words; empty if none was tested."""
         if not self.sizes:
             return ""
-        if "by_order" in self.sizes[0]:
-            return self._by_order()
-        same, other, unknown = (
+        if "by_order" in self.sizes[0]:  # for all finite inputs
+            same = [one for one in self.sizes if one["by_order"] == "same"]
+            told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
+            text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
+            for word, why in (("differs", "added differently"), ("unknown", "not known")):
+                some = [one for one in self.sizes if one["by_order"] == word]
+                each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
+                text += f"; {why}: {', '.join(each)}" if each else ""
+            return text
+        equal, other, unknown = (
             ranges(one["at"] for one in self.sizes if one["verdict"] == verdict)
             for verdict in ("equal", "differs", "unknown")
         )
-        told = [f"the bits of {self.asked.right}: {same or 'none'}"]
+        told = [f"the bits of {self.asked.right}: {equal or 'none'}"]
         told += [f"different bits: {other}"] * bool(other)
         told += [f"not known: {unknown}"] * bool(unknown)
         return f"sizes with {'; '.join(told)} (on these inputs; not certified)"
-
-    def _by_order(self) -> str:
-        """Returns the same by order: for all finite inputs."""
-        same = [one for one in self.sizes if one["by_order"] == "same"]
-        told = [f"{one['at']}{'' if one['certified'] else ' (not certified)'}" for one in same]
-        text = f"sizes that add as {self.asked.right} does: {', '.join(told) or 'none'}"
-        for word, why in (("differs", "added differently"), ("unknown", "not known")):
-            some = [one for one in self.sizes if one["by_order"] == word]
-            each = [f"{one['at']} ({one['in_the_way']}: {one['why']})" for one in some]
-            text += f"; {why}: {', '.join(each)}" if each else ""
-        return text
 
     def report_output(self, one: Pair) -> dict[str, Any]:
         """Returns an entry of ``outputs``. ``growth``: how the difference over the largest value
@@ -351,12 +347,13 @@ class Walked(Answer):
         if self.words and not differing:
             return self._by_indices()
         if not compared:
-            return NOT_KNOWN
+            hollow = outputs and all(one.hollow for one in outputs)
+            return "the outputs have no elements" if hollow else NOT_KNOWN
         if not differing:
             more = f"; {self.asked.todo}" if self.found.first and self.asked.todo else ""
-            return (
-                f"{agreement_text(compared)}{self._zeros()}{self._unjudged()}{self._others()}{more}"
-            )
+            every = f"all {compared:,} outputs that must agree do"
+            every = "the one output that must agree does" if compared == 1 else every
+            return f"{every}{self._zeros()}{self._unjudged()}{self._others()}{more}"
         ulps = [one.max_ulp for one in differing if one.max_ulp is not None]
         most = max(ulps) if len(ulps) == len(differing) else None
         text = differ(sum(one.differing for one in differing), compared, most)
@@ -384,12 +381,7 @@ class Walked(Answer):
         cause = self.found.causes.get(self.found.operations.index(first))
         if cause is not None and not cause.alone:
             return []
-        ends = (self.found.left, first.left), (self.found.right, first.right)
-        if any(
-            not side.untried and side.operations[number].lines is None
-            for side, number in ends
-            if number is not None
-        ):
+        if any(not run.untried and op.lines is None for run, op in self.found.sides(first)):
             return []  # the recorder has no lines of it: reproduce() would refuse
         return [f"try {how} for a report"]  # it is written if a script repeats the difference
 
@@ -460,7 +452,8 @@ class Walked(Answer):
             except (LookupError, ValueError) as error:  # the operation's own script needs no case
                 why = f"a mistake of probe's own ({type(error).__name__}: {error})"
         recorded = import_module("probe.reproduction.recorded")
-        found = recorded.write_operation(Path(folder), *sides, one, cause, **self.script)
+        script = recorded.ModelScript(**self.script)
+        found = recorded.write_operation(Path(folder), sides, one, cause, script)
         found.no_case = why
         return found
 
@@ -475,7 +468,7 @@ class Walked(Answer):
         said += f"; {where}." if (where := modelled.where_it_differs(cause)) else "."
         said += " By itself, in a fresh process, the case gives the bits of both runs."
         sides = self.found.left, self.found.right
-        made = modelled.write_case(folder, *sides, one, cause, said, tell=tell)
+        made = modelled.write_case(folder, sides, one, cause, said, tell=tell)
         if whole := self.script.get("whole"):
             text = "\n".join(whole).rstrip() + "\n"
             (folder / "model.py").write_text(text, encoding="utf-8")
@@ -536,15 +529,6 @@ DIFFERENT = "the two runs ask for different things"
 
 NOT_KNOWN = "it is not known which outputs must agree"
 NOT_YET, NOT_SOUGHT = "not explained yet", "no cause was looked for"
-
-
-def agreement_text(count: int) -> str:
-    """Returns ``all 80 outputs that must agree do``."""
-    return (
-        "the one output that must agree does"
-        if count == 1
-        else (f"all {count:,} outputs that must agree do")
-    )
 
 
 def _decision_sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarray] | None:
@@ -665,6 +649,10 @@ UNTRUSTED = (
 )
 
 
+# Facts of a recording that decide no bits, or that others say better.
+FACTS_BESIDE = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
+
+
 def of_stored(
     left: Run,
     right: Run,
@@ -680,7 +668,14 @@ def of_stored(
     for name, one in (("left", ours), ("right", theirs)):
         if one.left_out["values"]:
             notes.append(f"the {name} recording left out {one.left_out_text}")
-    notes += _environment_notes(left, right)
+    # where they were made differently, as far as it decides bits
+    facts = [{**one.made, **one.made.get("libraries", {})} for one in (ours, theirs)]
+    for name in dict.fromkeys((*facts[0], *facts[1])):
+        own = [one.get(name) for one in facts]
+        if own[0] != own[1] and name not in FACTS_BESIDE:
+            # libraries that a run did not load have none
+            said = ["not recorded" if one is None else str(one) for one in own]
+            notes.append(f"{name}: {said[0]} on the left, {said[1]} on the right")
     try:
         found = compare_and_explain(left, right, explain, progress or silent, notes=notes)
     except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
@@ -696,21 +691,3 @@ def of_stored(
     except InputError:  # it was recorded on no target
         lines = (), ()
     return Walked(found, asked, {"before": lines})
-
-
-def _environment_notes(left: Run, right: Run) -> list[str]:
-    """Returns where two recordings were made differently, as far as it decides bits."""
-    facts = (one.made.made for one in (left, right) if one.made)
-    ours, theirs = ({**one, **one.get("libraries", {})} for one in facts)
-    names = dict.fromkeys((*ours, *theirs))
-    skipped = ("libraries", "cores", "cpu_vendor", "machine", "probe_version")
-
-    def fact(made: Mapping[str, Any], name: str) -> str:
-        """Libraries that a run did not load have none."""
-        return str(made[name]) if made.get(name) is not None else "not recorded"
-
-    return [
-        f"{name}: {fact(ours, name)} on the left, {fact(theirs, name)} on the right"
-        for name in names
-        if name not in skipped and ours.get(name) != theirs.get(name)
-    ]

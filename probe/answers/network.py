@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probe.answers.answer import DEFAULT_TARGET, Answer, checked_target, checked_targets
+from probe.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_target,
+    checked_targets,
+    length_values,
+)
 from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
 from probe.invariant.mitigated_cases import measured_remedies
-from probe.invariant.mitigations import (
-    Measured,
-    RemedyResult,
-    advise,
-    remedies_report,
-    remedy_rows,
-)
+from probe.invariant.mitigations import Measured, RemedyResult, advise, remedies_report, remedy_rows
 from probe.progress import Tell, silent
 from probe.target import Target
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
     from probe.answers.first_difference import Walked
     from probe.answers.padded import OnTargets, Padded
-
-Bars = Callable[[str], AbstractContextManager[Tell]]
 
 
 def network(
@@ -80,27 +77,30 @@ def network(
             raise TypeError(f"network() got an unexpected keyword argument {name!r}")
     two = {name: one for name, one in two.items() if not _not_given(one)}
     own = target == DEFAULT_TARGET
-    from probe.answers.two_runs import of_two, two_runs
+    from probe.answers.record import GivenModel
+    from probe.answers.two_runs import TwoSides, of_two, two_runs
 
-    if of_two(two, (fixed, lengths, plan)):
+    two_sided = of_two(two, (fixed, lengths, plan))
+    given = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
+    how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
+    if two_sided:
         chosen = [] if own else checked_targets(target)
         if len(chosen) > 1:
             texts = ", ".join(one.text for one in chosen)
             todo = "give one target, and the second one as against_target"
             raise InputError("target", texts, "each of two runs has one target", todo)
         one = chosen[0] if chosen else None
-        return two_runs(model, one, trust=trust, seed=seed, **two)
-    if (limit := two.pop("time", None)) is not None:
+        return two_runs(given, TwoSides(**two), one, **how)
+    if (limit := how.pop("time", None)) is not None:
         why = "padding takes no limit of time, two runs do"
         raise InputError("time", limit, why, "leave it out, or give at and against")
     from probe.answers import padded as answers
 
-    two.pop("by", None)
-    words: dict[str, Any] = {"fixed": fixed, "lengths": lengths, "to": padded, "value": value}
-    words |= {"seed": seed, "safe": safe, "plan": plan, "trust": trust} | two
+    vary = two.get("vary", "length")
+    asked = answers.PaddingQuestion(vary, fixed, lengths, padded, value, safe, plan)
     if own:
-        return answers.padded(model, **words)
-    return answers.on_targets(model, checked_targets(target), **words)
+        return answers.padded(given, asked, **how)
+    return answers.on_targets(given, asked, checked_targets(target), **how)
 
 
 def _not_given(given: Any) -> bool:
@@ -192,12 +192,7 @@ def remedies(
     more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
     if chunks:
         more["chunks"] = list(chunks)
-    if isinstance(lengths, int):
-        why = "one length has nothing to be compared with"
-        raise InputError(
-            "lengths", lengths, why, f"write range(1, {lengths + 1}) or [1, {lengths}]"
-        )
-    values = sorted(set(lengths))
+    values = length_values(lengths)
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _not_given(one)}
     if isinstance(subject, Case):
@@ -215,15 +210,18 @@ def remedies(
                 for name, found_rows in remedy_rows(found).items():
                     kept.append(name, found_rows)
         return Remedied(found)
-    from probe.answers.padded import remedied
+    from probe.answers.padded import PaddingQuestion, remedied
+    from probe.answers.record import GivenModel
 
     if store is not None:
         why = "only a case's remedies are stored"
         raise InputError("store", store, why, "leave it out: this is a model")
-    of_model |= {} if vary is None else {"vary": vary}
+    given = GivenModel(subject, inputs, shapes, trust)
+    asked = PaddingQuestion(vary or "length", fixed, values)
     tell = None if progress is None else (lambda text: progress(0, 0, text))
-    words: dict[str, Any] = {"content": content, "fixed": fixed, "trust": trust} | of_model
-    words |= {} if target == DEFAULT_TARGET else {"target": where}
-    words["only"] = [*(only or ()), *(f"chunks={size}" for size in chunks or ())]
+    words = {} if target == DEFAULT_TARGET else {"target": where}
+    tried = [*(only or ()), *(f"chunks={size}" for size in chunks or ())]
     with within(time):
-        return remedied(subject, values, progress=tell, **words)
+        return remedied(
+            given, asked, content=content, table=table, only=tried, progress=tell, **words
+        )

@@ -53,9 +53,13 @@ class Ordered(Answer):
             if side.refusal == "not-a-sum":
                 none["not_a_sum"] = side.replays.size
             return told | none | {"calls": None, "checks": None, "seconds": None}
-        orders = side.orders
+        orders, summations = side.orders, []
+        for number, summation in enumerate(orders.summations):
+            mine = orders.index == number
+            where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
+            summations.append(summation.to_json(side.case.dtype) | where)
         return told | {
-            "orders": _told_summations(side),
+            "orders": sorted(summations, key=lambda one: -one["outputs"]),  # most outputs first
             "replayed": int((orders.replayed & side.replays).sum()),
             "not_a_sum": int(orders.not_a_sum.sum()),
             "certified": not orders.doubts,
@@ -97,7 +101,6 @@ class Ordered(Answer):
         return orders[0]["tree"] if orders else None
 
     def drawn(self) -> Figure | None:
-        """Returns the trees of the most frequent summations."""
         from probe.plots import views
 
         return views.draw_ordered(self.found)
@@ -158,17 +161,6 @@ class Ordered(Answer):
         except OSError as error:
             why = error.strerror or "it can't be written"
             raise InputError("tree", file, why, "give a file in a folder that exists") from None
-
-
-def _told_summations(side: CaseRun) -> list[dict[str, Any]]:
-    """Returns the summations of a side whose orders are known, the most frequent first."""
-    assert side.orders is not None
-    told = []
-    for number, summation in enumerate(side.orders.summations):
-        mine = side.orders.index == number
-        where = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
-        told.append(summation.to_json(side.case.dtype) | where)
-    return sorted(told, key=lambda one: -one["outputs"])
 
 
 def order(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from probe import budget, memory
 from probe.answers.answer import Answer, checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked
-from probe.answers.record import arrays_for, text_of
+from probe.answers.record import GivenModel
 from probe.arguments import whole_number
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
@@ -32,7 +32,6 @@ from probe.progress import Say, silent
 from probe.recording.apart import Apart, is_own_library
 from probe.recording.inputs import varied_axes
 from probe.recording.replayed import OnTarget, Replayed
-from probe.recording.subject import model_name, open_model
 from probe.recording.walk import CHANGED, compare_and_explain, watched
 from probe.semantics import Unknown
 from probe.target import Target
@@ -111,7 +110,7 @@ class Padded(Answer):
         operations = self.graph.whole(self.found[0].content).operations
         known = sum(not isinstance(one.meaning, Unknown) for one in operations)
         stands = self.in_the_way
-        return {
+        report: dict[str, Any] = {
             "verdict": self.verdict,
             "examined": known,
             "operations_total": len(operations),
@@ -126,19 +125,28 @@ class Padded(Answer):
             "vary": self.vary,
             "along": self.graph.along,
             "fixed": self.graph.fixed,
-            "contents": [_content_to_json(one) for one in self.found],
+            "contents": [
+                {
+                    "content": one.content,
+                    "least": one.least,
+                    "safe": one.safe,
+                    "at_least": _serves_to_json(one.at_least),
+                    "at_safe": _serves_to_json(one.at_safe),
+                    "certified": one.at_safe.certified,
+                    "over": one.over or None,
+                }
+                for one in self.found
+            ],
             "walked": None if self.walked is None else self.walked.report(),
             "plan": None if self.plan is None else self.plan.to_json(),
             "notes": self.notes,
             "written": self.written,
-        } | self._remedied()
-
-    def _remedied(self) -> dict[str, Any]:
-        if not self.remedies:
-            return {}
-        mode = None if self.invariant is None else self.invariant.to_json()
-        best = mitigated_models.recommended_way(self.remedies)
-        return {"remedies": self.remedies, "recommended": best, "invariant": mode}
+        }
+        if self.remedies:
+            report["remedies"] = self.remedies
+            report["recommended"] = mitigated_models.recommended_way(self.remedies)
+            report["invariant"] = None if self.invariant is None else self.invariant.to_json()
+        return report
 
     def lines(self) -> tuple[str, str, str]:
         what = f"{self.model}: {self.vary} padded, against {self.graph.fixed:,}"
@@ -239,33 +247,41 @@ class OnTargets(Answer):
         return next((drawn for one in self.found if (drawn := one.drawn())), None)
 
 
-def on_targets(model: Any, targets: Sequence[Target], **words: Any) -> Padded | OnTargets:
+@dataclass(frozen=True)
+class PaddingQuestion:
+    """How a model's inputs are padded, and what is wanted.
+
+    ``vary``: ``length``, ``batch`` or ``NAME:AXIS``. ``fixed``: the size that is the reference;
+    None: that of the inputs. ``lengths``: of content; None: 1, a tenth and a quarter of the full
+    size. ``to``: pad to this size instead of each content's least. ``value``: what padding holds.
+    ``safe``: find safe sizes. ``plan``: a folder for plan.json and padded.py.
+    """
+
+    vary: str = "length"
+    fixed: int | None = None
+    lengths: Iterable[int] | None = None
+    to: int | None = None
+    value: float = 0.0
+    safe: bool = True
+    plan: str | Path | None = None
+
+
+def on_targets(
+    given: GivenModel, asked: PaddingQuestion, targets: Sequence[Target], **words: Any
+) -> Padded | OnTargets:
     """Does as ``padded`` on each target; one that fails is a failure, unless it is the only one."""
     if len(targets) == 1:
-        return padded(model, target=targets[0], **words)
-    found, failures, plan = [], list[dict[str, str]](), words.get("plan")
+        return padded(given, asked, targets[0], **words)
+    found, failures, plan = [], list[dict[str, str]](), asked.plan
     for one in targets:
         if plan is not None:
             name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in one.text)
-            words = words | {"plan": Path(plan) / name}
+            asked = replace(asked, plan=Path(plan) / name)
         try:
-            found.append(padded(model, target=one, **words))
+            found.append(padded(given, asked, one, **words))
         except TargetError as error:
             failures.append({"target": one.text, "kind": error.kind, "message": error.why})
     return OnTargets(found, failures)
-
-
-def _content_to_json(one: SafeSize) -> dict[str, Any]:
-    """Returns an entry of ``contents``."""
-    return {
-        "content": one.content,
-        "least": one.least,
-        "safe": one.safe,
-        "at_least": _serves_to_json(one.at_least),
-        "at_safe": _serves_to_json(one.at_safe),
-        "certified": one.at_safe.certified,
-        "over": one.over or None,
-    }
 
 
 def _serves_to_json(one: Serves) -> dict[str, Any]:
@@ -282,11 +298,10 @@ def _serves_to_json(one: Serves) -> dict[str, Any]:
 
 
 def remedied(
-    model: Any,
-    lengths: Iterable[int],
+    given: GivenModel,
+    asked: PaddingQuestion,
     *,
     content: int | None = None,
-    fixed: int | None = None,
     table: str | Path | None = None,
     only: Sequence[str] = (),
     **words: Any,
@@ -299,8 +314,8 @@ def remedied(
         raise InputError("table", table, "it is a folder", "give a file, such as classes.json")
     if table is not None and not Path(table).absolute().parent.is_dir():
         raise InputError("table", table, "there is no such folder", "make it first")
-    every = sorted({*lengths, *([] if content is None else [content])})
-    found = padded(model, lengths=every, fixed=fixed, **words)
+    every = sorted({*(asked.lengths or ()), *([] if content is None else [content])})
+    found = padded(given, replace(asked, lengths=every), **words)
     known = [one.content for one in found.found]
     at = content if content in known else known[len(known) // 2]
     if not only or INVARIANT in only:
@@ -310,7 +325,7 @@ def remedied(
             found.invariant = (
                 InvariantResult(f"not tried: {why}")
                 if why
-                else mitigated_models.of_graph(found.graph, found.found, model, table)
+                else mitigated_models.of_graph(found.graph, found.found, given.model, table)
             )
         except KeyboardInterrupt:  # what padding came to stays, and is timed
             found.invariant = InvariantResult("not tried to the end: interrupted")
@@ -327,54 +342,58 @@ def remedied(
 
 
 def padded(
-    model: Any,
-    vary: str = "length",
-    *,
-    fixed: int | None = None,
-    lengths: Iterable[int] | None = None,
-    inputs: Mapping[str, np.ndarray] | str | Path | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    to: int | None = None,
-    value: float = 0.0,
-    seed: int = 0,
-    safe: bool = True,
-    plan: str | Path | None = None,
+    given: GivenModel,
+    asked: PaddingQuestion,
     target: str | Target | None = None,
-    trust: bool = False,
     explain: bool = True,
     progress: Say | None = None,
 ) -> Padded:
     """Pads a model's inputs along an axis, and finds the sizes that keep the full-size run's bits.
 
-    ``model``: as of ``probe.network`` for two runs. ``vary``: ``length``, ``batch`` or
-    ``NAME:AXIS``. ``fixed``: the size that is the reference; that of the ``inputs`` if not given.
-    ``lengths``: of content; 1, a tenth and a quarter of the full size if not given. ``to``: pad to
-    this size instead of each content's least. ``safe``: find safe sizes. ``plan``: a folder for
-    plan.json and padded.py. ``target``: run it there; a file or ``"module:function"`` in a process
-    of its own with the target's switches, where that is its own library. On another library,
-    release or processor a recording is replayed, operation by operation. Errors: InputError;
-    TargetError; Nondeterministic.
+    ``target``: run it there; a file or ``"module:function"`` in a process of its own with the
+    target's switches, where that is its own library. On another library, release or processor a
+    recording is replayed, operation by operation. Errors: InputError; TargetError;
+    Nondeterministic.
     """
     tell = progress or silent
     tell("opening the model")
-    graph = _padded_model(model, vary, fixed, inputs, shapes or {}, value, seed, trust)
-    fixed = graph.fixed
+    graph = _padded_model(given, asked)
+    fixed, lengths = graph.fixed, asked.lengths
     some = {1, max(fixed // 10, 1), max(fixed // 4, 1)}
     contents = sorted(
         some if lengths is None else {whole_number("lengths", one) for one in lengths}
     )
     running = ExitStack()
     try:
-        notes = _watch_full_run(graph, model, contents[0], target, trust, running)
-        answer = _answer_for_contents(graph, model, vary, contents, to, safe, explain, tell)
-        answer.notes = [*notes, *answer.notes]
-        if plan is not None or (safe and not budget.spent()):
+        notes = _watch_full_run(graph, given, contents[0], target, running)
+        sizes, why = list[SafeSize](), ""
+        for content in contents:
+            if sizes and (why := budget.spent()):
+                left = f"valid sizes from {content:,} on were not looked at: {why}"
+                notes = [*notes, left]
+                break
+            graph.checked(content)
+            tell(f"{asked.vary} {content:,} of {fixed:,}")
+            alone = asked.to is not None or not asked.safe
+            sizes.append(_one_size(graph, content, asked.to) if alone else graph.sized(content))
+        answer = Padded(sizes, given.name, graph, asked.vary, notes=notes)
+        first = next((one for one in sizes if one.at_least.by_order == "differs"), None)
+        if first is not None:  # explained where the bits of its content show it
+            ends = graph.side(first.content, first.least), graph.whole(first.content)
+            left, todo = f"{first.content:,} padded to {first.least:,}", f"pad to {first.safe:,}"
+            question = ComparisonQuestion(given.name, left, f"padded to {fixed:,}", todo)
+            answer.walked = Walked(compare_and_explain(*ends, explain, tell), question)
+        if asked.plan is not None or (asked.safe and not budget.spent()):
             tell("checking the plan")
-            every = contents if plan is None else range(1, contents[-1] + 1)
-            answer.plan = graph_plan.make(graph, every, model_name(model), tell)
-            answer.plan.between = _between_operations(graph, answer.found, tell)
-        if plan is not None and answer.plan is not None:
-            answer.written = [str(path) for path in answer.plan.save(Path(plan))]
+            every = contents if asked.plan is None else range(1, contents[-1] + 1)
+            answer.plan = graph_plan.make(graph, every, given.name, tell)
+            for one in sizes:  # shorter sizes, where padding inputs alone takes longer ones
+                if not one.at_least.lacking and one.safe != one.content:
+                    tell(f"padding between operations: {one.content:,}")
+                    told = between.sought(graph, one.content, one.safe)
+                    answer.plan.between += [] if told is None else [told]
+        if asked.plan is not None and answer.plan is not None:
+            answer.written = [str(path) for path in answer.plan.save(Path(asked.plan))]
     except BaseException:
         running.close()
         raise
@@ -383,7 +402,7 @@ def padded(
 
 
 def _watch_full_run(
-    graph: PaddedModel, model: Any, content: int, target: Any, trust: bool, running: ExitStack
+    graph: PaddedModel, given: GivenModel, content: int, target: Any, running: ExitStack
 ) -> list[str]:
     """Watches the full run, in this process or on a target's; what is to be said of it."""
     graph.check(content)
@@ -393,10 +412,10 @@ def _watch_full_run(
         graph.doubt = next((one for one in notes if CHANGED in one), "")
         return notes
     where = checked_target(target)
-    if isinstance(model, str | Path) and is_own_library(where, str(model)):
+    if isinstance(given.model, str | Path) and is_own_library(where, str(given.model)):
         folder = Path(tempfile.mkdtemp(prefix="probe-"))
         running.callback(shutil.rmtree, folder, ignore_errors=True)
-        process = Apart(text_of(model, "target"), where, trust, folder)
+        process = Apart(given.text("target"), where, given.trust, folder)
         graph.opened = running.enter_context(process)
     else:  # another library, release or processor: what is recorded here is replayed there
         session: AnySession = open_session(where)
@@ -408,72 +427,18 @@ def _watch_full_run(
     return [whole.said] if isinstance(whole, Replayed) else []
 
 
-def _between_operations(
-    graph: PaddedModel, sizes: list[SafeSize], tell: Say
-) -> list[between.Between]:
-    """Shorter sizes that take constants between operations, where padding inputs takes longer."""
-    found = []
-    for one in sizes:
-        if one.at_least.lacking or one.safe == one.content:
-            continue
-        tell(f"padding between operations: {one.content:,}")
-        if (told := between.sought(graph, one.content, one.safe)) is not None:
-            found.append(told)
-    return found
-
-
-def _answer_for_contents(
-    graph: PaddedModel,
-    model: Any,
-    vary: str,
-    contents: list[int],
-    to: int | None,
-    safe: bool,
-    explain: bool,
-    tell: Say,
-) -> Padded:
-    """Returns the results for every valid length, with the first difference explained."""
-    found, why = list[SafeSize](), ""
-    for content in contents:
-        if found and (why := budget.spent()):
-            break
-        graph.checked(content)
-        tell(f"{vary} {content:,} of {graph.fixed:,}")
-        if to is not None or not safe:
-            found.append(_one_size(graph, content, to))
-        else:
-            found.append(graph.sized(content))
-    answer = Padded(found, model_name(model), graph, vary)
-    if len(found) < len(contents):
-        left = f"valid sizes from {contents[len(found)]:,} on were not looked at: {why}"
-        answer.notes.append(left)
-    answer.walked = _first_difference(answer, explain, tell)
-    return answer
-
-
-def _padded_model(
-    model: Any,
-    vary: str,
-    fixed: int | None,
-    inputs: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    value: float,
-    seed: int,
-    trust: bool,
-) -> PaddedModel:
+def _padded_model(given: GivenModel, asked: PaddingQuestion) -> PaddedModel:
     """Opens the model with inputs of the full size. InputError: it, or its size, is not known."""
-    subject = open_model(model, trust)
-    if fixed is None and inputs is None and not shapes:
+    subject, shapes = given.opened(), given.shapes or {}
+    vary, fixed = asked.vary, asked.fixed
+    if fixed is None and given.inputs is None and not shapes:
         raise InputError("fixed", "(none)", "the size to compare with is not given", FIXED)
-    if not subject.inputs and inputs is None and not shapes:
-        why = "the model does not describe its inputs"
-        todo = "give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers), of full size"
-        raise InputError("inputs", "(none)", why, todo)
+    given.require_inputs(subject.inputs, ", of full size")
     if fixed is not None and shapes:
         memory.require_room(
             memory.need(shapes.values(), shapes.values(), "float32"), "fixed", fixed
         )
-    arrays = arrays_for(subject, inputs, shapes, seed, vary, fixed or 0)
+    arrays = given.arrays(subject.inputs, vary, fixed or 0)
     if not arrays:
         why = f"without inputs there is no {vary} to pad"
         raise InputError("inputs", "(none)", why, "give --inputs FILE.npz")
@@ -489,7 +454,7 @@ def _padded_model(
             why = f"{name} has {there} entries along axis {axis}"
             raise InputError("fixed", fixed, why, f"use {there} or less, or longer inputs")
         arrays[name] = np.take(arrays[name], range(fixed), axis)
-    return PaddedModel(subject, arrays, along, fixed, value)
+    return PaddedModel(subject, arrays, along, fixed, asked.value)
 
 
 def _one_size(graph: PaddedModel, content: int, to: int | None) -> SafeSize:
@@ -515,16 +480,3 @@ def _unsought(graph: PaddedModel, content: int, size: int, told: Serves) -> Safe
     if told.serves:
         return SafeSize(content, size, size, told, told)
     return SafeSize(content, size, graph.fixed, told, graph.own(content), "not looked for")
-
-
-def _first_difference(answer: Padded, explain: bool, tell: Say) -> Walked | None:
-    """Explains the first least size that changes bits, where the bits of its content show it."""
-    one = next((one for one in answer.found if one.at_least.by_order == "differs"), None)
-    if one is None:
-        return None
-    graph = answer.graph
-    sides = graph.side(one.content, one.least), graph.whole(one.content)
-    found = compare_and_explain(sides[0], sides[1], explain, tell)
-    left = f"{one.content:,} padded to {one.least:,}"
-    todo = f"pad to {one.safe:,}"
-    return Walked(found, ComparisonQuestion(answer.model, left, f"padded to {graph.fixed:,}", todo))

@@ -18,6 +18,7 @@ from probe.errors import InputError, ProbeError
 from probe.printing import counted
 from probe.recording import inputs as given_inputs
 from probe.recording.apart import Apart, is_own_library
+from probe.recording.contract import Input, Opened
 from probe.recording.folder import (
     MOST,
     begin_recording,
@@ -28,7 +29,7 @@ from probe.recording.folder import (
 from probe.recording.folder import read_recording as read_folder
 from probe.recording.recording import Provenance, Run
 from probe.recording.replayed import Replayed, TargetRuns
-from probe.recording.subject import function_recorder, is_function, open_model
+from probe.recording.subject import function_recorder, is_function, model_name, open_model
 from probe.recording.walk import watched
 from probe.semantics.contract import Exact, Unknown
 from probe.target import Target
@@ -81,6 +82,63 @@ class Recorded(Answer):
         return None
 
 
+@dataclass(frozen=True)
+class GivenModel:
+    """A model as a user gave it, and what it is run on.
+
+    ``model``: a file, one in memory, a function, or ``"module:function"``. ``inputs``: arrays by
+    name or in order, or a .npz file; None: generated from ``seed``, in the model's own shapes, and
+    in ``shapes`` where it leaves them open. ``trust``: read a file that runs code of its own.
+    """
+
+    model: Any
+    inputs: Any = None
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+    trust: bool = False
+    seed: int = 0
+
+    def opened(self) -> Opened:
+        """Returns what has its inputs and recorders. InputError."""
+        return open_model(self.model, self.trust)
+
+    @property
+    def name(self) -> str:
+        return model_name(self.model)
+
+    def text(self, option: str) -> str:
+        """Returns the model as another process finds it. InputError: it is in this one alone."""
+        model = self.model
+        if isinstance(model, str | Path):
+            return str(model) if is_function(model) else str(Path(model).resolve())
+        why = "a target's switches need a process of their own, and this model is in this one alone"
+        todo = "save it as a file, or give module:function"
+        raise InputError(option, type(model).__name__, why, todo)
+
+    def require_inputs(self, declared: Sequence[Input], more: str = "") -> None:
+        """Refuses a model of whose inputs nothing is known; ``more``: of what size they are."""
+        if self.inputs is None and not self.shapes and not declared:
+            why = "the model does not describe its inputs"
+            todo = f"give --inputs FILE.npz, or --shape 8x64 (generated float32 numbers){more}"
+            raise InputError("inputs", "(none)", why, todo)
+
+    def arrays(
+        self, declared: Sequence[Input], vary: str | None = None, most: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Returns the inputs of a model that declares some: given ones, or seeded ones of its own
+        shapes, with ``most`` entries where it leaves the axis that is varied open."""
+        if self.inputs is None:
+            shapes = self.shapes or {}
+            return given_inputs.generated_inputs(declared, vary, most, shapes, self.seed)
+        if isinstance(self.inputs, str | Path):
+            found = given_inputs.read_inputs(Path(self.inputs))
+        elif isinstance(self.inputs, Mapping):
+            found = {str(name): np.asarray(one) for name, one in self.inputs.items()}
+        else:
+            several = self.inputs if isinstance(self.inputs, list | tuple) else [self.inputs]
+            found = {f"input{n}": np.asarray(one) for n, one in enumerate(several)}
+        return given_inputs.in_declared_order(declared, found)
+
+
 def record(
     model: Any,
     out: str | Path,
@@ -104,68 +162,34 @@ def record(
     own. It is run three times. Errors: InputError; TargetError; Nondeterministic where two runs of
     it differ.
     """
-    folder = Path(out)
+    folder, given = Path(out), GivenModel(model, inputs, shapes, trust, seed)
     if progress:
         progress("running it")
     if target is not None:
-        where, text = checked_target(target), text_of(model, "target")
+        where, text = checked_target(target), given.text("target")
         if is_own_library(where, text):
             with Apart(text, where, trust) as process:
                 process.open()
-                process.record(folder, arrays_for(process, inputs, shapes or {}, seed), most)
+                process.record(folder, given.arrays(process.inputs), most)
             return Recorded(read_folder(folder), size_of_values(folder))
         check_new_folder(folder)
         with ExitStack() as running:
             inner = running.enter_context(tempfile.TemporaryDirectory(prefix="probe-"))
             made = TargetRuns(text, Path(inner), running, trust)
             made.open(where)
-            arrays = arrays_for(made, inputs, shapes or {}, seed)
-            run, _ = made.record(where, arrays, "the run")
+            run, _ = made.record(where, given.arrays(made.inputs), "the run")
             assert run.made is not None
             notes = [*run.made.notes, *([run.said] if isinstance(run, Replayed) else [])]
             write_recording(run, folder, run.made.subject, most, notes)
         return Recorded(read_folder(folder), size_of_values(folder))
-    subject = open_model(model, trust)
-    arrays = arrays_for(subject, inputs, shapes or {}, seed)
+    subject = given.opened()
+    arrays = given.arrays(subject.inputs)
     named = str(model) if is_function(model) else ""
     named = Path(model).name if not named and isinstance(model, str | Path) else named
     with begin_recording(folder) as store:
         run, notes = watched(subject.recorder(arrays), "the run", store)
         write_recording(run, folder, named, most, notes)
     return Recorded(read_folder(folder), size_of_values(folder))
-
-
-def text_of(model: Any, option: str) -> str:
-    """Returns a model as another process finds it. InputError: it is in this one alone."""
-    if isinstance(model, str | Path):
-        return str(model) if is_function(model) else str(Path(model).resolve())
-    why = "a target's switches need a process of their own, and this model is in this one alone"
-    todo = "save it as a file, or give module:function"
-    raise InputError(option, type(model).__name__, why, todo)
-
-
-def arrays_by_name(inputs: Any) -> dict[str, np.ndarray]:
-    """Returns arrays by name, of a file or as given: a mapping, a sequence, or one array."""
-    if isinstance(inputs, str | Path):
-        return given_inputs.read_inputs(Path(inputs))
-    if isinstance(inputs, Mapping):
-        return {str(name): np.asarray(one) for name, one in inputs.items()}
-    several = inputs if isinstance(inputs, list | tuple) else [inputs]
-    return {f"input{n}": np.asarray(one) for n, one in enumerate(several)}
-
-
-def arrays_for(
-    subject: Any,
-    inputs: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    seed: int,
-    vary: str | None = None,
-    most: int = 0,
-) -> dict[str, np.ndarray]:
-    """Returns the inputs of an opened model: given ones, or seeded ones of its own shapes."""
-    if inputs is not None:
-        return given_inputs.in_declared_order(subject.inputs, arrays_by_name(inputs))
-    return given_inputs.generated_inputs(subject.inputs, vary, most, shapes, seed)
 
 
 # Operations of a run whose digests are told: `bits.lock` has a line for each.

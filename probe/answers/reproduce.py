@@ -19,7 +19,7 @@ from probe.answers.answer import (
 )
 from probe.answers.explain import Explained
 from probe.case import Case
-from probe.comparison import CaseRun, Finding, OutputPairs, run_and_reveal
+from probe.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
 from probe.explaining import explain_case as explained
 from probe.explaining.evidence import checked_kernels, named_kernels
@@ -209,7 +209,7 @@ def emulated_report(
     sides: list[CaseRun]
     pairs: OutputPairs | None = None
     if against is not None:
-        found = explained(case, target, None, against, vary=vary)
+        found = explained(ComparedShapes.named(case, vary, None, against), target)
         sides, pairs = [found.left, found.right], found.pairs
     else:
         with open_session(target) as session:

@@ -57,7 +57,7 @@ def _summary_once(found: Results) -> dict[str, Any]:
     targets.sort(
         key=lambda row: (
             [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
-        ),
+        )
     )
     for entry in targets:
         where = entry["machine"], entry["target"]

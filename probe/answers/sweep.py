@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from probe import backends, layout
-from probe.answers.answer import DEFAULT_TARGET, Answer, checked_case, checked_targets
-from probe.arguments import whole_numbers
+from probe.answers.answer import (
+    DEFAULT_TARGET,
+    Answer,
+    checked_case,
+    checked_targets,
+    length_values,
+)
 from probe.budget import within
 from probe.campaign import Campaign, CampaignPart, case_row, run_row
 from probe.case import Case
@@ -81,11 +84,16 @@ class Swept(Answer):
         each += [f"{name}: failed" for name, one in self.found.targets.items() if one.failures]
         each += [f"{name}: {one.unasked:,} left out" for name, one in parts.items() if one.unasked]
         each += ["interrupted"] * self.found.interrupted
-        stable = "every length agrees with the longest, with these operands"
+        other = against_in_words(self.values, self.found.vary)
+        stable = f"every {self.found.vary} agrees with {other}, with these operands"
+        if not told["compared"]:
+            stable = f"no {self.found.vary} has outputs that must agree with those of {other}"
+        elif told["not_compared"]:
+            stable = f"every output that must agree with one of {other} does, with these operands"
         return (
             sweep_title(self.case, self.found.vary, self.values, self.found.targets),
             count + up_to(told["max_ulp"]) * bool(told["differing"]),
-            "; ".join(each) or stable.replace("length", self.found.vary),
+            "; ".join(each) or stable,
         )
 
     def drawn(self) -> Figure | None:
@@ -153,10 +161,16 @@ class SweptByOrder(Answer):
             if (differs := [at.at for at in one.values if at.outputs])
         ]
         each += [f"{one['target']}: failed" for one in self.found.failures]
+        other = against_in_words(self.values, self.vary)
+        same = f"every {self.vary} adds in the same order as {other}"
+        if not told["compared"]:
+            same = f"no {self.vary} has outputs that must agree with those of {other}"
+        elif unknown:
+            same = "none of those that are known is added differently"
         return (
             f"{sweep_title(self.case, self.vary, self.values, self.found.targets)}, by order",
             count + unknown,
-            "; ".join(each) or f"every {self.vary} adds in the same order as the longest",
+            "; ".join(each) or same,
         )
 
     def drawn(self) -> Figure | None:
@@ -174,6 +188,12 @@ def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[
         span = first_values(values[:-1], vary)
     span += f" against {first_values(values[-1:], vary)}"
     return f"{asked.label}: {vary} {span} on {', '.join(targets)}"
+
+
+def against_in_words(values: Sequence[int], vary: str) -> str:
+    """Returns what all others are compared with: ``the longest``, ``batch 4``, ``contiguous``."""
+    shown = first_values(values[-1:], vary)
+    return {"length": "the longest", "layout": shown}.get(vary, f"{vary} {shown}")
 
 
 def first_values(values: Sequence[int], vary: str) -> str:
@@ -226,7 +246,14 @@ def sweep(
     part = Shard.parse(shard)
     control, by, zeros = checked_options(control=control, by=by, zeros=zeros)
     keep, workers = checked_options(keep=keep, workers=workers)
-    _suit_each_other(by, zeros, time, store, cluster, workers)
+    if by == "order":
+        given: dict[str, Any] = {"workers": workers, "keep": keep, "time": time, "cluster": cluster}
+        given |= {"zeros": None if zeros == "equal" else zeros}
+        given |= {"control": None if control == "every" else control}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(name, value, *NOT_BY_ORDER[name])
+    _suit_each_other(zeros, time, store, cluster, workers)
     if cluster is not None:
         from probe.cluster import sweeps as clustered
 
@@ -237,9 +264,7 @@ def sweep(
         chosen = checked_targets(target)
     vary = axis_of(checked_case(case), vary)
     values = (
-        _layout_numbers(lengths, case, chosen)
-        if vary == "layout"
-        else _length_values(lengths, vary)
+        _layout_numbers(lengths, case, chosen) if vary == "layout" else length_values(lengths, vary)
     )
     plans = Plans([case], vary, *axis_values(values, vary))
     # the largest value is in every part: all others are compared with it
@@ -271,8 +296,18 @@ def sweep(
         return Swept(answer_request(request, chosen, kept, workers, progress), case, values)
 
 
+# What a sweep by order does not take, why, and what to do.
+NOT_BY_ORDER = {
+    "zeros": ("orders do not depend on the sign of zeros", "use --by bits"),
+    "time": ("a sweep by order can't be resumed", "use --by bits, or fewer values"),
+    "cluster": ("sweeps by order do not run on a cluster", "give each machine a part: --shard i/n"),
+    "workers": ("a sweep by order asks one target after another", "leave it out, or use --by bits"),
+    "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
+    "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
+}
+
+
 def _suit_each_other(
-    by: str,
     zeros: str,
     time: str | None,
     store: str | Path | Store | None,
@@ -286,20 +321,11 @@ def _suit_each_other(
             "store nothing: --no-store (store=None)",
         )
         raise InputError("zeros", zeros, why, todo)
-    if zeros == "differ" and by == "order":
-        why = "orders do not depend on the sign of zeros"
-        raise InputError("zeros", zeros, why, "use --by bits")
-    if time is not None and by == "order":
-        why = "a sweep by order can't be resumed"
-        raise InputError("time", time, why, "use --by bits, or fewer values")
     if cluster is None:
         return
     if time is not None:
         why = "nodes do not know each other's results, which decide what is run first"
         raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
-    if by != "bits":
-        why = "sweeps by order do not run on a cluster"
-        raise InputError("cluster", cluster, why, "give each machine a part: --shard i/n")
     if workers is not None:
         todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
         raise InputError("workers", workers, "the cluster's nodes decide this", todo)
@@ -335,21 +361,6 @@ def _fits(case: Case, word: str) -> bool:
     except InputError:
         return False
     return True
-
-
-def _length_values(lengths: Any, vary: str) -> list[int]:
-    """Returns the values ascending, each once. InputError where they aren't whole numbers."""
-    if isinstance(lengths, int | np.integer):
-        why = "one length has nothing to be compared with"
-        todo = f"write range(1, {lengths + 1}) or [1, {lengths}]"
-        raise InputError("lengths", lengths, why, todo)
-    if isinstance(lengths, str):
-        return whole_numbers("lengths" if vary == "length" else f"{vary} values", lengths)
-    whole = None if lengths is None else list(lengths)
-    if whole is None or not all(isinstance(one, int | np.integer) for one in whole):
-        todo = "write range(5, 41), [5, 9] or 5..40"
-        raise InputError("lengths", lengths, "these are not whole numbers", todo)
-    return sorted({int(one) for one in whole})
 
 
 class _ByOrderCampaign(Campaign[Case]):

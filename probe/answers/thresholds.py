@@ -97,7 +97,7 @@ def thresholds(
     # the command hands over the word as typed, Python a number of any kind
     if isinstance(seconds, str):
         (seconds,) = checked_options(seconds=seconds)
-    given = {"scanned": scan, "seconds": seconds}
+    given: dict[str, Any] = {"scanned": scan, "seconds": seconds}
     longest: int = UPTO.get(vary, 1) if upto is None else upto  # type: ignore[assignment]
 
     with open_session(where) as session:
@@ -105,6 +105,6 @@ def thresholds(
             *(session, case, longest),
             progress=progress,
             vary=vary,
-            **{name: limit for name, limit in given.items() if limit is not None},  # type: ignore[arg-type]
+            **{name: limit for name, limit in given.items() if limit is not None},
         )
     return Switching(found)

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from probe import budget
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
-from probe.answers.record import arrays_for, text_of
+from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
 from probe.budget import within
 from probe.errors import InputError, TargetError
@@ -27,7 +28,7 @@ from probe.recording.contract import Recorder
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Replayed, TargetRuns
-from probe.recording.subject import OR_SHAPE, is_function, model_name, open_model
+from probe.recording.subject import OR_SHAPE, is_function
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
 from probe.target import Target, why_unavailable
 
@@ -48,91 +49,125 @@ def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
     return "vary" in two and "inputs" not in two and all(one is None for one in padding)
 
 
+@dataclass(frozen=True)
+class TwoSides:
+    """What sets two runs of a model apart: sizes of inputs along an axis, targets, or both.
+
+    As ``probe.network`` has them. ``sizes``: more sizes to compare with the right side, ``by`` bits
+    or order.
+    """
+
+    vary: str | None = None
+    at: int | None = None
+    against: int | None = None
+    against_target: str | Target | None = None
+    sizes: Iterable[int] = ()
+    by: str = "bits"
+
+    def checked(self, target: object) -> TwoSides:
+        """Returns the same with whole numbers and an axis. InputError: these are not two runs."""
+        vary = self.vary
+        if (self.at is not None or self.against is not None) and vary is None:
+            vary = "length"
+        at, against = (
+            None if n is None else whole_number(name, n)
+            for name, n in (("at", self.at), ("against", self.against))
+        )
+        if vary is not None and at is None:
+            raise InputError("at", "(none)", "the left run's size is required", "give --at A")
+        if vary is not None and at == against and self.against_target is None:
+            why = "both sides are the same run"
+            raise InputError("against", against, why, "give another value")
+        if vary is None and self.against_target is None:
+            why = "there is nothing to compare with"
+            todo = "give --vary batch --at 1 --against 8, or --against-target U"
+            raise InputError("against", "(none)", why, todo)
+        choice("by", self.by, ("bits", "order"))
+        sizes = sorted({whole_number("sizes", one) for one in self.sizes} - {against})
+        if sizes and (vary is None or target is not None or self.against_target is not None):
+            why = "several sizes are compared in this process, along one axis"
+            raise InputError("sizes", sizes, why, "give --vary, and leave out the targets")
+        return replace(self, vary=vary, at=at, against=against, sizes=sizes)
+
+    def cut(
+        self, arrays: Arrays, declared: Any, option: str = "at", at: int | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """Returns both sides' inputs; ``option`` gave the left size ``at``, if not the side's own.
+        InputError: nothing can be cut."""
+        if self.vary is None:
+            return arrays, arrays
+        if not arrays:
+            why = f"without inputs there is no {self.vary} to vary"
+            raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
+        along, at = varied_axes(self.vary, arrays, declared), self.at if at is None else at
+        whole = arrays if self.against is None else first_entries(arrays, along, self.against)
+        assert at is not None
+        part = first_entries(arrays, along, at, option)
+        if all(part[name].shape == whole[name].shape for name in arrays):
+            todo = "leave it out" if option == "sizes" else "give --against B"
+            raise InputError(option, at, "both sides are the same run", todo)
+        return part, whole
+
+    def question(self, model: str, where: tuple[Target, Target] | None) -> ComparisonQuestion:
+        """Returns what is compared, in words; ``where``: of both sides, None for this process."""
+        vary, sides = self.vary, []
+        for side, size in enumerate((self.at, self.against)):
+            told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
+            on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
+            sides.append(" ".join(filter(None, (told, on))))
+        left, right = sides
+        return ComparisonQuestion(model, left, right, ADVICE.get(vary or "target", ""))
+
+    def script(self, given: GivenModel, where: tuple[Target, Target] | None) -> dict[str, Any]:
+        """Returns further lines of a report: each side's switches, and the same comparison."""
+        found: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
+        inputs = given.inputs
+        if not isinstance(given.model, str | Path) or not isinstance(inputs, str | Path | None):
+            return found
+        options: dict[str, Any] = {"vary": self.vary, "at": self.at, "against": self.against}
+        options["shapes"] = given.shapes or None
+        options |= {"inputs": None if inputs is None else Path(inputs).name}
+        options |= {"trust": given.trust or None, "seed": given.seed or None}
+        if where is not None:
+            options |= {"target": where[0].text, "against_target": where[1].text}
+        words = "".join(f", {name}={one!r}" for name, one in options.items() if one is not None)
+        call = f"found = probe.network({given.name!r}{words})"
+        return {**found, "whole": ["import probe", "", call, "print(found)"]}
+
+
 def two_runs(
-    model: Any,
+    given: GivenModel,
+    sides: TwoSides,
     target: str | Target | None = None,
     *,
-    vary: str | None = None,
-    at: int | None = None,
-    against: int | None = None,
-    inputs: Arrays | str | Path | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-    against_target: str | Target | None = None,
-    sizes: Iterable[int] = (),
-    by: str = "bits",
-    trust: bool = False,
-    seed: int = 0,
     explain: bool = True,
     time: str | None = None,
     progress: Say | None = None,
 ) -> Walked:
     """Does as ``probe.network`` with ``at`` or ``against_target``. Errors: as there."""
     with within(time), heard("network", progress) as tell:
-        if (at is not None or against is not None) and vary is None:
-            vary = "length"
-        at, against = (
-            None if n is None else whole_number(name, n)
-            for name, n in (("at", at), ("against", against))
-        )
-        if vary is not None and at is None:
-            raise InputError("at", "(none)", "the left run's size is required", "give --at A")
-        if vary is not None and at == against and against_target is None:
-            why = "both sides are the same run"
-            raise InputError("against", against, why, "give another value")
-        if vary is None and against_target is None:
-            why = "there is nothing to compare with"
-            todo = "give --vary batch --at 1 --against 8, or --against-target U"
-            raise InputError("against", "(none)", why, todo)
-        wanted = sorted({whole_number("sizes", one) for one in sizes} - {against})
-        if wanted and (vary is None or target is not None or against_target is not None):
-            why = "several sizes are compared in this process, along one axis"
-            raise InputError("sizes", wanted, why, "give --vary, and leave out the targets")
-        most = max(at or 0, against or 0)
-        options: dict[str, Any] = {"vary": vary, "at": at, "against": against}
-        options["shapes"] = shapes or None
+        sides = sides.checked(target)
+        most = max(sides.at or 0, sides.against or 0)
         tell("opening the model")
-        if target is not None or against_target is not None:
-            other = None if against_target is None else checked_target(against_target)
-            if target is not None:
-                left = checked_target(target)
-            else:
-                assert other is not None
-                text = text_of(model, "against_target")
-                left = Target(other.name)
-                left = left if is_function(model) else recording_target(other, text)
-            where = left, other or left
-            for one in where:  # before either side is run
-                if reason := why_unavailable(one):
-                    raise TargetError(one.text, "unavailable", reason)
-            with ExitStack() as running:
-                folder = Path(tempfile.mkdtemp(prefix="probe-"))
-                running.callback(shutil.rmtree, folder, ignore_errors=True)
-                made = TargetRuns(text_of(model, "target"), folder, running, trust)
-                made.open(where[0])  # the model is opened where it runs, and only there
-                arrays = arrays_for(made, inputs, shapes or {}, seed, vary, most)
-                both = _cut_inputs(arrays, made.inputs, vary, at, against)
-                asked = _question(model, vary, at, against, where)
-                found = _run_on_targets(made, where, both, asked, explain, tell)
-                weakref.finalize(found, running.pop_all().close)
-            found.script = _report_lines(model, where, options, inputs, trust, seed)
-            return found
-        subject = open_model(model, trust)
-        arrays = arrays_for(subject, inputs, shapes or {}, seed, vary, most)
-        both = _cut_inputs(arrays, subject.inputs, vary, at, against)
-        for size in wanted:  # refused before anything is run
-            _cut_inputs(arrays, subject.inputs, vary, size, against, "sizes")
-        asked = _question(model, vary, at, against, None)
+        if target is not None or sides.against_target is not None:
+            return _on_targets(given, sides, target, explain, tell)
+        subject = given.opened()
+        arrays = given.arrays(subject.inputs, sides.vary, most)
+        both = sides.cut(arrays, subject.inputs)
+        for size in sides.sizes:  # refused before anything is run
+            sides.cut(arrays, subject.inputs, "sizes", size)
         runs = [subject.recorder(one) for one in both]
+        asked = sides.question(given.name, None)
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
-        known: Known | None = {} if choice("by", by, ("bits", "order")) == "order" else None
-        for size in VOICE.counting(wanted, "sizes"):
+        known: Known | None = {} if sides.by == "order" else None
+        for size in VOICE.counting(list(sides.sizes), "sizes"):
             if why := budget.spent():
                 found.found.notes.append(f"sizes from {size} on were not compared: {why}")
                 break
-            tell(f"comparing {vary} {size}")
-            given = _cut_inputs(arrays, subject.inputs, vary, size, against)[0]
-            found.sizes.append(_of_size(size, subject.recorder(given), found.found.right, known))
-        found.script = _report_lines(model, None, options, inputs, trust, seed)
+            tell(f"comparing {sides.vary} {size}")
+            cut = sides.cut(arrays, subject.inputs, at=size)[0]
+            found.sizes.append(_of_size(size, subject.recorder(cut), found.found.right, known))
+        found.script = sides.script(given, None)
         return found
 
 
@@ -157,34 +192,8 @@ def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> 
     return found
 
 
-def _report_lines(
-    model: Any,
-    where: tuple[Target, Target] | None,
-    options: dict[str, Any],
-    inputs: Any,
-    trust: bool,
-    seed: int,
-) -> dict[str, Any]:
-    """Returns further lines of a report: each side's switches, and the same comparison."""
-    found: dict[str, Any] = {} if where is None else {"before": switch_lines(*where)}
-    if not isinstance(model, str | Path) or not isinstance(inputs, str | Path | None):
-        return found
-    options |= {"inputs": None if inputs is None else Path(inputs).name, "trust": trust or None}
-    options |= {"seed": seed or None}
-    if where is not None:
-        options |= {"target": where[0].text, "against_target": where[1].text}
-    words = "".join(f", {name}={value!r}" for name, value in options.items() if value is not None)
-    call = f"found = probe.network({model_name(model)!r}{words})"
-    return {**found, "whole": ["import probe", "", call, "print(found)"]}
-
-
-def _run_on_targets(
-    made: TargetRuns,
-    where: tuple[Target, Target],
-    both: tuple[Arrays, Arrays],
-    asked: ComparisonQuestion,
-    explain: bool,
-    tell: Say,
+def _on_targets(
+    given: GivenModel, sides: TwoSides, target: str | Target | None, explain: bool, tell: Say
 ) -> Walked:
     """Records both sides, each on its target in a process of its own, or in one if it is the same,
     as both would be in this one; and compares the recordings. On a target that isn't the model's
@@ -192,59 +201,41 @@ def _run_on_targets(
 
     Processes and recordings stay as long as the answer does: a report uses them again.
     """
-    sides, gradients = list[Run](), list[bool | None]()
-    for name, one, given in zip(NAMES, where, both, strict=True):
-        tell(f"running the {name} side on {one.text}")
-        run, had = made.record(one, given, f"the {name} side")
-        sides.append(run)
-        gradients.append(had)
-    if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
-        number = gradients.index(False)
-        name, one, given = NAMES[number], where[number], both[number]
-        tell(f"running the {name} side on {one.text}")
-        sides[number], _ = made.record(one, given, f"the {name} side", gradients=True)
-    found = of_stored(sides[0], sides[1], explain, tell, asked)
-    replays = [side.said for side in sides if isinstance(side, Replayed)]
-    found.found.notes += dict.fromkeys(replays)
+    other = None if sides.against_target is None else checked_target(sides.against_target)
+    if target is not None:
+        left = checked_target(target)
+    else:
+        assert other is not None
+        text = given.text("against_target")
+        left = Target(other.name) if is_function(given.model) else recording_target(other, text)
+    where = left, other or left
+    for one in where:  # before either side is run
+        if reason := why_unavailable(one):
+            raise TargetError(one.text, "unavailable", reason)
+    with ExitStack() as running:
+        folder = Path(tempfile.mkdtemp(prefix="probe-"))
+        running.callback(shutil.rmtree, folder, ignore_errors=True)
+        made = TargetRuns(given.text("target"), folder, running, given.trust)
+        made.open(where[0])  # the model is opened where it runs, and only there
+        arrays = given.arrays(made.inputs, sides.vary, max(sides.at or 0, sides.against or 0))
+        both, asked = sides.cut(arrays, made.inputs), sides.question(given.name, where)
+        runs, gradients = list[Run](), list[bool | None]()
+
+        def record(number: int, **more: Any) -> tuple[Run, bool | None]:
+            name, one = NAMES[number], where[number]
+            tell(f"running the {name} side on {one.text}")
+            return made.record(one, both[number], f"the {name} side", **more)
+
+        for number in (0, 1):
+            run, had = record(number)
+            runs.append(run)
+            gradients.append(had)
+        if sorted(map(str, gradients)) == ["False", "True"]:  # as of walk.walk
+            number = gradients.index(False)
+            runs[number], _ = record(number, gradients=True)
+        found = of_stored(runs[0], runs[1], explain, tell, asked)
+        replays = [side.said for side in runs if isinstance(side, Replayed)]
+        found.found.notes += dict.fromkeys(replays)
+        weakref.finalize(found, running.pop_all().close)
+    found.script = sides.script(given, where)
     return found
-
-
-def _cut_inputs(
-    arrays: Arrays,
-    declared: Any,
-    vary: str | None,
-    at: int | None,
-    against: int | None,
-    option: str = "at",
-) -> tuple[Arrays, Arrays]:
-    """Returns both sides' inputs; ``option`` gave the left size. InputError: nothing can be cut."""
-    if vary is None:
-        return arrays, arrays
-    if not arrays:
-        why = f"without inputs there is no {vary} to vary"
-        raise InputError("inputs", "(none)", why, f"give --inputs FILE.npz, or {OR_SHAPE}")
-    along = varied_axes(vary, arrays, declared)
-    whole = arrays if against is None else first_entries(arrays, along, against)
-    assert at is not None
-    part = first_entries(arrays, along, at, option)
-    if all(part[name].shape == whole[name].shape for name in arrays):
-        todo = "leave it out" if option == "sizes" else "give --against B"
-        raise InputError(option, at, "both sides are the same run", todo)
-    return part, whole
-
-
-def _question(
-    model: Any,
-    vary: str | None,
-    at: int | None,
-    against: int | None,
-    where: tuple[Target, Target] | None,
-) -> ComparisonQuestion:
-    sides = []
-    for side, size in enumerate((at, against)):
-        told = "" if vary is None else f"{vary} {size if size is not None else 'of the inputs'}"
-        on = f"{'on ' * (vary is not None)}{where[side].text}" if where else ""
-        sides.append(" ".join(filter(None, (told, on))))
-    return ComparisonQuestion(
-        model_name(model), sides[0], sides[1], ADVICE.get(vary or "target", "")
-    )

@@ -37,7 +37,20 @@ def specs(dtypes=DTYPES):
 
 
 def _float32_specs():
-    yield from _product_specs()
+    # matrix products and sums: matrices, one row, one column, one of each, a stack of matrices
+    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (7, 1, 1)):
+        for op in ("matmul", "dot"):
+            sizes = {"in_channels": channels, "filters": filters}
+            yield spec(op, [1], **sizes), [rows], 1
+            yield spec(op, [1], bias=True, **sizes), [rows], 1
+        yield spec("sum", [1], in_channels=channels), [rows], 1
+    for bias in (False, True):
+        yield spec("matmul", [1], bias=bias, in_channels=4, filters=6), [5], 3
+    yield spec("sum", [1], in_channels=9), [5], 3
+    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (1, 3, 2)):
+        for bias in (False, True):
+            sizes = {"in_channels": channels, "filters": filters, "bias": bias}
+            yield spec("dense", [], **sizes), [], rows
     wide = {"in_channels": 4, "filters": 6}
     grouped = dict(wide, groups=2)
     yield spec("conv1d", [5]), [5], 1
@@ -64,23 +77,6 @@ def _float32_specs():
         yield spec("depthwise_conv2d", [3, 3], padding=[[0, 2], [1, 0]], **deep), [5, 8], 1
         pads = {"padding": [[0, 2], [3, 0]], "dilation": [2, 2]}
         yield spec("depthwise_conv2d", [2, 3], **dict(deep, **pads)), [5, 8], 1
-
-
-def _product_specs():
-    """Matrix products and sums: matrices, one row, one column, one of each, a stack of matrices."""
-    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (7, 1, 1)):
-        for op in ("matmul", "dot"):
-            sizes = {"in_channels": channels, "filters": filters}
-            yield spec(op, [1], **sizes), [rows], 1
-            yield spec(op, [1], bias=True, **sizes), [rows], 1
-        yield spec("sum", [1], in_channels=channels), [rows], 1
-    for bias in (False, True):
-        yield spec("matmul", [1], bias=bias, in_channels=4, filters=6), [5], 3
-    yield spec("sum", [1], in_channels=9), [5], 3
-    for channels, filters, rows in ((4, 6, 7), (4, 6, 1), (7, 1, 5), (1, 3, 2)):
-        for bias in (False, True):
-            sizes = {"in_channels": channels, "filters": filters, "bias": bias}
-            yield spec("dense", [], **sizes), [], rows
 
 
 def _strided_specs(op, kernel, sizes, channels):

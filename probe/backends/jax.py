@@ -22,6 +22,7 @@ from probe.backends.source import (
     left_expression,
     major_minor,
     number_text,
+    refuse_gpu_keys,
     result_expression,
     right_expression,
     straight,
@@ -105,11 +106,7 @@ class Jax(Writing):
         return variables
 
     def start(self, switches, device):
-        for key in GPU_KEYS:
-            if key in switches and device == "cpu":
-                raise Unavailable(
-                    f"{key} is a switch of the GPU's kernels: use @gpu:0, or no {key}"
-                )
+        refuse_gpu_keys(GPU_KEYS, switches, device, "gpu:0")
         import jax
 
         for key in CPU_KEYS:
@@ -121,14 +118,7 @@ class Jax(Writing):
         found = self._seen(jax, device)
         self.refusals = (NotImplementedError, TypeError, ValueError, RuntimeError)
         self.opened(switches, device, jax.__version__)
-        facts = {
-            "library": "jax",
-            "library_version": jax.__version__,
-            "jaxlib_version": jax.lib.__version__,
-            "numpy_version": np.__version__,
-            "devices": [device],
-            "threads": int(switches["threads"]) if "threads" in switches else None,
-        }
+        facts = self.facts(jaxlib_version=jax.lib.__version__)
         return facts if device == "cpu" else dict(facts, gpu=found.device_kind)
 
     def _seen(self, jax, device):

@@ -70,13 +70,7 @@ class LiteRT(Writing):
         version = metadata.version(self.distributions[0])
         self.refusals = (RuntimeError, ValueError)
         self.opened(switches, device, version)
-        return {
-            "library": "litert",
-            "library_version": version,
-            "numpy_version": np.__version__,
-            "devices": [device],
-            "threads": int(switches.get("threads", 1)),
-        }
+        return self.facts(threads=int(switches.get("threads", 1)))
 
     def operator(self, spec):
         require_litert(spec)

@@ -16,8 +16,6 @@ import os
 import tempfile
 from typing import Any, Dict
 
-import numpy as np
-
 from probe import activations, layout
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
@@ -25,6 +23,7 @@ from probe.backends.source import (
     PRODUCT_OPS,
     Writing,
     assignment,
+    channels_first_axis,
     input_names,
     keywords,
     left_expression,
@@ -106,14 +105,7 @@ class OnnxRuntime(Writing):
         self.refusals += (said.Fail, said.RuntimeException)
         self.opened(switches, device, onnxruntime.__version__)
         self.constant_weights = self.holds()
-        return {
-            "library": "onnxruntime",
-            "library_version": onnxruntime.__version__,
-            "onnx_version": onnx.__version__,
-            "numpy_version": np.__version__,
-            "devices": ["cpu"],
-            "threads": int(switches["threads"]) if "threads" in switches else None,
-        }
+        return self.facts(onnx_version=onnx.__version__)
 
     def holds(self):
         """Returns whether the model holds its weights."""
@@ -297,7 +289,7 @@ class OnnxGraph:
         if layer["op"] in JOINING:
             return [node_text(JOINING[layer["op"]], x, y)]
         if layer["op"] == "concat":
-            axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+            axis = channels_first_axis(layer["axis"], self.rank)
             return [node_text("Concat", x, y, {"axis": axis})]
         if layer["op"] == "product":
             return self.product_of(layer, x, y)

@@ -55,13 +55,7 @@ class OpenCV(Writing):
             cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         self.refusals = (cv2.error,)
         self.opened(switches, device, cv2.__version__)
-        return {
-            "library": "opencv",
-            "library_version": cv2.__version__,
-            "numpy_version": np.__version__,
-            "devices": ["cpu"],
-            "threads": cv2.getNumThreads(),
-        }
+        return self.facts(threads=cv2.getNumThreads())
 
     def setup(self):
         threads = self.switches.get("threads")

@@ -7,14 +7,13 @@ otherwise: that is what its users get, and ``precision=f32`` is what they write 
 float64 is refused, since the plugin would silently compute it in float32.
 """
 
-import numpy as np
-
 from probe import activations
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
 from probe.backends.source import (
     PRODUCT_OPS,
     Writing,
+    channels_first_axis,
     input_names,
     left_expression,
     number_text,
@@ -78,15 +77,8 @@ class OpenVino(Writing):
         self.refusals = (RuntimeError, TypeError)
         self.opened(switches, device, openvino.__version__.partition("-")[0])
         self.constant_weights = self.holds()
-        core = openvino.Core()
-        return {
-            "library": "openvino",
-            "library_version": self.version,
-            "numpy_version": np.__version__,
-            "devices": [device],
-            "threads": int(switches["threads"]) if "threads" in switches else None,
-            "capability": ", ".join(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
-        }
+        able = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        return self.facts(capability=", ".join(able))
 
     def holds(self):
         """Returns whether the model holds its weights."""
@@ -229,7 +221,7 @@ class OpenVINOGraph:
         if op in ("add", "multiply"):
             return ["%s = ops.%s(%s)" % (y, op, ", ".join(x))]
         if op == "concat":
-            axis = 1 if layer["axis"] == self.rank + 1 else layer["axis"] + (layer["axis"] > 0)
+            axis = channels_first_axis(layer["axis"], self.rank)
             return ["%s = ops.concat([%s], %d)" % (y, ", ".join(x), axis)]
         if op == "product":
             one, two = (self.last(name) for name in x)

@@ -15,7 +15,14 @@ import numpy as np
 from probe import floats
 from probe import program as programs
 from probe.backends import elementwise
-from probe.backends.contract import Backend, Operator, OutOfMemory, Unsupported, declined
+from probe.backends.contract import (
+    Backend,
+    Operator,
+    OutOfMemory,
+    Unavailable,
+    Unsupported,
+    declined,
+)
 from probe.geometry import BY_SIZE, WindowSizes
 
 Lines = Tuple[str, ...]
@@ -86,6 +93,13 @@ class Writing(Backend):
         self.namespace: Dict[str, Any] = {"np": np}
         exec("\n".join(self.imports + self.setup()), self.namespace)
 
+    def facts(self, **more):
+        """What every library publishes of itself once it is opened; ``threads``: the switch's."""
+        threads = int(self.switches["threads"]) if "threads" in self.switches else None
+        found = {"library": self.name, "library_version": self.version, "threads": threads}
+        found.update(numpy_version=np.__version__, devices=[self.device])
+        return dict(found, **more)
+
     def setup(self):
         """Lines that apply the switches which are not variables, before anything is computed."""
         return ()
@@ -154,6 +168,18 @@ class Writing(Backend):
                 raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
 
         return guarded
+
+
+def refuse_gpu_keys(keys, switches, device, gpu):
+    """Raises Unavailable where a switch of GPUs' kernels is set for a CPU. ``gpu``: a device."""
+    for key in keys:
+        if key in switches and device == "cpu":
+            raise Unavailable(f"{key} is a switch of the GPU's kernels: use @{gpu}, or no {key}")
+
+
+def channels_first_axis(axis, rank):
+    """Returns where an axis of (batch, *spatial, channels) is where channels come first."""
+    return 1 if axis == rank + 1 else axis + (axis > 0)
 
 
 def short_of_memory(error):

@@ -13,8 +13,6 @@ calls, whatever lines make it; it needs the interpreter that probe itself runs i
 
 from importlib import import_module
 
-import numpy as np
-
 from probe import activations, floats
 from probe.backends import elementwise, pooling
 from probe.backends.contract import ONEDNN_KEY, Around, Key, Unavailable, Unsupported, isa_variables
@@ -22,12 +20,14 @@ from probe.backends.source import (
     PRODUCT_OPS,
     Text,
     Writing,
+    channels_first_axis,
     is_vector,
     joins_windows,
     keywords,
     left_expression,
     number_text,
     one_or_all,
+    refuse_gpu_keys,
     result_expression,
     returned,
     right_expression,
@@ -100,11 +100,7 @@ class Torch(Writing):
         return variables
 
     def start(self, switches, device):
-        for key in GPU_KEYS:  # before the import, which takes seconds
-            if key in switches and device == "cpu":
-                raise Unavailable(
-                    f"{key} is a switch of the GPU's kernels: use @cuda:0, or no {key}"
-                )
+        refuse_gpu_keys(GPU_KEYS, switches, device, "cuda:0")  # before an import of seconds
         import torch
 
         if device.startswith("cuda"):
@@ -113,7 +109,7 @@ class Torch(Writing):
         self.refusals = (NotImplementedError, RuntimeError)
         self.exhausted = (getattr(torch, "OutOfMemoryError", MemoryError),)
         self.opened(switches, device, torch.__version__)
-        return torch_facts(torch, device)
+        return self.facts(**torch_facts(torch, device))
 
     def setup(self):
         found = ["torch.set_grad_enabled(False)"]
@@ -209,7 +205,8 @@ class Torch(Writing):
         if "kernel" in layer:
             return convolution_lines(layer, x[0], y, given, shapes.around(number))
         if layer["op"] == "concat":
-            return [f"{y} = torch.cat([{', '.join(x)}], {channels_first_axis(layer, shapes)})"]
+            axis = channels_first_axis(layer["axis"], shapes.rank)
+            return [f"{y} = torch.cat([{', '.join(x)}], {axis})"]
         if layer["op"] in ("add", "multiply"):
             return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
         if layer["op"] == "product":  # of rows of channels, which come first here
@@ -251,7 +248,7 @@ class Torch(Writing):
             return padded(x, layer["padding"], parameters.get("value", 0.0))
         if op == "slice":  # convolutions of views may take another kernel than of tensors
             count = layer["stop"] - layer["start"]
-            axis = channels_first_axis(layer, shapes)
+            axis = channels_first_axis(layer["axis"], shapes.rank)
             return f"{x}.narrow({axis}, {layer['start']}, {count}).contiguous()"
         if op == "cast":
             return f"{x}.to(torch.{layer['to']})"
@@ -296,9 +293,10 @@ class Choosing:
         self.pad = torch.nn.functional.pad
         setattr(self, f"conv{self.rank}d", self.choose)
 
-    def choose(self, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    def choose(self, x, w, b=None, groups=1, **windows):
         """Keeps the name of the backend for these arguments; x stands for the result."""
-        given = (stride, padding, dilation)
+        plain = (("stride", 1), ("padding", 0), ("dilation", 1))
+        given = [windows.get(name, default) for name, default in plain]
         each = [[one] * self.rank if isinstance(one, int) else list(one) for one in given]
         select = self.torch._C._select_conv_backend
         self.names.append(select(x, w, b, *each, False, [0] * self.rank, groups).name)
@@ -377,11 +375,6 @@ def pooled(layer, x, sizes):
     return pooling.composed_pool(layer, library, sizes)(Text(x)).text
 
 
-def channels_first_axis(layer, shapes):
-    """Returns the axis of a step where channels come first."""
-    return 1 if layer["axis"] == shapes.rank + 1 else layer["axis"] + (layer["axis"] > 0)
-
-
 def stable_words(layer):
     """Returns the words of ``probe.stable.conv``."""
     words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
@@ -407,10 +400,6 @@ def torch_facts(torch, device):
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
     enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on
     found = {
-        "library": "torch",
-        "library_version": torch.__version__,
-        "numpy_version": np.__version__,
-        "devices": [device],
         "threads": torch.get_num_threads(),
         "onednn": bool(torch.backends.mkldnn.is_available() and enabled()),
         "capability": cpu.get_cpu_capability() if cpu else None,

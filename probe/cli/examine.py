@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.network import INPUTS, SHAPE, refuse_written_folder, users_output_to_stderr
+from probe.cli.network import refuse_written_folder, users_output_to_stderr
 from probe.cli.options import (
     PATH,
+    ModelRun,
     Words,
     fail_on_option,
     number_of_option,
     option,
     output_options,
+    run_options,
     target_option,
-    trust_option,
 )
 from probe.errors import INTERRUPTED
 
@@ -44,12 +45,9 @@ HEADS = {"operation": "which", "cause": "why", "fix": "fix", "cost": "cost", "re
 @option("--against", "B", "The right size; all rows, or the full length, if not given.")
 @option("--against-target", "U", "Another release, device or library, for --ask release.")
 @option("--recording", "RUN", RECORDING, type=PATH)
-@option("--inputs", "FILE", INPUTS, type=PATH)
-@option("--shape shapes", "X=1x64", SHAPE, multiple=True)
+@run_options()
 @option("--report folder", "DIR", REPORT, type=PATH)
 @option("--time", "5m", TIME, default="10m", show_default=True)
-@option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
-@trust_option
 @target_option()
 @fail_on_option(finding="outputs differ, or it is unknown whether they do")
 @output_options
@@ -57,7 +55,7 @@ def examine(
     model: str,
     ask: str | None,
     target: str,
-    shapes: tuple[str, ...],
+    run: ModelRun,
     folder: Path | None,
     out: Output,
     **given: Any,
@@ -75,13 +73,11 @@ def examine(
     is known: which operation, why, what keeps the bits, what it costs, and where the report is.
     """
     from probe.answers import examine as answers
-    from probe.arguments import whole_number
-    from probe.recording.inputs import shapes_of
 
     own = click.get_current_context().get_parameter_source("target")
     refuse_written_folder(folder)
     given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
-    given["seed"] = whole_number("seed", given["seed"], least=0)
+    given |= run.arguments()
     if ask is None and not given["against_target"] and not given["recording"]:
         ask = _question_on_terminal(out)
 
@@ -101,7 +97,6 @@ def examine(
             *(model, given.pop("inputs"), ask),
             **given,
             target=None if own is click.core.ParameterSource.DEFAULT else target,
-            shapes=shapes_of(shapes),
             out=folder,
             part=show,
             progress=tell.say,

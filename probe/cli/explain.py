@@ -70,11 +70,25 @@ def explain(
     replay in NumPy gave the bits of both runs. Distances are in ulp, units in the last place. With
     --against-target alone both runs have the same shape.
     """
-    if store is not None:
-        runs.refuse_beside(store, "leave out the other options", how["zeros"] != "equal")
-        return _explain_store(store, number_of_option("workers", workers), out)
-    from probe.answers.explain import explain as explained
     from probe.cli.show import explanation as show
+
+    if store is not None:
+        runs.refuse_beside(store, *how)
+        from probe.explaining.causes import explain_store
+
+        with out.progress("explain") as tell:
+            stored = explain_store(store, number_of_option("workers", workers), tell)
+        report = stored.to_json() | {"store": str(store)}
+        out.give(report, lambda: show.store_causes(report, out.verbose))
+        if stored.interrupted:
+            return INTERRUPTED
+        if stored.failures and not stored.added:
+            return 3
+        return out.status(stored.causes.total() > 0)
+    if workers is not None:
+        why, todo = "one process explains two runs", "leave it out, or give --from STORE"
+        raise InputError("workers", workers, why, todo)
+    from probe.answers.explain import explain as explained
     from probe.window import axis_of
 
     words = runs.words
@@ -132,22 +146,6 @@ def _next_after_explaining(found: Comparison, vary: str, runs: AskedRuns) -> lis
         return []
     searched = (f"probe thresholds {case}", "finds the sizes at which the order changes")
     return [searched] * (not found.left.case.pool) + [OTHER_TARGETS]
-
-
-def _explain_store(store: Path, workers: int | None, out: Output) -> int:
-    """Explains all differences of a store."""
-    from probe.cli.show import explanation as show
-    from probe.explaining.causes import explain_store
-
-    with out.progress("explain") as tell:
-        found = explain_store(store, workers, tell)
-    report = found.to_json() | {"store": str(store)}
-    out.give(report, lambda: show.store_causes(report, out.verbose))
-    if found.interrupted:
-        return INTERRUPTED
-    if found.failures and not found.added:
-        return 3
-    return out.status(found.causes.total() > 0)
 
 
 @click.command(cls=Words, short_help="Reveal which inputs every output reads.")

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.network import INPUTS, SHAPE, users_output_to_stderr
+from probe.cli.network import users_output_to_stderr
 from probe.cli.options import (
     PATH,
+    ModelRun,
     Shared,
     Words,
     case_options,
+    command_line,
     option,
     output_options,
-    trust_option,
+    run_options,
+    sized_case,
 )
 from probe.errors import InputError
 
@@ -35,55 +38,49 @@ TARGET = "Run it with this target's switches (see `probe targets`); a case: on t
 @option("--name", "NAME", "The check's name; MODEL, or the case in words, if not given.")
 @option("--lock path", "FILE", LOCK, type=PATH, default="bits.lock")
 @option("--bless", "REASON", "Replace bits that changed; the reason is kept in the lock.")
-@option("--inputs", "FILE", INPUTS, type=PATH)
-@option("--shape shapes", "X=1x64", SHAPE, multiple=True)
+@run_options(seeded=False)
 @option("--target", "T", TARGET, cls=Shared)
-@trust_option
 @case_options
 @output_options
 def lock(
     model: str | None,
-    name: str | None,
-    path: Path,
-    bless: str | None,
-    inputs: Path | None,
-    shapes: tuple[str, ...],
-    target: str | None,
-    trust: bool,
     words: dict[str, str],
+    run: ModelRun,
+    path: Path,
     out: Output,
+    **given: str | None,
 ) -> None:
     """Runs a model or a case, and keeps its bits with the conditions that they have here.
 
     \b
       probe lock model.onnx --inputs x.npz
       probe lock package:function --shape 8x64 --target torch,threads=1
-      probe lock --op matmul --in-channels 768 --filters 64 --batch 8
+      probe lock --op matmul --in-channels 768 --filters 64 --length 8
       probe check
 
     bits.lock has a line for each accepted value, with the conditions: library releases, processor,
     BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
     """
-    from probe.cli.options import command_line, sized_case
     from probe.lock import reports, runs
 
-    case = None
+    case, bless = None, given["bless"]
     if model is None and (set(words) - {"seed"}):
         case = sized_case(words)
+        run.refuse_beside_case()
     elif set(words) - {"seed"}:
         raise InputError("model", model, "a case is given too", "give one of the two")
     more = {
-        "inputs": str(inputs or ""),
-        "shapes": " ".join(shapes),
+        "inputs": str(run.inputs or ""),
+        "shapes": " ".join(run.shapes),
         "seed": words.get("seed", "0") if model else "",
-        "trust": "1" * trust,
+        "trust": "1" * run.trust,
     }
-    spec = runs.how_computed(model, case, target, more)
-    called = name or model or (command_line(case) if case is not None else "")
+    spec = runs.how_computed(model, case, given["target"], more)
+    called = given["name"] or model or (command_line(case) if case is not None else "")
     if bless is not None and not bless.strip():
         raise InputError("bless", bless, "a reason is required", "say why the bits changed")
     with out.progress("lock") as tell, users_output_to_stderr():
-        found = runs.lock_run(path, called, spec, bless, lambda text: tell(0, 0, text))
+        found = runs.lock_run(path, called, spec, bless, tell.say)
     told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
     out.give(reports.json_report(found), lambda: "\n".join(told))
 
@@ -124,7 +121,7 @@ def check(
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
         try:
-            found = runs.check_runs(path, names, why, lambda text: tell(0, 0, text))
+            found = runs.check_runs(path, names, why, tell.say)
         except InputError as error:
             for each in reports:
                 forms.write_report(each, Path(), (), error=str(error))

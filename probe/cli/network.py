@@ -14,6 +14,7 @@ import click
 from probe.cli.options import (
     OTHER_TARGETS,
     PATH,
+    ModelRun,
     Words,
     ask_for,
     case_of_words,
@@ -21,11 +22,12 @@ from probe.cli.options import (
     fail_on_option,
     number_of_option,
     numbers_of_option,
+    on_command_line,
     option,
     output_options,
     parsed_targets,
+    run_options,
     target_option,
-    trust_option,
 )
 from probe.errors import InputError, NotReproduced
 
@@ -46,6 +48,8 @@ PLAN = (
     "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
     "for several targets, one folder each."
 )
+# What asks for padded lengths.
+PADDING = ("fixed", "lengths", "padded", "plan")
 UNKNOWN = "or this is unknown because an operation is not supported"
 
 
@@ -53,8 +57,6 @@ VARY = (
     "What differs between two runs, or what is padded: batch, length (the axis whose size is not "
     "fixed, else the longest axis), or NAME:AXIS,... of inputs; length if not given."
 )
-INPUTS = "Inputs from an .npz file, in the model's order or by name; random ones if not given."
-SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
 OTHER = "A different target for the right run; each run then has its own process."
 BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
 SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
@@ -71,15 +73,10 @@ def two_runs_options(command: Any) -> Any:
         (
             option("--vary axis", "AXIS", VARY),
             option("--at", "A", "The batch or length of the left run."),
-            option(
-                "--against",
-                "B",
-                "That of the right run; all of --inputs if not given.",
-            ),
+            option("--against", "B", "That of the right run; all of --inputs if not given."),
             option("--sizes", "1..8", SIZES),
             option("--by", "WHAT", BY, default="bits", show_default=True),
-            option("--inputs", "FILE", INPUTS, type=PATH),
-            option("--shape shapes", "X=1x64", SHAPE, multiple=True),
+            run_options(),
             option("--against-target", "U", OTHER),
             option("--report", "DIR", REPORT, type=PATH),
             option("--time", "5m", TIME),
@@ -100,27 +97,12 @@ def two_runs_options(command: Any) -> Any:
 @option("--lengths", "LENGTHS", CONTENT)
 @option("--padded", "N", "Pad to this length instead of the least possible.")
 @option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
-@option("--seed", "N", "Seed of the inputs.", default="0", show_default=True)
 @option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
 @option("--plan", "DIR", PLAN, type=PATH)
-@trust_option
 @target_option(several=True)
 @fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
 @output_options
-def network(
-    model: str,
-    fixed: str | None,
-    lengths: str | None,
-    padded: str | None,
-    value: float,
-    seed: str,
-    safe: bool,
-    plan: Path | None,
-    trust: bool,
-    targets: tuple[str, ...],
-    out: Output,
-    **two: Any,
-) -> int:
+def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **two: Any) -> int:
     """Runs a model twice and finds the first operation whose inputs agree but whose outputs differ.
 
     \b
@@ -143,46 +125,37 @@ def network(
     the other targets are printed, and the exit status is 3.
     """
     from probe.answers.two_runs import of_two
-    from probe.arguments import whole_number
 
     texts = targets if _is_given("targets") else ()
-    given = {name: one for name, one in two.items() if one not in (None, ()) and name != "by"}
-    padding = any(one is not None for one in (fixed, lengths, plan)) or "inputs" in given
-    if "axis" in given:
-        given["vary"] = given.pop("axis")
-    if of_two(given, (fixed, lengths, plan)) or not padding:
-        chain = {"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan}
-        for name, size in chain.items():
-            if size is not None:
-                why = "it compares padded lengths, and cannot be combined with two runs of a model"
-                todo = f"leave out --{name}, or --vary, --at, --against"
-                raise InputError(name, size, why, todo)
-        two |= {"seed": whole_number("seed", seed, least=0), "trust": trust}
-        return _run_twice(model, texts, two, out)
+    pads = {name: two.pop(name) for name in (*PADDING, "value", "safe")}
+    # the project's own lengths are no wish for padding
+    asked = {name: pads[name] for name in PADDING if on_command_line(name)}
+    given = {name: one for name, one in two.items() if one is not None and name != "by"}
+    given |= {"vary": given.pop("axis")} if "axis" in given else {}
+    given |= {"inputs": run.inputs} if run.inputs is not None else {}
+    wished = ("fixed", "lengths", "plan")
+    if of_two(given, tuple(map(asked.get, wished))) or not (asked.keys() & wished or run.inputs):
+        for name, size in asked.items():
+            why = "it compares padded lengths, and cannot be combined with two runs of a model"
+            todo = f"leave out --{name}, or --vary, --at, --against"
+            raise InputError(name, size, why, todo)
+        return _run_twice(model, texts, run, two, out)
     # the rooms of padding and mitigations, which two runs do without
     from probe.answers import network as answers
     from probe.answers.padded import OnTargets
     from probe.cli.show import networks as show
-    from probe.recording.inputs import shapes_of
 
     refuse_written_folder(two["report"])
+    pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
+    if pads["lengths"] is not None:
+        pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
+    pads |= {name: two[name] for name in ("explain", "time")} | run.arguments()
     with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(
             *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
-            lengths=None if lengths is None else numbers_of_option("lengths", lengths),
-            fixed=number_of_option("fixed", fixed),
-            padded=number_of_option("padded", padded),
-            value=value,
-            seed=whole_number("seed", seed, least=0),
-            safe=safe,
-            plan=plan,
-            trust=trust,
             vary=two["axis"],
-            inputs=two["inputs"],
-            shapes=shapes_of(two["shapes"]),
-            explain=two["explain"],
-            time=two["time"],
             progress=tell.say,
+            **pads,
         )
     if isinstance(found, OnTargets):
         with users_output_to_stderr():
@@ -213,46 +186,39 @@ def users_output_to_stderr() -> Iterator[None]:
         yield
 
 
-def _run_twice(model: str, targets: tuple[str, ...], two: dict[str, Any], out: Output) -> int:
+def _run_twice(
+    model: str, targets: tuple[str, ...], run: ModelRun, two: dict[str, Any], out: Output
+) -> int:
     """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
-    from probe.answers.two_runs import two_runs
-    from probe.recording.inputs import shapes_of
+    from probe.answers.record import GivenModel
+    from probe.answers.two_runs import TwoSides, two_runs
 
     refuse_written_folder(two["report"])
     if len(targets) > 1:
         todo = "give one --target, and the second one as --against-target"
         raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
+    given = {name: two[name] for name in ("against_target", "by")}
+    given |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
+    given["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
     with out.progress("network") as tell, users_output_to_stderr():
-        found = two_runs(
-            *(model, targets[0] if targets else None),
-            vary=two["axis"],
-            at=number_of_option("at", two["at"]),
-            against=number_of_option("against", two["against"]),
-            inputs=two["inputs"],
-            shapes=shapes_of(two["shapes"]),
-            against_target=two["against_target"],
-            by=two["by"],
-            sizes=() if two["sizes"] is None else numbers_of_option("sizes", two["sizes"]),
-            trust=two["trust"],
-            seed=two["seed"],
-            explain=two["explain"],
-            time=two["time"],
-            progress=tell.say,
-        )
+        sides = TwoSides(vary=two["axis"], **given)
+        asked, on = GivenModel(model, **run.arguments()), targets[0] if targets else None
+        how = {name: two[name] for name in ("explain", "time")}
+        found = two_runs(asked, sides, on, progress=tell.say, **how)
     here = not targets and two["against_target"] is None
-    after = _after_equal(model, two) if here and found.verdict == "equal" else []
+    after = _after_equal(model, run, two) if here and found.verdict == "equal" else []
     return give_two_runs(found, two["report"], out, after)
 
 
-def _after_equal(model: str, two: dict[str, Any]) -> list[tuple[str, str]]:
+def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
     """Returns the next commands where two sizes gave the same bits, each with what it does."""
     if two["at"] is None:
         return []
     words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
-    words["inputs"] = two["inputs"]
+    words["inputs"] = run.inputs
     told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
-    told += "".join(f" --shape {shlex.quote(one)}" for one in two["shapes"])
-    base = f"probe network {shlex.quote(model)}{told}{' --trust' * two['trust']}"
+    told += "".join(f" --shape {shlex.quote(one)}" for one in run.shapes)
+    base = f"probe network {shlex.quote(model)}{told}{' --trust' * run.trust}"
     steps, sizes = [], two["sizes"]
     at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:
@@ -326,6 +292,7 @@ TABLE = (
     "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
     "those that do not hold are found anew, and the file is written."
 )
+STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
 LIMIT = "Begin nothing new after 5m (90s, 2h, 1h30m): what was found by then is printed."
 AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
 
@@ -339,16 +306,11 @@ AT = "The valid length at which costs are measured; about a tenth of the largest
 @option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
 @option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
 @option("--vary", "AXIS", PADS)
-@option("--inputs", "FILE", f"Of a model: {INPUTS}", type=PATH)
-@option("--shape shapes", "X=1x64", f"Of a model: {SHAPE}", multiple=True)
+@run_options("Of a model: ", seeded=False)
 @option("--table", "FILE", TABLE, type=PATH)
 @option("--time", "5m", LIMIT)
 @target_option()
-@option(
-    *("--store", "DIR", "Store the results in DIR/<machine>; nothing is stored if not given."),
-    type=PATH,
-)
-@trust_option
+@option("--store", "DIR", STORE, type=PATH)
 @fail_on_option(
     finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
 )
@@ -356,6 +318,7 @@ AT = "The valid length at which costs are measured; about a tenth of the largest
 def remedies(
     model: str | None,
     words: dict[str, str],
+    run: ModelRun,
     lengths: str | None,
     target: str,
     out: Output,
@@ -377,7 +340,6 @@ def remedies(
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import networks as show
-    from probe.recording.inputs import shapes_of
 
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
@@ -390,8 +352,7 @@ def remedies(
     given["only"] = (
         None if only is None else _names_of_remedies(only, where if model is None else None)
     )
-    given["fixed"] = number_of_option("fixed", given["fixed"])
-    given["shapes"] = shapes_of(given["shapes"])
+    given |= {"fixed": number_of_option("fixed", given["fixed"]), **run.arguments()}
     if model is not None and words:
         name, value = next(iter(words.items()))
         raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")

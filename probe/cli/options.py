@@ -347,6 +347,65 @@ def fail_on_option(**what: str) -> Callable[[Command], Command]:
     return click.option("--fail-on", type=click.Choice(list(what)), help=doc)
 
 
+INPUTS = "Inputs from an .npz file, in the model's order or by name; random ones if not given."
+SHAPE = "Shape of a generated input: x=1x3x224x224; may be given several times."
+
+
+class ModelRun(NamedTuple):
+    """What a model is run on, in words: ``--inputs``, ``--shape``, ``--seed`` and ``--trust``."""
+
+    inputs: Path | None
+    shapes: tuple[str, ...]
+    seed: str | None
+    trust: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns them as functions take them; no ``seed`` without its option. InputError."""
+        from probe.arguments import whole_number
+        from probe.recording.inputs import shapes_of
+
+        seed = {} if self.seed is None else {"seed": whole_number("seed", self.seed, least=0)}
+        shapes = shapes_of(self.shapes)
+        return {"inputs": self.inputs, "shapes": shapes, "trust": self.trust, **seed}
+
+    def refuse_beside_case(self) -> None:
+        """A case generates its own operands. InputError."""
+        given = {"inputs": self.inputs, "shape": self.shapes, "trust": self.trust}
+        for name, value in given.items():
+            if value:
+                why = "a case generates its own operands"
+                raise InputError(name, value, why, f"give a model, or leave out --{name}")
+
+
+def run_options(of: str = "", seeded: bool = True) -> Callable[[Command], Command]:
+    """Adds what a model is run on; the command gets ``run``, a ``ModelRun``.
+
+    ``of``: how the help of each begins. ``seeded``: whether there is a seed for it alone.
+    """
+
+    def added(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> Any:
+            seed = given.pop("seed") if seeded else None  # a case has one of its own
+            words = {name: given.pop(name) for name in ("inputs", "shapes", "trust")}
+            return command(run=ModelRun(seed=seed, **words), **given)
+
+        found = trust_option(wrapped)
+        if seeded:
+            doc = "Seed of generated inputs."
+            found = option("--seed", "N", doc, default="0", show_default=True)(found)
+        found = option("--shape shapes", "X=1x64", f"{of}{SHAPE}", multiple=True)(found)
+        return option("--inputs", "FILE", f"{of}{INPUTS}", type=PATH)(found)
+
+    return added
+
+
+def on_command_line(name: str) -> bool:
+    """Returns whether an option stands on the command line, by the name that the command gets."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 SIDES = ("at", "against", "vary", "against_target", "against_padding")
 
 
@@ -377,13 +436,13 @@ class AskedRuns(NamedTuple):
     target: str
     sides: Mapping[str, str | None]
 
-    def refuse_beside(self, store: Path, todo: str, more: bool = False) -> None:
+    def refuse_beside(self, store: Path, *more: str) -> None:
         """Raises InputError where runs, or ``more``, are given although a store says them."""
-        given = any(value is not None for name, value in self.sides.items() if name != "vary")
-        if given or self.words or more:
-            raise InputError(
-                "from", store, "the store defines the cases, targets and lengths", todo
-            )
+        names = [name for name in (*self.words, *SIDES, "target", *more) if on_command_line(name)]
+        if names:
+            flags = ", ".join("--case" if name == "case_file" else flag_of(name) for name in names)
+            why = "the store defines the cases, targets and lengths"
+            raise InputError("from", store, why, f"leave out {flags}, or --from")
 
     def values_and_targets(self) -> tuple[int | str | None, int | str | None, list[Target]]:
         """Returns both runs' values of the axis (None: the case's own), and the targets, each once.

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from probe.cli.network import (
-    INPUTS,
     REPORT,
-    SHAPE,
     give_two_runs,
     refuse_written_folder,
     users_output_to_stderr,
 )
 from probe.cli.options import (
     PATH,
+    ModelRun,
     Shared,
     Words,
     fail_on_option,
     option,
     output_options,
-    trust_option,
+    run_options,
 )
 from probe.errors import InputError
 
@@ -45,15 +44,12 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 @click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
 @click.argument("model", metavar="MODEL")
 @option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
-@option("--inputs", "FILE", INPUTS, type=PATH)
-@option("--shape shapes", "X=1x64", SHAPE, multiple=True)
-@option("--seed", "N", "Seed of generated inputs.", default="0", show_default=True)
+@run_options()
 @option("--most", "BYTES", MOST, default="2G", show_default=True)
 @option("--target", "T", WHERE, cls=Shared)
-@trust_option
 @output_options
 def record(
-    model: str, out: Output, folder: Path, shapes: tuple[str, ...], most: str, **given: Any
+    model: str, run: ModelRun, out: Output, folder: Path, most: str, target: str | None
 ) -> int:
     """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
 
@@ -68,14 +64,11 @@ def record(
     it is pickled, so you may send it to others.
     """
     from probe.answers import record as answers
-    from probe.arguments import whole_number
     from probe.cli.show import walks
-    from probe.recording.inputs import shapes_of
 
     with out.progress("record") as tell, users_output_to_stderr():
-        given |= {"shapes": shapes_of(shapes), "most": bytes_of(most)}
-        given["seed"] = whole_number("seed", given["seed"], least=0)
-        found = answers.record(model, folder, progress=lambda text: tell(0, 0, text), **given)
+        given = {"most": bytes_of(most), "target": target, **run.arguments()}
+        found = answers.record(model, folder, progress=tell.say, **given)
     out.give(found.report(), lambda: walks.recorded_run(found))
     return 0
 
@@ -119,6 +112,5 @@ def diff(
 
     refuse_written_folder(report)
     with out.progress("diff") as tell:
-        say = lambda text: tell(0, 0, text)  # noqa: E731
-        found = answers.diff(left, right, trust=trust, time=time, progress=say)
+        found = answers.diff(left, right, trust=trust, time=time, progress=tell.say)
     return give_two_runs(found, report, out)

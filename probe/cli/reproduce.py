@@ -16,7 +16,9 @@ from probe.cli.options import (
     budget_options,
     case_options,
     fail_on_option,
+    flag_of,
     number_of_option,
+    on_command_line,
     option,
     output_options,
     parsed_targets,
@@ -92,19 +94,7 @@ ALSO = "Test the reduced case on this target too, for the report; may be given s
 @option("--kernels", "WHICH", KERNELS, default="all", show_default=True)
 @output_options
 def reproduce(
-    runs: AskedRuns,
-    most: str,
-    folder: Path,
-    force: bool,
-    store: Path | None,
-    row: str | None,
-    form: str | None,
-    also: tuple[str, ...],
-    times: str,
-    kernels: str,
-    limit: str | None,
-    out: Output,
-    **given: Any,
+    runs: AskedRuns, store: Path | None, folder: Path, limit: str | None, out: Output, **given: Any
 ) -> None:
     """Reduces a case, explains it, verifies a script in fresh processes, and writes a bug report.
 
@@ -120,18 +110,22 @@ def reproduce(
     from probe.reproduction import folder as room
     from probe.reproduction.report import form_of
 
+    for name in ("by", "most", "any_cause") if given["keep"] else ():
+        if on_command_line(name):
+            todo = f"leave out {flag_of(name)}, or --keep"
+            raise InputError(name, given[name], "--keep tries no smaller case", todo)
+    form, kernels = given.pop("form"), given.pop("kernels")
     checked_kernels(kernels)
-    room.fresh(folder, force)
-    count, asked = number_of_option("times", times) or 1, parsed_targets(also) if also else []
-    finding, (left, right), others = _finding_to_reproduce(runs, store, row)
+    room.fresh(folder, given.pop("force"))
+    given |= {name: number_of_option(name, given[name]) for name in ("most", "times")}
+    given["also"] = parsed_targets(given["also"])
+    finding, (left, right), others = _finding_to_reproduce(runs, store, given.pop("row"))
     form_of(left, form)
-    given |= {"most": number_of_option("most", most) or 0, "times": count}
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
             elsewhere=others,
-            also=asked,
-            tell=lambda text: tell(0, 0, text),
+            tell=tell.say,
             **given,
         )
     with out.working(f"writing {folder}"):
@@ -149,7 +143,7 @@ def _finding_to_reproduce(
         if row is not None:
             raise InputError("row", row, "it names a row of a store", "give --from STORE too")
         return (*runs.finding(), ())
-    runs.refuse_beside(store, "leave out the other options, or --from")
+    runs.refuse_beside(store)
     from probe.reproduction.content import stored_finding
 
     found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
@@ -190,10 +184,9 @@ def emulate(
     words: dict[str, str],
     target: str,
     file: Path,
-    against: str | None,
-    vary: str | None,
     partial: bool,
     out: Output,
+    **sides: str | None,
 ) -> None:
     """Writes a Python file that computes a run's outputs with the same bits on any machine.
 
@@ -204,7 +197,11 @@ def emulate(
     from probe.cli.show import reproductions as show
 
     case, (where,) = sized_case(words), parsed_targets((target,))
-    other = axis_value("against", against, vary)
+    vary = sides["vary"]
+    if vary is not None and sides["against"] is None:
+        why = "there is no second run that it could vary"
+        raise InputError("vary", vary, why, "give --against B, or leave it out")
+    other = axis_value("against", sides["against"], vary)
     with out.working(f"revealing {case.label} on {where.text}"):
         found = emulated_report(case, where, file, other, vary, partial)
     out.give(found, lambda: show.emulated_file(found))

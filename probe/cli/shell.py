@@ -187,7 +187,7 @@ def help(topic: str | None, out: Output) -> None:
 CONFIGURED = {
     "target": ("target", "targets"),
     "shape": ("shapes",),
-    "sizes": ("sizes", "lengths", "values"),
+    "sizes": ("lengths", "values"),
 }
 
 
@@ -203,9 +203,14 @@ def _configured(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        given = tomllib.loads(text)["tool"]["probe"]
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+        tool = tomllib.loads(text).get("tool", {})
+    except tomllib.TOMLDecodeError as error:
         raise InputError("pyproject.toml", file, f"it is not TOML ({error})", "fix it") from None
+    # the words may stand in a comment or a text alone
+    given = tool.get("probe", {}) if isinstance(tool, dict) else {}
+    if not isinstance(given, dict):
+        todo = 'write target = "numpy" below [tool.probe]'
+        raise InputError("pyproject.toml", file, "tool.probe is not a table", todo)
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in CONFIGURED:
@@ -228,13 +233,6 @@ def run(arguments: Sequence[str]) -> int:
     """
     COMMAND.append("probe")  # messages name options, not arguments
     try:
-        return _status_of(arguments)
-    finally:
-        COMMAND.pop()
-
-
-def _status_of(arguments: Sequence[str]) -> int:
-    try:
         return commands.main(list(arguments), "probe", standalone_mode=False) or 0
     except BrokenPipeError:  # the reader of our stdout has left: `probe targets | head -1`
         # Python flushes stdout once more as it ends, and would print a traceback of its own
@@ -252,6 +250,8 @@ def _status_of(arguments: Sequence[str]) -> int:
         if "--json" in arguments:
             click.echo(json.dumps({"error": _error_object(shown), "exit": status}))
         return status
+    finally:
+        COMMAND.pop()
 
 
 def _say_failure(error: BaseException, verbose: bool) -> int:

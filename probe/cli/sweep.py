@@ -10,6 +10,7 @@ import click
 
 from probe.cli.options import (
     PATH,
+    ModelRun,
     Words,
     ask_for,
     axis_given,
@@ -18,17 +19,19 @@ from probe.cli.options import (
     fail_on_option,
     has_length,
     numbers_of_option,
+    on_command_line,
     option,
     output_options,
     question_options,
+    run_options,
     target_option,
-    trust_option,
 )
 from probe.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from probe.printing import Output
 
+WORDS = ["order", "bits", "stability"]
 WHAT = (
     "order: the order of additions; bits: the bits of all outputs; stability: which lengths differ "
     "from the longest."
@@ -78,6 +81,9 @@ def sweep(
     ask_for(words, **need)
     if not given:
         raise InputError("lengths", "(none)", "it is required", "give --lengths 5..64")
+    if no_store and folder is not None:
+        why, todo = "--no-store stores nothing", "leave out one of the two"
+        raise InputError("store", folder, why, todo)
     parts = {"shard": options["shard"] not in (None, "1/1"), "cluster": options["cluster"]}
     if folder is None and not no_store and any(parts.values()):
         name = next(name for name in parts if parts[name])
@@ -94,8 +100,9 @@ def sweep(
         out.give(report, lambda: show.sweep_by_order(found.found.targets, report, found.values))
         if found.failed:
             return 3
+        differing = report["differing"] > 0
         strange = any(one.strange for one in found.found.targets.values())
-        return _finding_status(report["differing"] > 0, strange, out)
+        return out.status(differing or (out.fail_on == "finding" and strange))
     for line in found.notes:
         out.note(line)
     summary = found.found
@@ -105,54 +112,36 @@ def sweep(
     each = summary.targets.values()
     if any(one.failures and not one.comparisons for one in each):
         return 3
+    # a shape that does not repeat its own bits
     strange = any(one.nondeterministic or one.alignment for one in each)
-    return _finding_status(summary.differing > 0, strange, out)
+    return out.status(summary.differing > 0 or (out.fail_on == "finding" and strange))
 
 
-def _finding_status(differing: bool, strange: bool, out: Output) -> int:
-    """Returns 1 for what ``--fail-on`` names. ``strange``: a shape does not repeat its bits."""
-    return out.status(differing or (out.fail_on == "finding" and strange))
-
-
-OF_MODEL = "Of a model, as of probe network:"
+BETWEEN = "The release to start from, such as tensorflow==1.2.1."
+RELEASES = "Search these releases instead of all that probe knows."
+MEASURED = "Store what is measured in DIR/<machine>; nothing if not given."
 
 
 @click.command(cls=Words, short_help="Find the release or condition that changed the results.")
 @click.argument("model", required=False)
 @case_options
-@option("--between", "T", "The release to start from, such as tensorflow==1.2.1.", required=True)
-@option("--and and_", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
-@option(
-    *("--what", None, WHAT),
-    type=click.Choice(["order", "bits", "stability"]),
-    default="order",
-    show_default=True,
-)
+@option("--between left", "T", BETWEEN, required=True)
+@option("--and right", "T", "The release to end with, such as tensorflow==1.15.0.", required=True)
+@option("--what", None, WHAT, type=click.Choice(WORDS), default="order", show_default=True)
 @option("--lengths", "5..19", "The lengths to run; the kernel's and the next 14 if not given.")
-@option("--releases", "1.0,1.1", "Search these releases instead of all that probe knows.")
+@option("--releases", "1.0,1.1", RELEASES)
 @option("--remove", None, "Remove the releases that had to be installed.", is_flag=True)
-@option("--inputs", "FILE", f"{OF_MODEL} an .npz file with the inputs by name.", type=PATH)
-@option("--shape shapes", "X=1x64", f"{OF_MODEL} the shape of an input.", multiple=True)
-@trust_option
-@option(
-    *("--store folder", "DIR", "Store what is measured in DIR/<machine>; nothing if not given."),
-    type=PATH,
-)
+@run_options("Of a model: ", seeded=False)
+@option("--store", "DIR", MEASURED, type=PATH)
 @output_options
 def bisect(
     model: str | None,
     words: dict[str, str],
-    between: str,
-    and_: str,
-    what: str,
-    lengths: str | None,
-    releases: str | None,
-    remove: bool,
-    inputs: Path | None,
-    shapes: tuple[str, ...],
-    trust: bool,
-    folder: Path | None,
+    run: ModelRun,
+    left: str,
+    right: str,
     out: Output,
+    **given: Any,
 ) -> None:
     """Finds the first release between two whose results differ from those of the first release.
 
@@ -163,78 +152,57 @@ def bisect(
     numpy`), it finds the smallest set of the first one's conditions that brings its results back.
     So it does of MODEL, a model's file or module:function, whose outputs are compared bit by bit.
     """
-    if model is not None:
-        _bisect_model(model, words, between, and_, (inputs, shapes, trust), out)
-        return
-    for name, value in (("inputs", inputs), ("shape", shapes), ("trust", trust)):
-        if value:
-            why = "a case generates its own operands"
-            raise InputError(name, value, why, f"give a model, or leave out --{name}")
     from probe.cli.show import sweeps as show
-    from probe.store import Store
-    from probe.switch_points import conditions
-    from probe.switch_points.bisection import bisect_releases as search
     from probe.target import Target
 
-    case = case_of_words(words)
+    if model is not None:
+        for name, value in words.items():
+            why = "the model defines what is computed"
+            raise InputError(name, value, why, f"leave out --{name}")
+        for name in filter(on_command_line, given):
+            why = "it is for a case: of a model the bits of its outputs are compared"
+            raise InputError(name, "(given)", why, f"leave out --{name}")
+        from probe.answers.bisect import bisect as asked
+        from probe.answers.record import GivenModel
+        from probe.cli.network import users_output_to_stderr
+
+        with out.progress("bisect"), users_output_to_stderr():
+            ends = Target.parse(left), Target.parse(right)
+            told = asked(GivenModel(model, **run.arguments()), *ends, out.note)
+        of_model = {"what": "bits", "model": model} | told.to_json()
+        out.give(of_model, lambda: show.conditioned(told, "bits"))
+        return
+    run.refuse_beside_case()
+    from probe.store import Store
+    from probe.switch_points import bisection, conditions
+
+    case, what = case_of_words(words), given["what"]
     if not case.spatial_rank:
         raise InputError("op", case.op, "releases are compared by length", "use op=matmul")
     shortest = case.effective_kernel[-1]
-    values = numbers_of_option("lengths", lengths or f"{shortest}..{shortest + 14}")
-    left, right = Target.parse(between), Target.parse(and_)
-    if left.name == right.name and not conditions.only_releases(left, right):
+    values = numbers_of_option("lengths", given["lengths"] or f"{shortest}..{shortest + 14}")
+    ends = Target.parse(left), Target.parse(right)
+    if ends[0].name == ends[1].name and not conditions.only_releases(*ends):
+        for name in filter(on_command_line, ("releases", "remove", "store")):
+            why = "the targets differ in conditions, which are searched without it"
+            raise InputError(name, given[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            told = conditions.bisect_conditions(case, left, right, values, what, out.note)
-        told_json = {"what": what, "case": case.to_json()} | told.to_json()
-        out.give(told_json, lambda: show.conditioned(told, what))
+            told = conditions.bisect_conditions(case, *ends, values, what, out.note)
+        of_case = {"what": what, "case": case.to_json()} | told.to_json()
+        out.give(of_case, lambda: show.conditioned(told, what))
         return
+    some, store = given["releases"], given["store"]
     opened: AbstractContextManager[Store | None] = nullcontext()
-    if folder is not None:
-        opened = Store.here(folder)
-    with opened as store, out.progress("bisect"):
-        found = search(
-            *(case, left, right, values, what, store),
-            releases=[one.strip() for one in releases.split(",")] if releases else (),
-            keep=not remove,
+    if store is not None:
+        opened = Store.here(store)
+    with opened as kept, out.progress("bisect"):
+        found = bisection.bisect_releases(
+            *(case, *ends, values, what),
+            store=kept,
+            releases=[one.strip() for one in some.split(",")] if some else (),
+            keep=not given["remove"],
             tell=out.note,
         )
-    kept = None if folder is None else str(folder)
-    report = {"what": what, "case": case.to_json(), "store": kept} | found.to_json()
+    report = {"what": what, "case": case.to_json(), "store": None if store is None else str(store)}
+    report |= found.to_json()
     out.give(report, lambda: show.bisected(report))
-
-
-def _bisect_model(
-    model: str,
-    words: dict[str, str],
-    between: str,
-    and_: str,
-    given: tuple[Path | None, tuple[str, ...], bool],
-    out: Output,
-) -> None:
-    from probe.answers.bisect import bisect as search
-    from probe.cli.network import users_output_to_stderr
-    from probe.cli.show import sweeps as show
-    from probe.recording.inputs import shapes_of
-    from probe.target import Target
-
-    for name, value in words.items():
-        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
-    source = click.get_current_context().get_parameter_source
-    for name in ("what", "lengths", "releases", "remove", "folder"):
-        if source(name) is click.core.ParameterSource.COMMANDLINE:
-            option_name = "store" if name == "folder" else name
-            why = "it is for a case: of a model the bits of its outputs are compared"
-            raise InputError(option_name, "(given)", why, f"leave out --{option_name}")
-    inputs, shapes, trust = given
-    with out.progress("bisect"), users_output_to_stderr():
-        told = search(
-            *(model, Target.parse(between), Target.parse(and_)),
-            inputs=inputs,
-            shapes=shapes_of(shapes),
-            trust=trust,
-            tell=out.note,
-        )
-    out.give(
-        {"what": "bits", "model": model} | told.to_json(),
-        lambda: show.conditioned(told, "bits"),
-    )

@@ -69,7 +69,7 @@ def node_facts(text: str) -> Said:
     }
 
 
-def _worker() -> Any:
+def _worker() -> Any:  # tests put another one in its place
     from distributed import get_worker
 
     return get_worker()
@@ -149,7 +149,21 @@ def answer_script(text: str) -> dict[str, Any]:
         told = "this node's checkout does not have the same script"
     else:
         with tempfile.TemporaryDirectory(prefix="probe-") as folder:
-            status, told = _run_script(path, asked, folder)
+            command = [sys.executable, str(path), "--store", folder, "--shard", asked["shard"]]
+            if asked["quick"]:
+                command.append("--quick")
+            if dies := shutil.which("setpriv"):  # a node that is killed leaves no script behind
+                command = [dies, "--pdeathsig", "TERM", *command]
+            own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=own,
+            )
+            status, told = done.returncode, machine.publishable(done.stderr[-2000:])
             label = machine.label()
             found = [one for one in Path(folder).rglob(label) if one.is_dir()]
             tables = _packed_tables(found[0]) if len(found) == 1 else {}
@@ -166,16 +180,3 @@ def script_path(name: str) -> Path | None:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _run_script(path: Path, asked: dict[str, Any], folder: str) -> tuple[int, str]:
-    command = [sys.executable, str(path), "--store", folder, "--shard", asked["shard"]]
-    if asked["quick"]:
-        command.append("--quick")
-    if dies := shutil.which("setpriv"):  # a node that is killed leaves no script behind
-        command = [dies, "--pdeathsig", "TERM", *command]
-    own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=own
-    )
-    return done.returncode, machine.publishable(done.stderr[-2000:])

@@ -20,21 +20,6 @@ from probe.comparison.runs import (
     run_case,
 )
 
-__all__ = [
-    "CAUSES",
-    "MOST_KNOWN",
-    "Arrays",
-    "Blocks",
-    "CaseRun",
-    "ComparedShapes",
-    "Comparison",
-    "Finding",
-    "OutputPairs",
-    "Revealer",
-    "classes_of",
-    "compare_shapes",
-    "outputs_of_call",
-    "read_windows",
-    "run_and_reveal",
-    "run_case",
-]
+__all__ = ["CAUSES", "MOST_KNOWN", "Arrays", "Blocks", "CaseRun", "ComparedShapes", "Comparison"]
+__all__ += ["Finding", "OutputPairs", "Revealer", "classes_of", "compare_shapes"]
+__all__ += ["outputs_of_call", "read_windows", "run_and_reveal", "run_case"]

@@ -43,23 +43,15 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     ours, theirs = (floats.widen(one, dtype) for one in (output, fixed))
     unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
-        if ours.shape[-1] > count:
-            yield _largest_channels(name, count, ours, theirs, unit)
+        if ours.shape[-1] <= count:
+            continue
+        # which channels are the largest, as a set
+        both = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (ours, theirs))
+        first, second = (np.sort(one, axis=-1) for one in both)
+        crossed = int((first != second).any(axis=-1).sum())
+        ranked = -np.sort(-theirs, axis=-1)
+        margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
+        yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
     crossed = int(((ours > 0) != (theirs > 0)).sum())
     margin = float(np.abs(theirs).min(initial=np.inf) / unit)
     yield Decision("threshold", theirs.size, crossed, margin)
-
-
-def _largest_channels(
-    name: str, count: int, ours: np.ndarray, theirs: np.ndarray, unit: float
-) -> Decision:
-    """Returns which ``count`` channels are the largest, as a set."""
-
-    def chosen(values: np.ndarray) -> np.ndarray:
-        order: np.ndarray = np.argsort(-values, axis=-1, kind="stable")[..., :count]
-        return np.sort(order, axis=-1)
-
-    crossed = int((chosen(ours) != chosen(theirs)).any(axis=-1).sum())
-    ranked = -np.sort(-theirs, axis=-1)
-    margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
-    return Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)

@@ -84,35 +84,25 @@ class OutputPairs:
     def same_place(left: CaseRun, right: CaseRun) -> OutputPairs:
         """Outputs of the same index, with whether the windows that were read are the same."""
         found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
-        assert left.windows is not None and right.windows is not None
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
         step = 65536  # speed alone: windows of so many outputs fit the memory
         for start in range(0, len(found), step):
             rows = slice(start, start + step)
-            one, two = (
-                _numbered_in(
-                    windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
-                )
-                for windows, case, at in (
-                    (left.windows, left.case, found.left),
-                    (right.windows, right.case, found.right),
-                )
-            )
+            read = []
+            for side, at in ((left, found.left), (right, found.right)):
+                assert side.windows is not None
+                own, width = side.case.input_shape(), side.case.filters // side.case.groups
+                flat = side.windows[at[rows, 1] // width, at[rows, 0]]
+                if own != tuple(shape):
+                    # the same input of a longer row, or of a later sample of a longer input, has
+                    # another flat index; -1 stays
+                    places = np.unravel_index(np.maximum(flat, 0), own)
+                    flat = np.where(flat < 0, -1, np.ravel_multi_index(places, tuple(shape)))
+                read.append(flat)
+            one, two = read
             same = (one == two).all(axis=1) if one.shape == two.shape else False
             found.same_window[rows] = same
         return found
-
-
-def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
-    """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
-
-    The same input of a longer row, or of a later sample of a longer input, has another flat index.
-    """
-    own = case.input_shape()
-    if own == tuple(shape):
-        return reads
-    places = np.unravel_index(np.maximum(reads, 0), own)
-    return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
 def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:
@@ -220,22 +210,27 @@ class Comparison:
             setattr(self, name, known.reveal(side, session, wanted))
         return self
 
+    def sides(
+        self, which: np.ndarray | slice = slice(None)
+    ) -> tuple[tuple[CaseRun, np.ndarray], tuple[CaseRun, np.ndarray]]:
+        """Returns each run, with the places of these pairs in it."""
+        return (self.left, self.pairs.left[which]), (self.right, self.pairs.right[which])
+
     def values(self, which: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """Returns both sides' outputs of these pairs, container."""
-        places = self.pairs.left[which], self.pairs.right[which]
-        ours, theirs = self.left.operands.y, self.right.operands.y
-        return ours[tuple(places[0].T)], theirs[tuple(places[1].T)]
+        left, right = (side.operands.y[tuple(at.T)] for side, at in self.sides(which))
+        return left, right
 
     def proved(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Returns whether the replay gave both sides' bits: bool, one a pair."""
-        left, right = self.pairs.left[which], self.pairs.right[which]
-        return self.left.replays[tuple(left.T)] & self.right.replays[tuple(right.T)]
+        left, right = (side.replays[tuple(at.T)] for side, at in self.sides(which))
+        return left & right
 
     def certified(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Returns whether both sides were tested for every addition: bool, one a pair."""
         found = np.ones(len(self.pairs.left[which]), bool)
-        for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
-            found &= False if side.orders is None else side.orders.sure[tuple(places[which].T)]
+        for side, places in self.sides(which):
+            found &= False if side.orders is None else side.orders.sure[tuple(places.T)]
         return found
 
     @cached_property
@@ -265,7 +260,8 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Returns outputs that must agree."""
+        """Returns outputs that are compared: those that must agree, or of two targets or paddings
+        all that both have."""
         return len(self.pairs)
 
     @property
@@ -329,10 +325,10 @@ class Comparison:
         Summations say what is done to any operands, and of most operands nothing is subnormal.
         """
         alike = np.ones(len(which), bool)
-        for side, places in ((self.left, self.pairs.left), (self.right, self.pairs.right)):
+        for side, places in self.sides(which):
             if not len(which) or side.orders is None:
                 continue
-            positions, filters = places[which].T
+            positions, filters = places.T
             numbers = side.orders.index[positions, filters]
             for number in np.unique(numbers):
                 mine = numbers == number
@@ -378,8 +374,9 @@ class Comparison:
         if self.left.orders is None or self.right.orders is None:
             return {}, 0
         same = np.flatnonzero(self.pairs.same_window)
-        sides = ((self.left.orders, self.pairs.left), (self.right.orders, self.pairs.right))
-        known = [orders.replayed[tuple(places[same].T)] for orders, places in sides]
+        orders = self.left.orders, self.right.orders
+        both = zip(orders, self.sides(same), strict=True)
+        known = [one.replayed[tuple(places.T)] for one, (_, places) in both]
         proved = same[known[0] & known[1]]
         # both summations and what is read: the columns before say how this pair's data came out
         kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
@@ -391,10 +388,8 @@ class Comparison:
     def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
         """As ``_apart``: pairs whose ways differ in more than what the operands let be flushed."""
         same = np.flatnonzero(self.pairs.same_window)
-        numbers = (
-            side.index[tuple(places[same].T)]
-            for side, places in ((left, self.pairs.left), (right, self.pairs.right))
-        )
+        both = zip((left, right), self.sides(same), strict=True)
+        numbers = (pooled.index[tuple(places.T)] for pooled, (_, places) in both)
         found: dict[str, list[int]] = {}
         unknown = 0
         for pair, one, two in zip(same.tolist(), *(each.tolist() for each in numbers), strict=True):
@@ -426,9 +421,8 @@ class Comparison:
     def _early(self, which: np.ndarray) -> np.ndarray:
         """Returns which pairs have a product that overflows before it is added, on one side or
         both."""
-        sides = ((self.left, self.pairs.left[which]), (self.right, self.pairs.right[which]))
-        found = np.zeros(len(sides[0][1]), bool)
-        for side, places in sides:
+        found = np.zeros(len(self.pairs.left[which]), bool)
+        for side, places in self.sides(which):
             if side.variants:
                 found |= np.array([tuple(at) in side.variants for at in places.tolist()], bool)
         return found
@@ -470,12 +464,11 @@ class Comparison:
     def beyond(self) -> tuple[CaseRun, np.ndarray] | None:
         """Returns a side and the place of its first output that no rounding can give, of the sums
         with fewer summands; None where there is none."""
-        explained, left, right, _ = self._held
-        sides = (self.left, self.pairs.left, left), (self.right, self.pairs.right, right)
+        explained, *verdicts, _ = self._held
         found = [
-            (side, places[self.differing[number]])
-            for side, places, verdicts in sides
-            for number in np.flatnonzero((verdicts == BEYOND) & ~explained)[:1]
+            (side, places[number])
+            for (side, places), said in zip(self.sides(self.differing), verdicts, strict=True)
+            for number in np.flatnonzero((said == BEYOND) & ~explained)[:1]
         ]
         return min(found, key=lambda one: one[0].case.summands, default=None)
 
@@ -493,9 +486,7 @@ class Comparison:
         open_ = ~explained & self.pairs.same_window[which]
         verdicts = np.full((2, len(which)), UNKNOWN)
         flush = np.zeros(len(which), bool)
-        sides = (self.left, self.pairs.left), (self.right, self.pairs.right)
-        for number, (side, places) in enumerate(sides):
-            some = places[which[open_]]
+        for number, (side, some) in enumerate(self.sides(which[open_])):
             if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
                 values = side.operands.y[tuple(some.T)]
                 verdicts[number, open_], near = enclosed.judged(values)
@@ -510,11 +501,8 @@ class Comparison:
         Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
         which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
-        left, right = (places[which] for places in (self.pairs.left, self.pairs.right))
-        if not len(which) or (found := of_operands(self.left.operands, *left.T)) is None:
-            return None
-        sides = ((self.left, left), (self.right, right))
-        return Accuracy.of(found, *(side.operands.y[tuple(at.T)] for side, at in sides))
+        found = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
+        return None if found is None else Accuracy.of(found, *self.values(which))
 
     def of_exact(self, most: int) -> np.ndarray:
         """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
@@ -528,8 +516,8 @@ class Comparison:
         where the exact results are not known. NaN and ``schema.NULL_INT`` stand for null."""
         some = self.of_exact(most)
         which = self.differing[some]
-        places = self.pairs.left[which], self.pairs.right[which]
-        if not len(some) or (sums := of_operands(self.left.operands, *places[0].T)) is None:
+        places = self.pairs.left[which]
+        if not len(some) or (sums := of_operands(self.left.operands, *places.T)) is None:
             return {}
         explained, left, right, _ = (one[some] for one in self._held)
         verdict = np.full(len(some), "unknown", object)
@@ -537,14 +525,16 @@ class Comparison:
         verdict[self.out_of_bounds[some]] = "beyond"
         verdict[explained] = "explained"
         found: dict[str, np.ndarray] = {
-            "index": places[0] @ np.array([self.left.case.filters, 1]),
+            "index": places @ np.array([self.left.case.filters, 1]),
             "verdict": verdict,
         }
-        sides = (("at", self.left, places[0]), ("against", self.right, places[1]))
-        values = [side.operands.y[tuple(at.T)] for _, side, at in sides]
-        for name, side, at in sides:
-            found[f"depth_{name}"] = _depths(side, at)
-        return found | Accuracy.of(sums, *values).columns()
+        for name, (side, at) in zip(("at", "against"), self.sides(which), strict=True):
+            # how deep the trees are: -1 is the last of these numbers, of unknown ones
+            known = [] if side.orders is None else side.orders.summations
+            depths = np.array([*(one.tree.depth for one in known), schema.NULL_INT], np.int64)
+            numbers = -1 if side.orders is None else side.orders.index[tuple(at.T)]
+            found[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
+        return found | Accuracy.of(sums, *self.values(which)).columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -562,7 +552,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that ``probe explain --json`` prints."""
-        return {
+        found: dict[str, Any] = {
             "case": self.case.to_json(),
             "left": self.left.named(),
             "right": self.right.named(),
@@ -581,24 +571,25 @@ class Comparison:
             "windows_differ": int((~self.pairs.same_window).sum()),
             "controls": {"left": self.left.control, "right": self.right.control},
             "kernels": self.kernels,
-        } | ({"reached": reached} if (reached := self._reached()) else {})
-
-    def _reached(self) -> dict[str, int]:
-        """Returns how many outputs of a side are NaN by what they don't read; {} where none is."""
+        }
+        # outputs of a side that are NaN by what they don't read
         sides = {"left": self.left, "right": self.right}
-        found = {name: int(side.reached.sum()) for name, side in sides.items()}
-        return found if any(found.values()) else {}
+        reached = {name: int(side.reached.sum()) for name, side in sides.items()}
+        return found | ({"reached": reached} if any(reached.values()) else {})
 
     def lines(self) -> tuple[str, str, str]:
         """Returns the comparison in three lines: the runs, what differs, why."""
         sides = " against ".join(self.words(side) for side in (self.left, self.right))
         far = "" if self.max_ulp is None else f", up to {self.max_ulp:,} ulp"
         differing = len(self.differing)
-        counts = f"{differing:,} of {self.compared:,} outputs that must agree differ"
+        # other windows are no reason to agree
+        must = "that must agree " * bool(self.pairs.same_window.all())
+        counts = f"{differing:,} of {self.compared:,} outputs {must}differ"
         why = ", ".join(f"{cause}: {count:,}" for cause, count in self.causes.items())
         if not differing:
             added = f"added in a different order or rounding: {self.by_order:,}"
             why = added if self.by_order else "nothing to explain"
+            why += f"; the order of {self.unknown:,} outputs is not known" * bool(self.unknown)
         refused = {self.left.refusal, self.right.refusal} - {""}
         why += "".join(f"; {one}" for one in sorted(refused))
         why += f"; {self.rounding.words}" * bool(self.rounding.words)
@@ -624,20 +615,15 @@ class Comparison:
             if getattr(one, name) != getattr(other, name)
         ]
         apart += [f"layout {one.layout}"] * (one.layout != other.layout)
+        if isinstance(one, Case) and isinstance(other, Case):
+            apart += [f"channels {one.split or one.in_channels}"] * (one.split != other.split)
+            apart += [f"padding {one.padding_text}"] * (one.padding != other.padding)
         if not apart and one.length is not None:
             apart = [f"length {one.length:,}"]
         return f"{', '.join(apart)} on {side.target.text}"
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
-
-
-def _depths(side: CaseRun, places: np.ndarray) -> np.ndarray:
-    """Returns how deep the trees of these outputs are; ``schema.NULL_INT`` of unknown ones."""
-    if side.orders is None:
-        return np.full(len(places), schema.NULL_INT)
-    depths = [one.tree.depth for one in side.orders.summations]
-    return np.array([*depths, schema.NULL_INT], np.int64)[side.orders.index[tuple(places.T)]]
 
 
 def compare_shapes(

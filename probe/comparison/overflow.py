@@ -18,7 +18,7 @@ from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
 
 # Products of a sum up to which each is asked: a call each.
-MOST = 2048
+MOST = 2048  # speed alone
 
 # The format of the partial sums that are asked about.
 WIDE = "float32"

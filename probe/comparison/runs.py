@@ -259,9 +259,16 @@ def run_case(
     header, found = _run_request(session, case, (x, w, b), True)
     y = found["y"].reshape(-1, case.filters)
     behind, control, laid = getattr(session, "behind", None), header["control"], case
-    pinned = _pinned(session, case, (x, w, b)) if control == ALIGNMENT else None
-    # the bits go with the address: at a fixed one the target may repeat them
-    if pinned is not None:
+    name = session.target.name
+    # the bits go with the address: at a fixed one, where the target can lay operands so, it may
+    # repeat them; what is asked of it then is asked there
+    if (
+        control == ALIGNMENT
+        and case.layout == CONTIGUOUS
+        and name in backends.known_backends()
+        and layout.keeps_layout(PINNED, backends.get(name).layouts)
+    ):
+        pinned = case.with_(layout=PINNED)
         header, found = _run_request(session, pinned, (x, w, b), True)
         if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
@@ -279,16 +286,6 @@ def run_case(
         evidence=shown if refusal else "",
         windows=read_windows(session, case) if windows else None,
     )
-
-
-def _pinned(session: AnySession, case: Case, given: Arrays) -> Case | None:
-    """Returns the case with its operands at a fixed address, where the target can lay them so:
-    what is asked of it then is asked there. None where it can't, or where a layout is given."""
-    name = session.target.name
-    known = name in backends.known_backends() and layout.keeps_layout(
-        PINNED, backends.get(name).layouts
-    )
-    return case.with_(layout=PINNED) if known and case.layout == CONTIGUOUS else None
 
 
 def run_and_reveal(
@@ -334,21 +331,16 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
         return run
     reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)
     some, nan = reach.any, np.isnan(floats.widen(given.y, dtype))
-    reached = some & nan & ~_nans(orders, given, some & nan)
+    alone = np.zeros_like(nan)  # where the windows alone make a NaN
+    for number, summation in enumerate(orders.summations):
+        positions, filters = np.nonzero(some & nan & (orders.index == number))
+        if len(positions):
+            y = given.replay(summation, positions, filters)
+            alone[positions, filters] = np.isnan(floats.widen(y, dtype))
+    reached = some & nan & ~alone
     known = (orders.index >= 0) | orders.replayed
     replays = np.where(some, nan & known, run.replays)
     return replace(run, reach=reach, reached=reached, replays=replays)
-
-
-def _nans(orders: Orders, operands: ContainerOperands, which: np.ndarray) -> np.ndarray:
-    """Returns where the windows alone make a NaN, of these outputs: bool (positions, filters)."""
-    found = np.zeros_like(which)
-    for number, summation in enumerate(orders.summations):
-        positions, filters = np.nonzero(which & (orders.index == number))
-        if len(positions):
-            y = operands.replay(summation, positions, filters)
-            found[positions, filters] = np.isnan(floats.widen(y, operands.case.dtype))
-    return found
 
 
 def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
@@ -391,11 +383,7 @@ class Revealer:
     """
 
     def __init__(
-        self,
-        tried: int | None = MOST_KNOWN,
-        kept: int | None = 0,
-        small: int = 0,
-        budget: int = 0,
+        self, tried: int | None = MOST_KNOWN, kept: int | None = 0, small: int = 0, budget: int = 0
     ) -> None:
         self.tried, self.kept, self.small, self.budget = tried, kept, small, budget
         self.summations: list[Summation] = []
@@ -517,17 +505,16 @@ class Finding(ComparedShapes):
             b = _prefix(self.b, (largest.filters,))
         if x is None or w is None or (case.bias is not None and b is None):
             x, w, b = operands.generate(largest)
-        return type(self)(case, self.vary, at, against, self.padding, x, w, b)
+        return replace(self, case=case, at=at, against=against, x=x, w=w, b=b, drawn="")
 
     def drawn_as(self, kind: str, seed: int = 0) -> Self:
         """Returns it with generated operands of that kind (see ``probe.operands.KINDS``)."""
         x, w, b = operands.generate(self.larger.with_(operands=kind, seed=seed))
-        known = (self.case, self.vary, self.at, self.against, self.padding)
-        return type(self)(*known, x, w, b, f"{kind} {seed}")
+        return replace(self, x=x, w=w, b=b, drawn=f"{kind} {seed}")
 
     def with_operands(self, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> Self:
         """Returns it with these operands, of the same shapes."""
-        return type(self)(self.case, self.vary, self.at, self.against, self.padding, x, w, b)
+        return replace(self, x=x, w=w, b=b, drawn="")
 
     @property
     def label(self) -> str:

@@ -60,7 +60,6 @@ class RoundingVerdict:
 
     @property
     def total(self) -> int:
-        """Returns how many outputs are counted."""
         return self.explained + self.within + self.beyond + self.unknown
 
     def to_json(self) -> dict[str, object]:
@@ -117,12 +116,10 @@ class Enclosure:
 
     @property
     def low(self) -> np.ndarray:
-        """Returns the least result."""
         return self.ends[0]
 
     @property
     def high(self) -> np.ndarray:
-        """Returns the largest result."""
         return self.ends[1]
 
     @property

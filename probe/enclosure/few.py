@@ -8,7 +8,7 @@ sum, rounded, nor what one of the orders that libraries use gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 
@@ -82,11 +82,14 @@ def _usual(leaves: int, biased: bool, dtype: str) -> tuple[Summation, ...]:
     """Returns ways to add: one after the other, fused or not, the bias last or first; and in pairs
     or halves. In the result's format, of 16 bits in float32 too."""
     numbers = [str(leaf) for leaf in range(leaves)]
-    every, last = frozenset(range(leaves)), ["b"] * biased
+    every, last, paired = frozenset(range(leaves)), ["b"] * biased, numbers
+    while len(paired) > 1:
+        both = [f"({one}+{two})" for one, two in zip(paired[::2], paired[1::2], strict=False)]
+        paired = [*both, *paired[2 * len(both) :]]
     trees = [
         (_chained([*numbers, *last]), every - {0}),
         *([(_chained([*last, *numbers]), every)] if biased else []),
-        (_chained([_paired(numbers), *last]), frozenset[int]()),
+        (_chained([*paired, *last]), frozenset[int]()),
         (_chained([_halved(numbers), *last]), frozenset[int]()),
     ]
     found = []
@@ -102,26 +105,9 @@ def _chained(terms: Sequence[str]) -> str:
     return reduce(lambda one, two: f"({one}+{two})", terms)
 
 
-def _paired(terms: Sequence[str]) -> str:
-    while len(terms) > 1:
-        both = [f"({one}+{two})" for one, two in zip(terms[::2], terms[1::2], strict=False)]
-        terms = [*both, *terms[2 * len(both) :]]
-    return terms[0]
-
-
 def _halved(terms: Sequence[str]) -> str:
     half = len(terms) // 2
     return f"({_halved(terms[:half])}+{_halved(terms[half:])})" if half else terms[0]
-
-
-def _splits(members: int) -> Iterator[tuple[int, int]]:
-    """Yields the ways of parting a set (bits) in two; the lowest member is in the first part."""
-    lowest = members & -members
-    rest = members ^ lowest
-    part = rest
-    while part:
-        part = (part - 1) & rest
-        yield part | lowest, rest ^ part
 
 
 def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: float) -> Doubles:
@@ -139,11 +125,16 @@ def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: flo
     for members in range(1, 1 << every):
         if members in best:
             continue
-        parts = list(_splits(members))
+        # all ways of parting the set (bits) in two; the lowest member is in the first part
+        lowest, parts = members & -members, []
+        part = rest = members ^ lowest
+        while part:
+            part = (part - 1) & rest
+            parts.append((part | lowest, rest ^ part))
         # the extreme of the exact sums: as rounding is monotone, it is rounded once for all parts
-        total, error = two_sum(*(best[part] for part in parts[0]))
-        for part in parts[1:]:
-            other, more = two_sum(*(best[one] for one in part))
+        total, error = two_sum(*(best[one] for one in parts[0]))
+        for both in parts[1:]:
+            other, more = two_sum(*(best[one] for one in both))
             further = (sign * other > sign * total) | (other == total) & (
                 sign * more > sign * error
             )
@@ -152,11 +143,11 @@ def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: flo
             error = np.where(further | np.isnan(other), more, error)
         if formats == ("float64",):
             found = total
-            for part in parts:
-                for mine, rest in (part, part[::-1]):
+            for both in parts:
+                for mine, others in (both, both[::-1]):
                     leaf = mine.bit_length() - 1
                     if mine == 1 << leaf and leaf < leaves:
-                        found = pick(found, fma_float64(x[leaf], w[leaf], best[rest]))
+                        found = pick(found, fma_float64(x[leaf], w[leaf], best[others]))
         else:
             odd = to_odd(total, error)
             # outwards: then no exact sum of several terms, and none of 64 bits, lies outside

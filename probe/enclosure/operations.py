@@ -55,7 +55,6 @@ class Interval(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Returns the shape of the value."""
         return self.low.shape
 
     @property
@@ -114,9 +113,16 @@ def _enclosed_meaning(
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
     if isinstance(meaning, Contracts):
-        return _contracted(meaning, reads, dtype)
+        if meaning.numbers:
+            raise NotEnclosed
+        one, two = (reads[n] for n in meaning.reads)
+        texts, out = meaning.spelled(one.shape, two.shape)
+        sizes = dict(zip(texts[0] + texts[1], one.shape + two.shape, strict=True))
+        count = math.prod(size for letter, size in sizes.items() if letter not in out)
+        bias = None if meaning.bias is None else reads[meaning.bias]
+        return enclosed_einsum(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
     if isinstance(meaning, Reduces):
-        return _reduced_axes(meaning, reads[0], shapes[0], dtype)
+        return _reduction(meaning, reads[0], dtype).map(lambda end: end.reshape(shapes[0]))
     if isinstance(meaning, Normalises):
         return _normalised_axes(meaning, reads, dtype)
     if isinstance(meaning, Attends):
@@ -124,7 +130,13 @@ def _enclosed_meaning(
     if isinstance(meaning, Windows):
         return _pooled(meaning, reads[0], shapes[0], dtype)
     if isinstance(meaning, Scans):
-        return _cumulative_sums(meaning, reads, dtype)
+        if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
+            raise NotEnclosed
+        axis = meaning.axis % len(reads[0].shape)
+        ends = [np.flip(one, axis) if meaning.reverse else one for one in _addends(reads[0])]
+        sums = [np.cumsum(one, axis=axis) for one in ends]  # each of all before, in any order
+        sums = [np.flip(one, axis) if meaning.reverse else one for one in sums]
+        return _sums_between(sums, reads[0].shape[axis], dtype)
     if isinstance(meaning, Recurs):
         return _recurrent(meaning, reads, shapes[0], dtype)
     if isinstance(meaning, Chooses):
@@ -140,13 +152,6 @@ def _enclosed_meaning(
 
 def _number_interval(value: Any) -> Interval:
     return Interval(*(np.asarray(value, np.float64),) * 2)
-
-
-def _constant(value: Any, kind: str) -> Interval:
-    """Returns a number as it is written, and as an array of its dtype has it: libraries do both."""
-    exact = np.asarray(value, np.float64)
-    held = floats.nearest(exact, kind) if kind in floats.FORMATS else exact
-    return Interval(np.minimum(exact, held), np.maximum(exact, held))
 
 
 def _near_float32(value: Any) -> Interval:
@@ -178,20 +183,6 @@ def _widened_by(one: Interval, by: Doubles, dtype: str) -> Interval:
 
 
 # sums of products, and sums
-
-
-def _contracted(meaning: Contracts, reads: list[Interval], dtype: str) -> Interval:
-    if meaning.numbers:
-        raise NotEnclosed
-    one, two = (reads[n] for n in meaning.reads)
-    texts, out = meaning.spelled(one.shape, two.shape)
-    sizes = {
-        **dict(zip(texts[0], one.shape, strict=True)),
-        **dict(zip(texts[1], two.shape, strict=True)),
-    }
-    count = math.prod(size for letter, size in sizes.items() if letter not in out)
-    bias = None if meaning.bias is None else reads[meaning.bias]
-    return enclosed_einsum(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
 
 
 def enclosed_einsum(
@@ -232,46 +223,29 @@ def _end_of_sum(
     """Returns the least (``sign`` -1) or largest sum of ``count`` terms: infinite where an order
     may overflow. ``sizes``, ``up``, ``down``: sums of magnitudes, of positive terms, of negative
     ones, all in float64."""
-    slack = count * 2.0**-51 * sizes
+    slack = count * 2.0**-51 * sizes  # by how much float64's sums err themselves
     error = error_bound(sizes, np.maximum(up, down) + slack, count, dtype) + slack
     far = (up if sign > 0 else down) + error > floats.largest_finite(dtype)
     return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
 
 
-def _added_up(
-    one: Interval, total: Callable[[Doubles], Doubles], count: int, dtype: str
-) -> Interval:
-    """Returns sums of ``count`` terms in any order. ``total``: adds an array up."""
-    ends = []
-    for sign, end in zip((-1, 1), one, strict=True):
-        # as rounding is monotone, each end errs no more than the sum of all ends on its side
-        up, down = total(np.maximum(end, 0)), total(np.maximum(-end, 0))
-        ends.append(_end_of_sum(sign, total(end), up + down, up, down, count, dtype))
-    return _or_none(*ends)
-
-
-def _reduced_axes(meaning: Reduces, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
-    rank = len(one.shape)
+def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
+    """Returns a reduction over axes, which stay with a size of 1."""
+    word, numbers, rank = meaning.word, meaning.numbers, len(one.shape)
     axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
     if meaning.places:
         raise NotEnclosed
-    if meaning.word in ("max", "min"):
-        return one.map(lambda end: getattr(end, meaning.word)(axis=axes).reshape(shape))
+    if word in ("max", "min"):
+        return one.map(lambda end: getattr(end, word)(axis=axes, keepdims=True))
     if not math.prod(one.shape[axis] for axis in axes):
         raise NotEnclosed
-    return _reduction(meaning, one, axes, dtype).map(lambda end: end.reshape(shape))
-
-
-def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
-    """Returns a reduction over axes, which stay with a size of 1."""
-    word, numbers = meaning.word, meaning.numbers
     if word == "sum":
         return _summed(one, axes, dtype)
     if word == "mean":
         return _mean(one, axes, dtype)
-    if word == "norm" and numbers == (1,):
-        return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
-    if word == "norm" and numbers == (2,):
+    if word == "norm" and numbers in ((1,), (2,)):
+        if numbers == (1,):
+            return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
         total = _summed(_squared(one, dtype), axes, dtype)
         total = Interval(np.maximum(total.low, 0), total.high)
         return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
@@ -289,16 +263,27 @@ def _reduction(meaning: Reduces, one: Interval, axes: tuple[int, ...], dtype: st
         found = Interval(np.maximum(found.low, 0), found.high)
         return _erring(found.map(np.sqrt), found, Each("exp"), dtype)
     if word == "logsumexp" and not numbers:
-        top = one.map(lambda end: end.max(axis=axes, keepdims=True))
-        shifted = _difference_of_two(one, top, dtype)
-        shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
-        raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
-        total = _summed(raised, axes, dtype)
-        total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
+        top, _, _, total = _exponentials(one, axes, dtype)
         logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
         near = _sum_of_two(logged, top, dtype)  # with the largest number taken out, or without
         return _widened_by(near, np.maximum(near.size, 1) * ULPS * floats.eps(dtype), dtype)
     raise NotEnclosed
+
+
+def _exponentials(
+    one: Interval, axes: tuple[int, ...], dtype: str, beta: float = 1.0
+) -> tuple[Interval, Interval, Interval, Interval]:
+    """Returns what softmax and its likes compute along axes: the largest number, ``beta`` times
+    what all are less than that, the exponentials of these, and their sums."""
+    top = one.map(lambda end: end.max(axis=axes, keepdims=True))
+    shifted = _difference_of_two(one, top, dtype)
+    # the largest minus itself is zero, which the two intervals do not know
+    shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
+    shifted = _product_of_two(shifted, _number_interval(beta), dtype) if beta != 1 else shifted
+    raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
+    total = _summed(raised, axes, dtype)
+    # one of the terms is exp(0): the sum is about 1 at least
+    return top, shifted, raised, Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
 
 
 def _mean_square_about(
@@ -312,25 +297,25 @@ def _mean_square_about(
     return Interval(np.maximum(spread.low - by, 0), spread.high + by)
 
 
+def _addends(one: Interval) -> tuple[Doubles, ...]:
+    """Returns what is summed of a value to bound its sums: see ``_sums_between``."""
+    return tuple(np.maximum(side, 0) for end in one for side in (end, -end))
+
+
+def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
+    """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
+    positive and of what is negative of the lower ends, and of the upper ones."""
+    ends = []
+    for sign, up, down in ((-1, *sums[:2]), (1, *sums[2:])):
+        # as rounding is monotone, each end errs no more than the sum of all ends on its side
+        ends.append(_end_of_sum(sign, up - down, up + down, up, down, count, dtype))
+    return _or_none(*ends)
+
+
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     """Returns sums over axes, which stay with a size of 1."""
-    count = math.prod(one.shape[axis] for axis in axes)
-    return _added_up(one, lambda end: end.sum(axis=axes, keepdims=True), count, dtype)
-
-
-def _cumulative_sums(meaning: Scans, reads: list[Interval], dtype: str) -> Interval:
-    """Returns cumulative sums: each a sum of all before it, in any order."""
-    if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
-        raise NotEnclosed
-    (one,) = reads
-    axis = meaning.axis % len(one.shape)
-
-    def along(array: Doubles) -> Doubles:
-        turned = np.flip(array, axis) if meaning.reverse else array
-        found = np.cumsum(turned, axis=axis)
-        return np.flip(found, axis) if meaning.reverse else found
-
-    return _added_up(one, along, one.shape[axis], dtype)
+    sums = [end.sum(axis=axes, keepdims=True) for end in _addends(one)]
+    return _sums_between(sums, math.prod(one.shape[axis] for axis in axes), dtype)
 
 
 def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
@@ -340,8 +325,8 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
     axes, frame = meaning.spatial, meaning.frame
     sizes = [shape[axis] for axis in axes]
     empty = -np.inf if meaning.kind == "max" else 0.0
-
-    def pooled(end: Doubles) -> Doubles:
+    every = []
+    for end in one if meaning.kind == "max" else _addends(one):
         wide = [(0, 0)] * end.ndim
         for k, axis in enumerate(axes):
             reach = (sizes[k] - 1) * frame.stride[k] + (frame.kernel[k] - 1) * frame.dilation[k] + 1
@@ -356,11 +341,10 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
                 last = first + (sizes[k] - 1) * frame.stride[k] + 1
                 at[axis] = slice(first, last, frame.stride[k])
             taps.append(padded[tuple(at)])
-        return np.asarray((np.max if meaning.kind == "max" else np.sum)(taps, axis=0))
-
+        every.append(np.max(taps, axis=0) if meaning.kind == "max" else np.sum(taps, axis=0))
     if meaning.kind == "max":
-        return one.map(pooled)
-    found = _added_up(one, pooled, math.prod(frame.kernel), dtype)
+        return Interval(*every)
+    found = _sums_between(every, math.prod(frame.kernel), dtype)
     if meaning.kind == "sum":
         return found
     return _quotient_of_two(found, _number_interval(_covered(meaning, one.shape, shape)), dtype)
@@ -392,14 +376,28 @@ def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> D
 def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
     for place, value, kind in meaning.beside:
-        used.insert(place, _constant(value, kind))
+        # as it is written, and as an array of its dtype has it: libraries do both
+        exact = np.asarray(value, np.float64)
+        held = floats.nearest(exact, kind) if kind in floats.FORMATS else exact
+        used.insert(place, Interval(np.minimum(exact, held), np.maximum(exact, held)))
     if meaning.along is not None:
         rank = len(used[0].shape)
         after = (1,) * (rank - 1 - meaning.along % rank)
         used[1:] = [one.map(lambda end: end.reshape(-1, *after)) for one in used[1:]]
     word = meaning.word
     if word == "batch_norm":
-        return _batch_normalised(used, meaning.numbers, dtype)
+        # with given statistics: in four steps, or as one factor and one addend
+        eps, scaled, shifted = meaning.numbers
+        one, *rest = used
+        factor = rest.pop(0) if scaled else _number_interval(1.0)
+        addend = rest.pop(0) if shifted else _number_interval(0.0)
+        mean, variance = rest
+        times = _product_of_two(factor, _reciprocal_root(variance, eps, dtype), dtype)
+        found = _product_of_two(_difference_of_two(one, mean, dtype), times, dtype)
+        # x * times + (addend - mean * times): errs by units of the larger products
+        most = (one.size + mean.size) * times.size + addend.size
+        by = most * 2.0 ** (3 - floats.format_of(dtype).precision)
+        return _widened_by(_sum_of_two(found, addend, dtype), by, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
         found = _ARITHMETIC[word](used[0], used[1], dtype)
         return _erring(found, found, meaning, dtype) if meaning.approximate else found
@@ -408,39 +406,34 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
         both = zip(used[0], ends, strict=True)
         return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
-    if word not in _RISING or len(used) != 1:
-        return _at_points(meaning, used, dtype)
-    numbers = _arguments_by_name(meaning)
-    found = used[0].map(lambda end: _RISING[word](end, **numbers))
-    return _erring(found, used[0], meaning, dtype)
-
-
-def _arguments_by_name(meaning: Each) -> dict[str, Any]:
-    """Returns a function's further arguments by name."""
-    if not all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers):
+    named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
+    if len(used) != 1 or not (named and (word in _RISING or word in _OTHERS)):
         raise NotEnclosed
-    return dict(meaning.numbers)
-
-
-def _at_points(meaning: Each, used: list[Interval], dtype: str) -> Interval:
-    """Returns what a function that rises and falls gives: between its values at both ends and at
-    the points in between where it turns; of one that turns again and again, its value in the middle
-    and as far on both sides as its steepest slope reaches."""
-    word = meaning.word
-    if len(used) != 1 or word not in _OTHERS:
-        raise NotEnclosed
-    numbers = _arguments_by_name(meaning)
-    (one,) = used
+    (one,), numbers = used, dict(meaning.numbers)
+    if word in _RISING:
+        falls = word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values())
+        if falls and (one.low < one.high).any():
+            raise NotEnclosed  # by a negative slope
+        found = one.map(lambda end: _RISING[word](end, **numbers))
+        if word == "softplus":
+            # PyTorch's is x itself above a threshold, which is so much less: float64 shows it
+            threshold, beta = (float(numbers.get(*n)) for n in (("threshold", 20.0), ("beta", 1.0)))
+            less = math.exp(-threshold) / abs(beta)
+            found = Interval(found.low - less, found.high + less)
+        return _erring(found, one, meaning, dtype)
     turns, function = _OTHERS[word]
     falls = word == "reciprocal" or numbers.get("exponent", 0) < 0
     if turns is None:
+        # its value in the middle, and as far on both sides as its steepest slope reaches
         middle = one.low / 2 + one.high / 2
-        found = function(middle, **numbers)
+        value = function(middle, **numbers)
         by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
-        by = by * (one.high > one.low) + np.abs(found) * 2.0**-50
-        return _erring(Interval(found - by, found + by), one, meaning, dtype)
-    ends = [function(place, **numbers) for place in (*one, *(np.clip(t, *one) for t in turns))]
-    low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+        by = by * (one.high > one.low) + np.abs(value) * 2.0**-50
+        return _erring(Interval(value - by, value + by), one, meaning, dtype)
+    # between its values at both ends and at the points in between where it turns
+    places = [*one, *(np.clip(turn, *one) for turn in turns)]
+    given = [function(place, **numbers) for place in places]
+    low, high = np.minimum.reduce(given), np.maximum.reduce(given)
     low = np.where(falls & (one.low < 0) & (one.high > 0), np.nan, low)  # a pole lies between
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
     return _erring(Interval(low - by, high + by), one, meaning, dtype)
@@ -457,11 +450,6 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
     if word == "cast" and form.precision < 24:  # libraries go by way of float32
         by_way = found.map(lambda end: floats.nearest(end, "float32"))
         found = Interval(np.minimum(found.low, by_way.low), np.maximum(found.high, by_way.high))
-    if word == "softplus":  # PyTorch's gives what it reads from a threshold on
-        numbers = {"beta": 1.0, "threshold": 20.0} | _arguments_by_name(meaning)
-        border = numbers["threshold"] / numbers["beta"]
-        least = np.where(one.high > border, np.maximum(one.low, border), np.inf)
-        found = Interval(np.minimum(found.low, least), found.high)
     if known.rounds == 1 and not meaning.approximate:
         return _rounded_outwards(found.low, found.high, dtype)
     sizes = (
@@ -520,10 +508,6 @@ _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
 
 
-def _elu(x: Doubles, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Doubles:
-    return np.where(x > 0, scale * x, scale * alpha * np.expm1(inner * np.minimum(x, 0)))
-
-
 # Functions that never fall, by their one name.
 _RISING: dict[str, Callable[..., Doubles]] = {
     "relu": lambda x: np.maximum(x, 0),
@@ -554,7 +538,9 @@ _RISING: dict[str, Callable[..., Doubles]] = {
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
     "softplus": lambda x, beta=1.0, **_: np.logaddexp(0, beta * x) / beta,
     "softsign": lambda x: x / (1 + np.abs(x)),
-    "elu": _elu,
+    "elu": lambda x, alpha=1.0, scale=1.0, inner=1.0: np.where(
+        x > 0, scale * x, scale * alpha * np.expm1(inner * np.minimum(x, 0))
+    ),
     "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
 }
 
@@ -592,20 +578,13 @@ _ELEMENTARY = set(
 
 
 def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
-    one = reads[0]
-    axes = tuple(axis % len(one.shape) for axis in meaning.axes)
+    one, rank = reads[0], len(reads[0].shape)
+    axes = tuple(axis % rank for axis in meaning.axes)
     if meaning.groups is not None:
         return _in_groups(meaning, reads, dtype)
     if meaning.word in ("softmax", "log_softmax"):
         beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
-        top = one.map(lambda end: end.max(axis=axes, keepdims=True))
-        shifted = _difference_of_two(one, top, dtype)
-        # the largest minus itself is zero, which the two intervals do not know
-        shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
-        shifted = _product_of_two(shifted, _number_interval(beta), dtype) if beta != 1 else shifted
-        raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
-        total = _summed(raised, axes, dtype)
-        total = Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
+        _, shifted, raised, total = _exponentials(one, axes, dtype, beta)
         if meaning.word == "log_softmax":
             logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
             return _difference_of_two(shifted, logged, dtype)
@@ -620,23 +599,33 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
     mean = _number_interval(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
     centred = one if meaning.word == "rms_norm" else _difference_of_two(one, mean, dtype)
     spread = _mean_square_about(one, mean, axes, dtype)
-    under = _sum_of_two(spread, _near_float32(eps), dtype)
-    under = Interval(np.maximum(under.low, eps * (1 - 2.0**-6)), under.high)
+    # no mean of squares is negative, so that what is below eps comes from the intervals alone
+    times = _reciprocal_root(spread, eps, dtype, least=eps * (1 - 2.0**-6))
+    found = _product_of_two(centred, times, dtype)
+    return _scaled_and_shifted(found, reads[1:], (scale, shift), meaning.along, dtype)
+
+
+def _reciprocal_root(variance: Interval, eps: Any, dtype: str, least: float = -np.inf) -> Interval:
+    """Returns one over the root of a variance and ``eps``, which are ``least`` together."""
+    under = _sum_of_two(variance, _near_float32(eps), dtype)
+    under = Interval(np.maximum(under.low, least), under.high)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    found = _product_of_two(centred, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
-    return _scaled_and_shifted(found, meaning, reads[1:], (scale, shift), dtype)
+    return _erring(ends, ends, Each("rsqrt"), dtype)
 
 
 def _scaled_and_shifted(
-    found: Interval, meaning: Normalises, more: list[Interval], flags: Sequence[Any], dtype: str
+    found: Interval, rest: Sequence[Interval], flags: Sequence[Any], along: int | None, dtype: str
 ) -> Interval:
-    """Returns what a norm gives with its scale and its shift, of which it may have one or none."""
+    """Returns a norm times a scale plus a shift, of which ``flags`` say whether they are there:
+    these broadcast from the last axis, or lie ``along`` one."""
     rank = len(found.shape)
-    after = (1,) * (0 if meaning.along is None else rank - 1 - meaning.along % rank)
-    both = [_product_of_two] * bool(flags[0]) + [_sum_of_two] * bool(flags[1])
-    for given, how in zip(more, both, strict=False):
+    after = (1,) * (0 if along is None else rank - 1 - along % rank)
+    scale, shift = flags
+    for given, how in zip(
+        rest, [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift), strict=False
+    ):
         lies = given.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
         found = how(found, lies, dtype)
     return found
@@ -649,14 +638,14 @@ def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interv
     shape, rank = reads[0].shape, len(reads[0].shape)
     parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
     along = rank - 1 if meaning.along is None else meaning.along % rank
-    if reads[1:] and along != axis:
+    eps, *flags = meaning.numbers
+    if (reads[1:] and along != axis) or len(reads) - 1 != sum(map(bool, flags)):
         raise NotEnclosed
     axes = tuple(a + 1 if a >= axis else a for a in (a % rank for a in meaning.axes))
-    eps, *flags = meaning.numbers
     plain = replace(meaning, axes=axes, groups=None, along=None, numbers=(eps, False, False))
     found = _normalised_axes(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
     found = found.map(lambda end: end.reshape(shape))
-    return _scaled_and_shifted(found, meaning, reads[1:], flags, dtype)
+    return _scaled_and_shifted(found, reads[1:], flags, along, dtype)
 
 
 def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
@@ -766,26 +755,6 @@ def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
     low, high = _summed(one, axes, dtype).map(lambda end: end / count)
     return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
-
-
-def _batch_normalised(used: list[Interval], numbers: tuple[Any, ...], dtype: str) -> Interval:
-    """Batch norm with given statistics: in four steps, or as one factor and one addend."""
-    eps, scale, shift = numbers
-    one, *rest = used
-    factor = rest.pop(0) if scale else _number_interval(1.0)
-    addend = rest.pop(0) if shift else _number_interval(0.0)
-    mean, variance = rest
-    under = _sum_of_two(variance, _near_float32(eps), dtype)
-    if (under.low <= 0).any():
-        raise NotEnclosed
-    ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
-    times = _product_of_two(factor, _erring(ends, ends, Each("rsqrt"), dtype), dtype)
-    found = _sum_of_two(
-        _product_of_two(_difference_of_two(one, mean, dtype), times, dtype), addend, dtype
-    )
-    # x * times + (addend - mean * times): errs by units of the larger products
-    most = (one.size + mean.size) * times.size + addend.size
-    return _widened_by(found, most * 2.0 ** (3 - floats.format_of(dtype).precision), dtype)
 
 
 # movement

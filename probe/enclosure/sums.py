@@ -216,7 +216,14 @@ def _enclosed(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str) -> Enclo
     lost = (ours & ~np.isfinite(products[: len(x)])).any(axis=0)
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     exact = np.where(lost, np.nan, exact)
-    sure = np.where(whole, 0.0, _nonfinite_result(x, w, bias))
+    # NaN or the infinity that operands which are not finite lead to in every order; a product of
+    # finite numbers that is too large for float64 is no infinite operand
+    given = np.concatenate([np.isinf(x) | np.isinf(w), np.isinf(products[len(x) :])])
+    settled = np.where(np.isinf(products) & ~given, 0.0, products)
+    plus, minus = (settled == np.inf).any(axis=0), (settled == -np.inf).any(axis=0)
+    nan = np.isnan(settled).any(axis=0) | (plus & minus)
+    sure = np.where(plus, np.inf, np.where(minus, -np.inf, 0.0))
+    sure = np.where(whole, 0.0, np.where(nan, np.nan, sure))
     tiny = floats.flushed_below(dtype)
     small = ((np.abs(x) < tiny) | (np.abs(w) < tiny)) & np.isfinite(finite[: len(x)])
     flushed = np.where(small, np.abs(finite[: len(x)]), 0).sum(axis=0) + 2 * (summands + 1) * tiny
@@ -257,21 +264,6 @@ def _total(
         rest += error
     found = total + rest
     return np.where(np.isfinite(found), found, products.sum(axis=0))
-
-
-def _nonfinite_result(x: Doubles, w: Doubles, bias: Doubles | None) -> np.ndarray:
-    """Returns NaN or the infinity that operands which are not finite lead to in every order."""
-    products = x * w
-    terms = products if bias is None else np.concatenate([products, bias[None]])
-    # a product of finite numbers that is too large for float64 is no infinite operand
-    given = np.isinf(x) | np.isinf(w)
-    if bias is not None:
-        given = np.concatenate([given, np.isinf(bias)[None]])
-    terms = np.where(np.isinf(terms) & ~given, 0.0, terms)
-    nan = np.isnan(terms).any(axis=0)
-    up, down = (terms == np.inf).any(axis=0), (terms == -np.inf).any(axis=0)
-    found = np.where(up, np.inf, np.where(down, -np.inf, 0.0))
-    return np.where(nan | (up & down), np.nan, found)
 
 
 def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:

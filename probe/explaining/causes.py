@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from probe.schema import NULL_INT
 from probe.store import Store, layout, load, parquet
 from probe.summation.summation import ranges_of_mask
 from probe.target import Target
-
-if TYPE_CHECKING:
-    import pandas
 
 PAIR = list(parquet.PAIR)
 
@@ -113,8 +110,14 @@ def explain_store(
     ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
     this machine.
     """
-    folder = _own_folder(Path(path))
-    jobs, result = _jobs_left(folder)
+    folders = layout.machine_folders(Path(path))
+    # its bits are the only ones that can be made again here
+    own = [folder for folder in folders if folder.name == machine.label()]
+    if not own:
+        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
+        why = f"it has results of {names}, and this machine is {machine.label()}"
+        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
+    jobs, result = _jobs_left(own[0])
 
     def take(job: Job, answer: CauseRows) -> None:
         for table, rows in answer.rows.items():
@@ -131,21 +134,9 @@ def explain_store(
 
     if progress:
         progress(0, len(jobs), "")
-    with Store(folder) as store:
+    with Store(own[0]) as store:
         result.interrupted = in_processes(jobs, explain_job, take, workers, tell)
     return result
-
-
-def _own_folder(path: Path) -> Path:
-    """Returns the folder of this machine; its bits are the only ones that can be made again
-    here."""
-    folders = layout.machine_folders(path)
-    own = [folder for folder in folders if folder.name == machine.label()]
-    if not own:
-        names = ", ".join(sorted(folder.name for folder in folders)) or "no machine"
-        why = f"it has results of {names}, and this machine is {machine.label()}"
-        raise StoreError(f"store={path}: {why}; explain them there, or sweep here first")
-    return own[0]
 
 
 def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
@@ -160,14 +151,20 @@ def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
         for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
         if row[:6] not in done
     ]
-    result = _causes_before(stored.causes, set(found[PAIR].itertuples(index=False, name=None)))
-    result.explained_before = len(found) - len(todo)
+    result = Causes(explained_before=len(found) - len(todo))
+    differing = set(found[PAIR].itertuples(index=False, name=None))
+    pairs = stored.causes[PAIR].itertuples(index=False, name=None)
+    before = stored.causes[np.array([pair in differing for pair in pairs], bool)]
+    for target, rows in before.groupby("target"):
+        counts = rows.groupby("cause")["outputs"].sum().astype(int)
+        result.by_target[str(target)] = Counter(counts.to_dict())
+    result.replayed = int(before["replayed"].sum())
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
-    for (target, run_id, case_id, vary, against), rows in groupby(
+    for (target, run_id, case_id, vary, against), some in groupby(
         todo, key=lambda row: (row[2], row[0], row[1], row[3], row[5])
     ):
-        values = tuple((int(row[4]), int(row[6])) for row in rows)
+        values = tuple((int(row[4]), int(row[6])) for row in some)
         case = cases[case_id]
         text = case if isinstance(case, str) else json.dumps(case)
         job = (run_id, versions[run_id], target, text, case_id, vary)
@@ -175,38 +172,21 @@ def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
     return jobs, result
 
 
-def _causes_before(causes: pandas.DataFrame, differing: set[tuple[Any, ...]]) -> Causes:
-    """Returns what the store knows of its differences before anything is run."""
-    result = Causes()
-    pairs = causes[PAIR].itertuples(index=False, name=None)
-    mine = causes[np.array([pair in differing for pair in pairs], bool)]
-    for target, rows in mine.groupby("target"):
-        counts = rows.groupby("cause")["outputs"].sum().astype(int)
-        result.by_target[str(target)] = Counter(counts.to_dict())
-    result.replayed = int(mine["replayed"].sum())
-    return result
-
-
 # This process's: one is kept, since jobs come target by target.
 _SESSIONS = Sessions(lambda where: Session(where, time_limit=None, start_limit=None))
 
 
-def _session(job: Job) -> AnySession:
-    target = Target.parse(job.target)
-    _SESSIONS.close(target)
-    session = _SESSIONS.of(target)
-    version = session.facts.get("library_version")
-    if version != job.library_version:
-        why = f"it was measured with {job.library_version}, and the version here is {version}"
-        raise TargetError(job.target, "unavailable", why)
-    return session
-
-
 def explain_job(job: Job) -> CauseRows:
     """Returns rows for the store. A target's failure is reported, and the other jobs go on."""
-    answer = CauseRows()
+    answer, target = CauseRows(), Target.parse(job.target)
+    _SESSIONS.close(target)
     try:
-        _explain_values(job, _session(job), answer)
+        session = _SESSIONS.of(target)
+        version = session.facts.get("library_version")
+        if version != job.library_version:
+            why = f"it was measured with {job.library_version}, and the version here is {version}"
+            raise TargetError(job.target, "unavailable", why)
+        _explain_values(job, session, answer)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer
@@ -261,11 +241,7 @@ def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
         answer.replayed += row["replayed"]
     place = job.place(value) | {"against": job.against}
     columns = {name: each.tolist() for name, each in found.accuracies(KEPT).items()}
-    answer.rows.setdefault("accuracies", []).extend(
-        place | {name: _null(one) for name, one in zip(columns, row, strict=True)}
-        for row in zip(*columns.values(), strict=True)
-    )
-
-
-def _null(value: Any) -> Any:
-    return None if value in (NULL_INT, math.inf) or value != value else value
+    kept, nothing = answer.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
+    for numbers in zip(*columns.values(), strict=True):  # of NaN and these the store has no value
+        told = (None if one in nothing or one != one else one for one in numbers)
+        kept.append(place | dict(zip(columns, told, strict=True)))

@@ -15,7 +15,6 @@ import numpy as np
 from probe import floats, kernels, ulp
 from probe.arguments import choice
 from probe.campaign import Sessions
-from probe.case import Case
 from probe.comparison import (
     CaseRun,
     ComparedShapes,
@@ -38,34 +37,28 @@ WHICH = ("said", "all", "none")
 
 
 def explain_case(
-    case: Case,
+    shapes: ComparedShapes,
     target: Target,
-    at: int | str | None = None,
-    against: int | str | None = None,
-    *,
-    vary: str | None = None,
     against_target: Target | None = None,
-    against_padding: object = None,
+    *,
     inline: bool = False,
     budget: int = 0,
     zeros: str = "equal",
 ) -> Comparison:
-    """Returns why ``case`` at ``at`` and at ``against`` of the axis ``vary`` differ, output by
-    output.
+    """Returns why both sides of ``shapes`` differ, output by output.
 
-    ``vary`` None: the length, of a dense layer the batch.
-    With ``against_target`` (another library, device or switch) or ``against_padding`` (another
-    convention) the two sides may have the same shape: leave ``against`` out. Then the windows are
-    read off both sides, and outputs whose windows differ are told apart from rounding. ``budget``:
-    questions to each side that may be spent on certifying it. ``zeros`` ``"differ"``: zeros of
-    different signs are differences too, at a distance of 0 ulp. Costs a reveal on each side.
-    InputError: there is nothing to compare. TargetError: a target failed.
+    With ``against_target`` (another library, device or switch) or another padding the two sides may
+    have the same shape. Then the windows are read off both sides, and outputs whose windows differ
+    are told apart from rounding. ``budget``: questions to each side that may be spent on certifying
+    it. ``zeros`` ``"differ"``: zeros of different signs are differences too, at a distance of 0
+    ulp. Costs a reveal on each side. InputError: there is nothing to compare. TargetError: a target
+    failed.
     """
     choice("zeros", zeros, ulp.ZEROS)
-    shapes = ComparedShapes.named(case, vary, at, against, against_padding)
     other = against_target or target
     if shapes.left == shapes.right and other == target:
-        raise InputError("against", against, "both sides are the same run", "give another value")
+        why = "both sides are the same run"
+        raise InputError("against", shapes.against, why, "give another value")
     for name, side in (("at", shapes.left), ("against", shapes.right)):
         if side.length is None:
             if shapes.vary != "length":
@@ -217,7 +210,12 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
         left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
-        left.bits_part, right.bits_part = _bits_part(left, right)
+        theirs = {some: node for node, some in enumerate(_leaf_sets(right.summation.tree))}
+        for node, some in enumerate(_leaf_sets(left.summation.tree)):
+            other = theirs.get(some)
+            if other is not None and left.sums[node].value != right.sums[other].value:
+                left.bits_part, right.bits_part = node, other
+                break
     distance = int(explanation.ulps[number])
     told = None if distance == ulp.NAN else distance
     return Evidence(cause, told, left, right)
@@ -250,7 +248,13 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     bias = None if given.b is None else given.b[filter_]
     found.bias = None if bias is None else _bits_of_value(bias, case.dtype)
     if (summation := side.summation(place)) is not None:
-        _add_up(found, summation, read, x, w, bias)
+        replayed = given.replay(summation, np.array([position]), np.array([filter_]))
+        found.result = _bits_of_value(replayed[0], case.dtype)
+        # without the leaves that meet padding: they add nothing
+        kept = [*read, BIAS] if bias is not None else read
+        found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
+        added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
+        found.sums = partial_sums(found.summation, x, w, case.dtype, added)
     if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
         found.pooled = side.pooled.ways[way].text
         found.result = found.library  # the ways are those that gave it
@@ -286,35 +290,9 @@ def _reached_text(side: CaseRun, position: int, group: int) -> str:
     )
 
 
-def _add_up(
-    found: Added, summation: Summation, read: list[int], x: np.ndarray, w: np.ndarray, bias: Any
-) -> None:
-    """Evaluates the output's tree, without the leaves that meet padding: they add nothing."""
-    place = np.ravel_multi_index(found.output, found.side.case.output_shape())
-    position, filter_ = divmod(int(place), found.side.case.filters)
-    replayed = found.side.operands.replay(summation, np.array([position]), np.array([filter_]))
-    found.result = _bits_of_value(replayed[0], found.dtype)
-    kept = [*read, BIAS] if bias is not None else read
-    found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
-    added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
-    found.sums = partial_sums(found.summation, x, w, found.dtype, added)
-
-
-def _bits_part(left: Added, right: Added) -> tuple[int | None, int | None]:
-    """Returns the first node on the left that the right sums to different bits, and the right's
-    node."""
-    assert left.summation is not None and right.summation is not None
-    # sets of leaves are compared by xored random numbers: 64 bits tell thousands of them apart
-    theirs = {leaves: node for node, leaves in enumerate(_leaf_sets(right.summation.tree))}
-    for node, leaves in enumerate(_leaf_sets(left.summation.tree)):
-        other = theirs.get(leaves)
-        if other is not None and left.sums[node].value != right.sums[other].value:
-            return node, other
-    return None, None
-
-
 def _leaf_sets(tree: Tree) -> list[int]:
-    """A number for every node that stands for the set of its leaves: a random one a leaf, xored."""
+    """A number for every node that stands for the set of its leaves: a random one a leaf, xored.
+    64 bits tell thousands of sets apart."""
     found: list[int] = []
     for children in tree.nodes:
         number = 0

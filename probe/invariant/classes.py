@@ -204,10 +204,7 @@ class Sizes(MarkedSizes):
         """Asks the sizes of a plan that are only believed; forgets all of these if one is false."""
         for size in {piece.size for piece in plan}:
             told = self.marks.get(size)
-            if size in self.believed:
-                self.believed.discard(size)
-                del self.marks[size]
-            if self.mark(size) == self.entry.chosen:
+            if self._here(size) == self.entry.chosen:
                 continue
             if told is not None:
                 self.notes.append(f"{self.operation.key}: size {size} differs: checked anew")
@@ -228,13 +225,14 @@ class Sizes(MarkedSizes):
 
         Empty: there is none.
         """
-        for size in _near(largest):
-            if size in self.believed:
-                self.believed.discard(size)
-                del self.marks[size]
-            if found := self.mark(size):
-                return found
-        return ""
+        return next(filter(None, map(self._here, _near(largest))), "")
+
+    def _here(self, size: int) -> str:
+        """As ``mark``, asked here."""
+        if size in self.believed:
+            self.believed.discard(size)
+            del self.marks[size]
+        return self.mark(size)
 
     def _plan(self, count: int) -> Plan | None:
         pieces = self.operation.pieces
@@ -353,20 +351,15 @@ NAMED = 12
 BESIDE = (2, 4, 1)
 
 
-class BucketProgram(Protocol):
-    """What is run at a bucket: an operation of ``classes`` that has a quick check."""
-
-    key: str
+class BucketProgram(Checkable, Protocol):
+    """What is run at a bucket: it has a quick check."""
 
     @property
     def refused(self) -> Mapping[int, str]:
         """Returns the sizes that the library does not run, with the reason."""
 
     def mark(self, size: int, quick: bool = False) -> str:
-        """Returns the digest of its answers at a size; empty where places differ."""
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        """Returns one call, to be timed: its inputs are there."""
+        """As of ``Checkable``."""
 
 
 def ladder(sizes: Sequence[int], fixed: int | None = None) -> tuple[int, ...]:

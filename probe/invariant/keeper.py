@@ -296,12 +296,16 @@ class Keeper:
                 f"{operation.key}: with threads={threads} no size gives the bits of "
                 f"threads={self.threads}, and a class with bits of its own is kept"
             )
-            if there:
-                self.table.recheck(sizes)
-                anew(sizes, *wanted, self.table.notes)
-            else:
-                sizes.choose(*wanted)
+            self._choose(sizes, wanted, there)
         return sizes
+
+    def _choose(self, sizes: Sizes, wanted: tuple[int, str, list[int]], there: bool) -> None:
+        """Sets the class. ``there``: it stands in the table that was read, and is checked."""
+        if there:
+            self.table.recheck(sizes)
+            anew(sizes, *wanted, self.table.notes)
+        else:
+            sizes.choose(*wanted)
 
     def beside(
         self, operation: CheckedOperation, like: Entry, tried: Iterable[int]
@@ -342,19 +346,12 @@ class Keeper:
         wanted: tuple[int, str, list[int]],
         there: bool,
     ) -> None:
-        """Chooses the class with the number of threads that there was when the model was made.
-
-        ``there``: it stands in the table that was read, and is checked.
-        """
+        """Chooses the class with the number of threads that there was when the model was made."""
         if (operation.key, self.threads) in self._settled:
             return
         with self.library.with_threads(self.threads) as threads:
             sizes = Sizes(operation, entry, threads)
-            if there:
-                self.table.recheck(sizes)
-                anew(sizes, *wanted, self.table.notes)
-            else:
-                sizes.choose(*wanted)
+            self._choose(sizes, wanted, there)
             self.table.notes += [sizes.doubts] if sizes.doubts else []
         self._settled |= {(operation.key, self.threads), (operation.key, threads)}
 

@@ -275,6 +275,10 @@ def measured_remedies(
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
+    if content > fixed:
+        why = f"the largest size is {fixed}, and costs are measured up to it"
+        raise InputError("content", content, why, "take a smaller one, or add it to --lengths")
+    case_at(case, vary, content)  # refuses one that is shorter than the kernel
     case = case.with_(**{vary: 1 if vary == "batch" else None})
     with nullcontext(sessions) if sessions else RemedySessions() as running:
         work = _OfCase(case, vary, lengths, content, where, running, only)

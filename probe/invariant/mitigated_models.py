@@ -264,7 +264,10 @@ def judged_ways(
         took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
     found = [_way(name, *way) for name, way in ways.items()]
     if invariant is not None:
-        found.append(_of_mode(invariant, sizes))
+        mode = _way_row(INVARIANT, DOC, invariant, [one.least for one in sizes])
+        if invariant.differing:
+            mode["refusal"] = f"{invariant.differing:,} kept outputs have different bits"
+        found.append(mode)
     for one in found:
         mine = took.get(INVARIANT if one["name"] == INVARIANT else one["sizes"][place])
         for name, size in (("of_fixed", graph.fixed), ("ratio", least)):
@@ -285,22 +288,6 @@ def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
         "refusal": doubts[0] if doubts else None,
         "sizes": padded,
         "keeps": True,
-    }
-
-
-def _of_mode(found: InvariantResult, sizes: Sequence[SafeSize]) -> dict[str, Any]:
-    """Returns the invariant mode as a way."""
-    why = found.refusal
-    if found.differing:
-        why = f"{found.differing:,} kept outputs have different bits"
-    return {
-        "name": INVARIANT,
-        "doc": DOC,
-        "verdict": found.verdict,
-        "certified": found.certified,
-        "refusal": why or None,
-        "sizes": [one.least for one in sizes],
-        "keeps": found.keeps,
     }
 
 
@@ -368,20 +355,17 @@ def tried_mitigations(
         found = work.measured(chunks, tell)
     told = Measured(graph, where, contents, graph.fixed, at, found)  # type: ignore[arg-type]
     return [
-        {
-            "name": one.remedy.name,
-            "doc": one.remedy.doc,
-            "verdict": one.verdict,
-            "certified": one.certified,
-            "refusal": one.refusal or None,
-            "sizes": list(one.sizes),
-            "keeps": one.keeps,
-            "of_fixed": told.of_fixed(one),
-            "ratio": told.ratio(one, at),
-        }
+        _way_row(one.remedy.name, one.remedy.doc, one, list(one.sizes))
+        | {"of_fixed": told.of_fixed(one), "ratio": told.ratio(one, at)}
         for one in found
         if one.remedy.name in names
     ]
+
+
+def _way_row(name: str, doc: str, found: Any, sizes: list[int]) -> dict[str, Any]:
+    """Returns a mitigation that was judged as a way: as of ``judged_ways``, without its costs."""
+    told = {one: getattr(found, one) for one in ("verdict", "certified", "keeps")}
+    return {"name": name, "doc": doc, **told, "refusal": found.refusal or None, "sizes": sizes}
 
 
 class MitigatedGraph(Work):

@@ -247,19 +247,23 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     return made
 
 
+def _contiguous(rows: Sequence[np.ndarray], axis: int) -> np.ndarray:
+    return np.ascontiguousarray(rows[0] if len(rows) == 1 else np.concatenate(rows, axis))
+
+
 def together(
-    found: Sequence[tuple[Sequence[np.ndarray], int]], outputs: Sequence[ProgramOutput]
-) -> list[np.ndarray]:
+    found: Sequence[tuple[Sequence[Any], int]],
+    outputs: Sequence[ProgramOutput],
+    join: Callable[[list[Any], int], Any] = _contiguous,
+) -> list[Any]:
     """Returns the answers of all pieces as one, without those of the copies; contiguous.
 
     ``found``: of each piece its outputs, and how many places it has.
     """
-    made = []
-    for number, output in enumerate(outputs):
-        rows = [answer[number][output.index(0, places)] for answer, places in found]
-        one = rows[0] if len(rows) == 1 else np.concatenate(rows, output.axis)
-        made.append(np.ascontiguousarray(one))
-    return made
+    return [
+        join([answer[number][one.index(0, places)] for answer, places in found], one.axis)
+        for number, one in enumerate(outputs)
+    ]
 
 
 def _shapes_within(value: Any) -> str:
@@ -362,7 +366,14 @@ class JaxProgram(LibraryProgram):
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
         # compiled apart from the function: XLA would fuse the padding into it and change bits
         cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
-        join = jax.jit(lambda found: _joined_pieces(found, plan, outputs))
+
+        @jax.jit
+        def join(found: Sequence[Any]) -> Any:
+            both = [
+                (jax.tree.leaves(one), each.places) for one, each in zip(found, plan, strict=True)
+            ]
+            made = together(both, outputs, jax.numpy.concatenate)
+            return jax.tree.unflatten(jax.tree.structure(found[0]), made)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = jax.tree.leaves((args, kwargs))
@@ -432,25 +443,6 @@ def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: Sized
             part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
         made.append(part)
     return made
-
-
-def _joined_pieces(found: Sequence[Any], plan: Plan, outputs: Sequence[ProgramOutput]) -> Any:
-    """Returns the answers of all pieces as one, without those of the copies."""
-    import jax
-    from jax import lax
-    from jax import numpy as jnp
-
-    shape = jax.tree.structure(found[0])
-    made = []
-    for number, output in enumerate(outputs):
-        rows = [
-            lax.slice_in_dim(
-                jax.tree.leaves(one)[number], 0, piece.places * output.each, axis=output.axis
-            )
-            for one, piece in zip(found, plan, strict=True)
-        ]
-        made.append(jnp.concatenate(rows, output.axis))
-    return jax.tree.unflatten(shape, made)
 
 
 class _Data(LibraryProgram):

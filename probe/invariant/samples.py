@@ -276,7 +276,9 @@ class Company:
         if not any(shapes) or any(0 in one for one in shapes):
             return
         if self.keeper.report.left:  # it is known already that not all bits are kept
-            self._named_alike(kind, shapes)
+            # as the arguments mostly are: what is left is named once for all batches
+            self._axes.setdefault(kind, next(guesses(shapes, sample_counts(shapes)[0])))
+            self._end(kind, shapes)
             return
         axes = self._axes.get(kind)
         if axes is not None and _sample_count(shapes, axes) is not None and kind in self._full:
@@ -320,19 +322,15 @@ class Company:
         assert held is not None
         return held
 
-    def _named_alike(self, kind: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Takes the arguments as they mostly are, so that what is left is named once for all
-        batches."""
-        self._axes.setdefault(kind, next(guesses(shapes, sample_counts(shapes)[0])))
-        self.begin(kind, shapes)
-        self.keeper.calls.end()
-
     def _keep(
         self, kind: Any, axes: Axes, shapes: Sequence[tuple[int, ...]], numbers: Hashable
     ) -> None:
         self._axes[kind] = axes
         self._full.add(kind)
         self._asked.add((kind, _rest(shapes, axes), numbers))
+        self._end(kind, shapes)
+
+    def _end(self, kind: Any, shapes: Sequence[tuple[int, ...]]) -> None:
         self.begin(kind, shapes)
         self.keeper.calls.end()
 

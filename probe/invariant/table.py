@@ -35,7 +35,9 @@ def conditions(found: dict[str, Any], prefixes: tuple[str, ...]) -> dict[str, An
 
     here = facts()
     processor = {"processor": here["cpu_model"], "isa": here["cpu_isa"]}
-    return {**found, **processor, "variables": kernel_variables(prefixes)}
+    there = sorted(os.environ.items())  # a path would name the machine
+    read = {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
+    return {**found, **processor, "variables": read}
 
 
 def _torch() -> dict[str, Any]:
@@ -62,12 +64,6 @@ def _tensorflow() -> dict[str, Any]:
         "deterministic": bool(config.is_op_determinism_enabled()),
         "prefixes": ("TF_ENABLE_", "TF_DISABLE_", "TF_SET_ONEDNN", "TF_DETERMINISTIC", "XLA_"),
     }
-
-
-def kernel_variables(prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Variables of the environment that libraries read when they choose kernels; no paths."""
-    there = sorted(os.environ.items())
-    return {name: one for name, one in there if name.startswith(prefixes) and "/" not in one}
 
 
 @dataclass

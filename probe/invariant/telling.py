@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,15 +167,14 @@ class TestedRows(IndependentRows):
             self._kept[number] = self.drawn(number)
         return self._kept[number]
 
+    def answer(self, number: int, size: int) -> Any:
+        """Returns what comes out of a set of operands that is held at every place."""
+        sample, parameters = self.telling(number)
+        return self.call(self.tools.repeated(sample, size), parameters)
+
     def mark(self, size: int) -> str:
-
-        def answers() -> Iterator[tuple[np.ndarray, str]]:
-            for number in range(self.sets):
-                sample, parameters = self.telling(number)
-                y = self.call(self.tools.repeated(sample, size), parameters)
-                yield self.tools.container(y)
-
-        return mark_of_answers(answers())
+        every = (self.answer(number, size) for number in range(self.sets))
+        return mark_of_answers(map(self.tools.container, every))
 
     def ready(self, size: int) -> Callable[[], Any]:
         sample, parameters = self.telling(0)

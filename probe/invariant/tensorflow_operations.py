@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
 from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
@@ -37,8 +36,6 @@ from probe.recorders.tensorflow_graphs import (
     READS,
     SHAPES,
     FunctionNode,
-    by_xla,
-    call_options,
     run_flow,
     traced_graph,
 )
@@ -47,6 +44,10 @@ from probe.recorders.tensorflow_values import (
     NOTHING,
     RanOperation,
     array,
+    by_xla,
+    call_options,
+    definition_of,
+    held_in,
     run_op,
     schema,
     sizes_of,
@@ -61,6 +62,7 @@ ROWS = (1 << 14, 1 << 12)
 
 LEFT = f"{UNKNOWN}: {OUTSIDE}"
 BATCH = "both of its operands depend on the batch, and neither along its first axis alone"
+TWO = "give einsums two operands at a time, with the batch first in each and in what comes out"
 INSIDE = "the batch is not along its first axis: its shape, and so its class, depends on the batch"
 
 
@@ -244,7 +246,8 @@ class TensorFlowOperations:
         labels: Callable[[int, int], tuple[str, str, str] | None],
     ) -> Handler:
         """Returns a product of two operands, along the first axis of one or of both."""
-        as_it_is, left = once(node), self._plain(node, BATCH)
+        as_it_is = once(node)
+        left = self._plain(node, f"{BATCH if all(follows) else INSIDE}; {TWO}")
         name = " ".join([node.op, *map(plainly, extra_of(node))])
 
         def straight(x: Any, w: Any) -> Any:
@@ -323,8 +326,9 @@ class TensorFlowOperations:
 
     def _along(self, node: FunctionNode, follows: tuple[bool, ...]) -> Handler:
         """One operation along the first axis of its first output; parameters are spread numbers."""
-        extra = (digest_of(node.function),) if node.op in CALLS else map(plainly, extra_of(node))
-        name = " ".join(["compiled function" if node.op in CALLS else node.op, *extra])
+        called = node.op in CALLS
+        extra = (digest_of(node.function),) if called else map(plainly, extra_of(node))
+        name = " ".join(["compiled function" if called else node.op, *extra])
         left = self._plain(node, LEFT)
 
         def handler(read: list[Any]) -> list[Any]:
@@ -339,9 +343,9 @@ class TensorFlowOperations:
             def function(*given: Any) -> Any:
                 samples, held = iter(given[: len(xs)]), iter(given[len(xs) :])
                 found = run_op(
-                    called_name(node),
+                    str(node.function) if called else node.op,
                     [next(samples if along else held) for along in follows],
-                    attributes_of(node),
+                    call_options() if called else tuple(node.own),
                     len(node.gives),
                 )
                 more[:] = found[1:]
@@ -450,6 +454,7 @@ class TensorFlowOperations:
                 node,
                 (told, xs[0].dtype, len(xs)),
                 lambda: TensorFlowByPlace(told, xs[0].dtype, function, len(xs)),
+                axis="place",
             )
             flat = [x if x.shape == shape else tf.broadcast_to(x, shape) for x in xs]
             return [reshaped(known(tuple(reshaped(x, (-1,)) for x in flat)), shape)]
@@ -516,16 +521,6 @@ def along_first(labels: tuple[str, str, str], follows: Sequence[bool]) -> bool:
     return all(part[:1] == first if along else first not in part for part, along in each)
 
 
-def called_name(node: FunctionNode) -> str:
-    return str(node.function) if node.op in CALLS else node.op
-
-
-def attributes_of(node: FunctionNode) -> tuple[Any, ...]:
-    if node.op not in CALLS:
-        return tuple(node.own)
-    return call_options()
-
-
 def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
     """Returns whether each letter has one size, so that nothing is repeated."""
     sizes: dict[str, int] = {}
@@ -539,7 +534,7 @@ def one_size_a_letter(labels: tuple[str, str, str], read: list[Any]) -> bool:
 def digest_of(name: str) -> str:
     """Returns what a function does, without the names that TensorFlow gave."""
     made = hashlib.sha256()
-    for node in context.context().get_function_def(name).node_def:
+    for node in definition_of(name).node_def:
         kept = sorted((word, value) for word, value in node.attr.items() if word[0] != "_")
         made.update(f"{node.op} {len(node.input)}".encode())
         for word, value in kept:
@@ -552,7 +547,7 @@ AROUND = frozenset("Const ExpandDims Identity NoOp ReadVariableOp Squeeze".split
 
 def convolves(name: str) -> bool:
     """Whether a function is one convolution, and axes of one are all that it adds or removes."""
-    nodes = context.context().get_function_def(name).node_def
+    nodes = definition_of(name).node_def
     first = (0, -4, -5)  # the samples' axis is never one of these
     moved = any(axis in first for node in nodes for axis in node.attr["squeeze_dims"].list.i)
     kinds = [node.op for node in nodes if node.op not in AROUND]
@@ -562,8 +557,8 @@ def convolves(name: str) -> bool:
 def size_of(one: Any) -> str:
     """Returns what of a parameter decides an operation: of whole numbers their values."""
     if one.dtype == tf.resource:
-        held = one._handle_data.shape_and_type[0]
-        return "x".join(str(axis.size) for axis in held.shape.dim)
+        held = held_in(one)
+        return "x".join(map(str, held[0] if held else ()))
     if one.dtype in FORMATS:
         return "x".join(map(str, one.shape))
     return " ".join(map(str, array(one).reshape(-1).tolist()))
@@ -572,12 +567,10 @@ def size_of(one: Any) -> str:
 def spread_parameter(one: Any, at: int, positive: bool) -> tuple[Any, Any]:
     """Spread numbers in place of weights, and the variable that holds them, if one does."""
     handle = one.dtype == tf.resource
-    held = one._handle_data.shape_and_type[0] if handle else None
-    dtype = one.dtype if held is None else tf.as_dtype(held.dtype)
+    shape, dtype = (held_in(one) if handle else None) or (one.shape, one.dtype)
     if dtype not in FORMATS:
         return one, None
-    shape = tuple(one.shape) if held is None else tuple(axis.size for axis in held.shape.dim)
-    values = spread_numbers(7 + at, "w", shape, 2)
+    values = spread_numbers(7 + at, "w", tuple(shape), 2)
     made = tensor(np.abs(values) if positive else values, dtype)
     variable = tf.Variable(made, trainable=False) if handle else None
     return (made if variable is None else variable.handle), variable

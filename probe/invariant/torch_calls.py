@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ from probe import ulp
 from probe.case import Case
 from probe.errors import InputError
 from probe.invariant import telling
-from probe.invariant.classes import Plan, SizedCall, mark_of_answers
+from probe.invariant.classes import Plan, SizedCall
 from probe.invariant.keeper import ReadyOperation
 from probe.invariant.telling import Tensors, cancelling_products, convolved_operands
 
@@ -197,33 +197,30 @@ class TorchRows(telling.IndependentRows):
         """Room for the outputs; None where their shape is known from a call alone."""
         return None
 
+    def mark(self, size: int) -> str:
+        with torch.no_grad():
+            return super().mark(size)  # type: ignore[safe-super]
+
+    def ready(self, size: int) -> Callable[[], Any]:
+        return torch.no_grad()(super().ready(size))  # type: ignore[safe-super]
+
 
 TOOLS = telling.Tools(FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container)
 
 
-class TorchTestedRows(telling.TestedRows, TorchRows):
+class TorchTestedRows(TorchRows, telling.TestedRows):
     """As ``telling.TestedRows``, of PyTorch."""
 
     tools = TOOLS
 
-    def mark(self, size: int) -> str:
-        """As ``classes.Checkable.mark``: twice, the second time written where it is told to."""
-
-        def answers() -> Iterator[tuple[np.ndarray, str]]:
-            for number in range(self.sets):
-                sample, parameters = self.telling(number)
-                samples = repeated(sample, size)
-                y = self.call(samples, parameters)
-                if not number:
-                    again = self.call(samples, parameters, torch.empty_like(y))
-                    y = torch.cat([y, again])
-                yield container(y)
-
-        with torch.no_grad():
-            return mark_of_answers(answers())
-
-    def ready(self, size: int) -> Callable[[], Any]:
-        return torch.no_grad()(super().ready(size))
+    def answer(self, number: int, size: int) -> Any:
+        """As of ``TestedRows``; of the first set twice, once written where it is told to."""
+        sample, parameters = self.telling(number)
+        samples = repeated(sample, size)
+        y = self.call(samples, parameters)
+        if number:
+            return y
+        return torch.cat([y, self.call(samples, parameters, torch.empty_like(y))])
 
 
 class TorchLinear(TorchTestedRows):
@@ -401,7 +398,7 @@ class PairsApart(MatrixPairs):
         return self.function(*every, *parameters, out=y).contiguous()
 
 
-class TorchByPlace(telling.ByPlace, TorchRows):
+class TorchByPlace(TorchRows, telling.ByPlace):
     """As ``telling.ByPlace``, of PyTorch; ``written(x, out)``: where its values go, if that can be
     said."""
 
@@ -433,10 +430,6 @@ class TorchByPlace(telling.ByPlace, TorchRows):
             return self.function(*given)
         given = tuple(map(shifted_tensor, given))
         return self.call(given, (), shifted_tensor(self.function(*given)))
-
-    def mark(self, size: int) -> str:
-        with torch.no_grad():
-            return super().mark(size)
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -502,6 +495,23 @@ def padded_samples(x: Any, size: int) -> Any:
     made[:count] = x
     made[count:] = x[:1]
     return made
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """An implementation of a function, called with all of its arguments in their order.
+
+    ``usual``: their names, with what is taken where one is left out.
+    """
+
+    run: Callable[..., Any]
+    usual: Mapping[str, Any]
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) < len(self.usual):
+            rest = list(self.usual.items())[len(given) :]
+            given = (*given, *(named.get(name, one) for name, one in rest))
+        return self.run(*given)
 
 
 # Calls of PyTorch's functions that are the library's own: found once, then made at once.

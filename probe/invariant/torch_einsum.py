@@ -13,7 +13,7 @@ rows are those of the other operand.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from string import ascii_letters
@@ -183,12 +183,8 @@ class Einsum:
             return NotImplemented  # products that are rounded once: PyTorch's own are exact
         x, w = operands[roles.first], operands[1 - roles.first]
         there = roles.given[roles.first], roles.given[1 - roles.first]
-        if roles.pairs:
-            y, order = self._pairs(x, w, there, roles)
-        elif roles.shared:
-            y, order = self._groups(x, w, there, roles)
-        else:
-            y, order = self._rows(x, w, there, roles)
+        run = self._pairs if roles.pairs else self._groups if roles.shared else self._rows
+        y, order = run(x, w, there, roles, sizes)
         if y is NotImplemented:
             return y
         y = y.view([sizes[one] for one in order])
@@ -215,57 +211,50 @@ class Einsum:
                 return self(f"{parts}->{answer}", y, *(operands[n] for n in rest))
         return NotImplemented
 
-    def _rows(self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles) -> tuple[Any, str]:
+    def _rows(
+        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+    ) -> tuple[Any, str]:
         """Returns rows times weights, and the letters of its axes."""
-        channels = math.prod(w.shape[there[1].index(one)] for one in roles.summed)
+        channels = _together(sizes, roles.summed)
         turned = there[1] != roles.columns + roles.summed
         order = roles.summed + roles.columns if turned else roles.columns + roles.summed
         rows = _permuted(x, there[0], roles.rows + roles.summed).reshape(-1, channels)
         weights = _permuted(w, there[1], order)
         weights = weights.reshape(channels, -1) if turned else weights.reshape(-1, channels)
-        y = self.products.rows(
-            rows, weights, None, turned, None, ("einsum", OnePair, AlignedLinear)
-        )
+        kinds = "einsum", OnePair, AlignedLinear
+        y = self.products.rows(rows, weights, None, turned, None, kinds)
         return y, roles.rows + roles.columns
 
     def _groups(
-        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles
+        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
     ) -> tuple[Any, str]:
         """Returns rows times weights of each group, and the letters of its axes."""
-        sizes = dict(zip(there[1], w.shape, strict=True))
-        groups, channels, filters = (
-            math.prod(sizes[one] for one in part)
-            for part in (roles.shared, roles.summed, roles.columns)
-        )
+        wanted = roles.shared, roles.summed, roles.columns
+        groups, channels, filters = (_together(sizes, one) for one in wanted)
         rows = _permuted(x, there[0], roles.rows + roles.shared + roles.summed)
-        weights = _permuted(w, there[1], roles.shared + roles.summed + roles.columns)
+        weights = _permuted(w, there[1], "".join(wanted))
         rows = aligned_contiguous(rows.reshape(-1, groups, channels))
         weights = strided(weights.reshape(groups, channels, filters))
         parts = groups, channels, filters, x.dtype, misplaced(weights)
-        key = ("einsum groups", *parts)
-        known = self.met.known(key, lambda: Grouped(*parts), axis="rows")
+        known = self.met.known(("einsum groups", *parts), lambda: Grouped(*parts), axis="rows")
         y = known((rows,), (weights,))
         return y.contiguous(), roles.rows + roles.shared + roles.columns
 
-    def _pairs(self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles) -> tuple[Any, str]:
+    def _pairs(
+        self, x: Any, w: Any, there: tuple[str, str], roles: EinsumRoles, sizes: Mapping[str, int]
+    ) -> tuple[Any, str]:
         """Returns the products of pairs of matrices, and the letters of its axes."""
-        left, right = (
-            dict(zip(there[0], x.shape, strict=True)),
-            dict(zip(there[1], w.shape, strict=True)),
-        )
-        count, leaves, rows, columns = (
-            math.prod(sizes[one] for one in part)
-            for sizes, part in (
-                (left, roles.shared),
-                (left, roles.summed),
-                (left, roles.rows),
-                (right, roles.columns),
-            )
-        )
+        wanted = roles.shared, roles.rows, roles.summed, roles.columns
+        count, rows, leaves, columns = (_together(sizes, one) for one in wanted)
         a = _permuted(x, there[0], roles.shared + roles.rows + roles.summed)
         b = _permuted(w, there[1], roles.shared + roles.summed + roles.columns)
         y = self.products.bmm(a.reshape(count, rows, leaves), b.reshape(count, leaves, columns))
         return y, roles.shared + roles.rows + roles.columns
+
+
+def _together(sizes: Mapping[str, int], some: str) -> int:
+    """Returns the size of several letters as one axis."""
+    return math.prod(sizes[one] for one in some)
 
 
 def _permuted(x: Any, order: str, wanted: str) -> Any:

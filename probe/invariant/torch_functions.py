@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from probe.invariant.torch_calls import Natives, call_key, hooked_anywhere
+from probe.invariant.torch_calls import InOrder, Natives, call_key, hooked_anywhere
 from probe.invariant.torch_operations import MOST, VALUES, TorchOperations
 from probe.invariant.torch_sequences import RecurrentSteps
 
@@ -72,7 +72,10 @@ class Functions(TorchFunctionMode):
         recurrent = torch.gru, torch.rnn_tanh, torch.rnn_relu, torch.lstm
         steps = {one: RecurrentSteps(one, operators.keeper, self._native) for one in recurrent}
         self.every = self.quick = operators.quick | steps
-        self.words = {one: frozenset(signature(run).parameters) for one, run in self.quick.items()}
+        self.words = {
+            one: frozenset(run.usual if isinstance(run, InOrder) else signature(run).parameters)
+            for one, run in self.quick.items()
+        }
         there = (getattr(functional, name) for name in CAUGHT)
         self.caught = {one: self.every[one] for one in there}
         self.settled: set[Any] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 from zlib import crc32
 
@@ -18,6 +19,7 @@ from probe.invariant.telling import spread_numbers
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
+    InOrder,
     Ready,
     Tensors,
     TorchByPlace,
@@ -87,12 +89,20 @@ class TorchOperations:
             torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
-            functional.batch_norm: self._batch_normed,
-            functional.instance_norm: self._instance_normed,
+            **{
+                one: InOrder(run, _arguments(one))
+                for one, run in (
+                    (functional.batch_norm, self._batch_normed),
+                    (functional.instance_norm, self._instance_normed),
+                )
+            },
             **dict.fromkeys(
                 (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
             ),
-            functional.dropout: self._dropped,
+            # it leaves an evaluated model's numbers as they are
+            functional.dropout: lambda x, p=0.5, training=True, inplace=False: (
+                NotImplemented if training else x
+            ),
         }
         """Functions that are called often, without the dispatcher; each may say NotImplemented."""
 
@@ -245,10 +255,6 @@ class TorchOperations:
         known = self.met.known((said, shape, *which, x.dtype, kind), make, axis=axis)
         return known((aligned_contiguous(x),), given), known
 
-    def _dropped(self, x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        """``functional.dropout``, which leaves an evaluated model's numbers as they are."""
-        return NotImplemented if training else x
-
     def _softmaxed(
         self, x: Any, dim: Any = None, dtype: Any = None, *, _stacklevel: int = 3
     ) -> Any:
@@ -395,19 +401,10 @@ class TorchOperations:
         self.ready.note(None, x, known, len(x))
         return _with_statistics(2, y)
 
-    def _instance_normed(
-        self,
-        x: Any,
-        running_mean: Any = None,
-        running_var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        use_input_stats: bool = True,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
+    def _instance_normed(self, x: Any, *given: Any) -> Any:
         """``functional.instance_norm`` with the statistics of each sample."""
-        if running_mean is not None or running_var is not None or not use_input_stats:
+        mean, var, weight, bias, of_input, _, eps = given
+        if mean is not None or var is not None or not of_input:
             return NotImplemented
         if x.dtype not in FORMATS or not x.numel() or x.dim() < 3:
             return NotImplemented
@@ -420,36 +417,33 @@ class TorchOperations:
         self.keeper.limit_lengths(known)
         return y
 
-    def _batch_normed(
-        self,
-        x: Any,
-        running_mean: Any,
-        running_var: Any,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: Any = 0.1,
-        eps: Any = 1e-5,
-    ) -> Any:
+    def _batch_normed(self, x: Any, *given: Any) -> Any:
         """``functional.batch_norm``."""
-        mean, var, w, b = running_mean, running_var, weight, bias
-        met = None
-        if not training and mean is not None and var is not None:
-            kinds = [None if one is None else one.dtype for one in (mean, var, w, b)]
-            met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
-            if self.ready(met, x):
-                cudnn = torch.backends.cudnn.enabled
-                return torch.batch_norm(x, w, b, mean, var, False, 0.0, eps, cudnn)
-        if training or mean is None or var is None or x.dtype not in FORMATS or not x.numel():
+        mean, var, w, b, training, _, eps = given
+        if training or mean is None or var is None:
+            return NotImplemented
+        kinds = [None if one is None else one.dtype for one in given[:4]]
+        met = "batch_norm", x.shape, x.dtype, eps, *kinds, torch.get_num_threads()
+        if self.ready(met, x):
+            return torch.batch_norm(
+                x, w, b, mean, var, False, 0.0, eps, torch.backends.cudnn.enabled
+            )
+        if x.dtype not in FORMATS or not x.numel():
             return NotImplemented
 
         def function(part: Any, mean: Any, var: Any, w: Any, b: Any) -> Any:
             return functional.batch_norm(part, mean, var, w, b, False, 0.0, eps)
 
         said, sizes = f"batch_norm eps={eps}", tuple(x.shape[1:2])
-        y, known = self._normed(said, x, sizes, function, (mean, var, w, b))
+        y, known = self._normed(said, x, sizes, function, given[:4])
         self.ready.note(met, x, known, len(x))
         return y
+
+
+def _arguments(function: Callable[..., Any]) -> dict[str, Any]:
+    """Returns the names of a function's arguments with their defaults, None where there is none."""
+    every = signature(function).parameters.values()
+    return {one.name: None if one.default is one.empty else one.default for one in every}
 
 
 def _with_statistics(count: int, y: Any) -> Any:

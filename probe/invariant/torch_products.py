@@ -23,6 +23,7 @@ from probe.invariant.torch_calls import (
     FORMATS,
     TRANSPOSED,
     AlignedLinear,
+    InOrder,
     MatrixPairs,
     PairsApart,
     Tensors,
@@ -40,6 +41,13 @@ from probe.invariant.torch_calls import (
 
 LINEAR = ("linear", TorchLinear, AlignedLinear)
 PAIRS = "products of pairs of matrices: along the pairs alone, sizes are fixed"
+
+
+# What the functions of convolutions take, with PyTorch's defaults.
+CONVOLVED: dict[str, Any] = {"input": None, "weight": None, "bias": None, "stride": 1, "padding": 0}
+CONVOLVED_BACK = CONVOLVED | {"output_padding": 0, "groups": 1, "dilation": 1}
+CONVOLVED |= {"dilation": 1, "groups": 1}
+RANKS = {one: rank for kinds in (CONVOLUTIONS, TRANSPOSED) for rank, one in kinds.items()}
 
 
 class MetOperations:
@@ -90,8 +98,11 @@ class Products:
             **dict.fromkeys((torch.mm, torch.Tensor.mm), self.matmul),
             **dict.fromkeys((torch.matmul, torch.Tensor.matmul), self.matmul),
             torch.Tensor.__matmul__: self.matmul,
-            **{one: self._of_function(one, rank) for rank, one in CONVOLUTIONS.items()},
-            **{one: self._of_transposed(one, rank) for rank, one in TRANSPOSED.items()},
+            **{
+                one: InOrder(partial(self._called, one), usual)
+                for kinds, usual in ((CONVOLUTIONS, CONVOLVED), (TRANSPOSED, CONVOLVED_BACK))
+                for one in kinds.values()
+            },
         }
 
     # products of rows
@@ -202,75 +213,28 @@ class Products:
 
     # convolutions
 
-    def _of_function(self, function: Callable[..., Any], rank: int) -> Callable[..., Any]:
-        """Returns what runs ``functional.conv1d`` and the like."""
-
-        def convolved(
-            x: Any,
-            weight: Any,
-            bias: Any = None,
-            stride: Any = 1,
-            padding: Any = 0,
-            dilation: Any = 1,
-            groups: int = 1,
-        ) -> Any:
-            words = stride, padding, dilation
-            return self._called(function, rank, x, weight, bias, words, (groups,))
-
-        return convolved
-
-    def _of_transposed(self, function: Callable[..., Any], rank: int) -> Callable[..., Any]:
-        """Returns what runs ``functional.conv_transpose1d`` and the like."""
-
-        def convolved(
-            x: Any,
-            weight: Any,
-            bias: Any = None,
-            stride: Any = 1,
-            padding: Any = 0,
-            output_padding: Any = 0,
-            groups: int = 1,
-            dilation: Any = 1,
-        ) -> Any:
-            words = stride, padding, output_padding
-            return self._called(function, rank, x, weight, bias, words, (groups, dilation))
-
-        return convolved
-
-    def _called(
-        self,
-        function: Callable[..., Any],
-        rank: int,
-        x: Any,
-        w: Any,
-        b: Any,
-        words: tuple[Any, Any, Any],
-        rest: tuple[Any, ...],
-    ) -> Any:
-        """A call of a function of convolutions; ``rest``: groups, and of a transposed one dilation.
-
-        The library's own function takes all of these in this order.
-        """
+    def _called(self, function: Callable[..., Any], x: Any, w: Any, b: Any, *options: Any) -> Any:
+        """A call of a function of convolutions, which takes all of these in this order."""
         kinds = x.dtype, w.dtype, b is None, torch.get_num_threads()
-        key = function, x.shape, w.shape, words, rest, kinds, w.data_ptr() % ALIGNED
+        key = function, x.shape, w.shape, options, kinds, w.data_ptr() % ALIGNED
         try:
             ready = self.ready.get(key)
-        except TypeError:  # a list among the words
+        except TypeError:  # a list among the options
             return NotImplemented
         ready = None if x.data_ptr() % ALIGNED else ready
         if ready is not None and ready[0] == (x.stride(), w.stride()):
             way = ready[1]
-            return function(x, w, b, *words, *rest) if way is None else way(x, w, b)
-        if x.dim() != rank + 2 or any(isinstance(one, str) for one in words):
+            return function(x, w, b, *options) if way is None else way(x, w, b)
+        rank = RANKS[function]
+        if x.dim() != rank + 2 or any(isinstance(one, str) for one in options):
             return NotImplemented
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        stride, padding, third = (_for_each_axis(one, rank) for one in words)
-        groups, *last = rest
-        dilation, more = (_for_each_axis(last[0], rank), third) if last else (third, (0,) * rank)
+        stride, padding, third, _, *last = (_for_each_axis(one, rank) for one in options)
+        dilation, more = (last[0], third) if last else (third, (0,) * rank)
         x, w = aligned_contiguous(x), strided(w)
-        options = ConvolutionOptions(stride, padding, dilation, bool(last), more, groups)
-        way = self._way(x, w, b, options)
+        told = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
+        way = self._way(x, w, b, told)
         y = way(x, w, b)
         self.ready[key] = (x.stride(), w.stride()), None if way.native(len(x)) else way
         return y

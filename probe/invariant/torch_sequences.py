@@ -355,6 +355,11 @@ WIDE = 128
 GATES = {torch.gru: 3, torch.rnn_tanh: 1, torch.lstm: 4}
 
 
+# Behind the weights: biases, layers, dropout, training, both directions, and whether the batch is
+# first; packed sequences have their weights there, and the last one is missing.
+OPTIONS = 6
+
+
 class RecurrentSteps:
     """``torch.gru``, ``rnn_tanh``, ``rnn_relu`` or ``lstm`` of whole batches.
 
@@ -368,31 +373,21 @@ class RecurrentSteps:
         self.function, self.keeper, self.run = function, keeper, run
         self.filled: dict[Any, tuple[int, int]] = {}
 
-    def __call__(
-        self,
-        x: Any,
-        hx: Any,
-        weights: Any,
-        has_biases: Any,
-        layers: Any = None,
-        dropout: Any = None,
-        train: Any = None,
-        bidirectional: Any = None,
-        batch_first: Any = None,
-    ) -> Any:
+    def __call__(self, x: Any, hx: Any, weights: Any, *options: Any) -> Any:
         """As the function. NotImplemented: there are no samples, or no batch.
 
         PyTorch adds the first products to a bias where the steps lie behind each other in memory,
         and a bias to the products elsewhere. Samples that lie behind each other are the latter, but
         a single one is both: so one is never run alone.
         """
+        if len(options) != OPTIONS:
+            return NotImplemented
         if isinstance(hx, torch.Tensor) and not hx.is_floating_point():  # how many there are a step
-            rest = has_biases, layers, dropout, train, bidirectional, batch_first  # one behind
-            return self._packed(x, hx, weights, rest)
+            return self._packed(x, hx, weights, options)  # all options are one behind
+        _, _, _, train, _, batch_first = options
         if not isinstance(weights, list | tuple) or train or not x.numel() or x.dim() != 3:
             return NotImplemented
         axis = 0 if batch_first else 1
-        options = has_biases, layers, dropout, train, bidirectional, batch_first
         states = hx if isinstance(hx, list | tuple) else (hx,)
         kinds = [(one.shape, one.dtype) for one in (x, *states, *weights)]
         key = *kinds, options, torch.get_num_threads()

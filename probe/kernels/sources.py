@@ -196,7 +196,15 @@ def _perf_samples(
             for seconds in (question.seconds, LONGER * question.seconds):
                 if refused := _record(perf, samples, session, seconds):
                     return refused, found
-                found += numerical(_perf_report(perf, samples))
+                command = [perf, "report", "-i", str(samples), *_REPORT]
+                report = subprocess.run(
+                    command,
+                    capture_output=True,
+                    stdin=subprocess.DEVNULL,
+                    timeout=PATIENCE,
+                    check=False,
+                )
+                found += numerical(report.stdout.decode("utf-8", "replace"))
                 if found.total() >= ENOUGH:
                     break
             return None, found
@@ -223,14 +231,6 @@ def _record(perf: str, samples: Path, session: Session, seconds: float) -> str |
         recorder.kill()
         recorder.wait()
     return None if ended is None else refusal(ended, said.decode("utf-8", "replace"))
-
-
-def _perf_report(perf: str, samples: Path) -> str:
-    command = [perf, "report", "-i", str(samples), *_REPORT]
-    done = subprocess.run(
-        command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False
-    )
-    return done.stdout.decode("utf-8", "replace")
 
 
 def refusal(status: int, said: str) -> str:

@@ -63,7 +63,8 @@ def here(libraries: Iterable[str] = ()) -> Facts:
             if value not in (*default, None):
                 found[fact] = int(value) if isinstance(value, int) else str(value)
     if (gpus := getattr(sys.modules.get("torch"), "cuda", None)) and gpus.is_initialized():
-        found["processor.gpu"] = gpus.get_device_name()
+        # not processor.gpu: TOML has a table or a value of a name, and processor is a value
+        found["gpu"] = gpus.get_device_name()
     for name, (core, threads, config) in _openblas(loaded).items():
         found[f"blas.{name}"], found[f"threads.{name}"] = core().decode(), int(threads())
         if release := re.match(r"OpenBLAS (\d[\w.]*)", config().decode()):
@@ -103,7 +104,7 @@ Apart = dict[str, dict[str, tuple[str | int | None, str | int | None]]]
 # The condition that a kind of facts belongs to.
 GROUPS = {
     **dict.fromkeys(("cores", "threads"), "threads"),
-    **dict.fromkeys(("isa", "blas", "architecture", "processor"), "processor"),
+    **dict.fromkeys(("isa", "blas", "architecture", "processor", "gpu"), "processor"),
     "flag": "flag {}",
     "library": "release {}",
     "openblas": "release {}",

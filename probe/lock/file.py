@@ -63,7 +63,6 @@ class LockFile:
         return named
 
     def drop(self, check: str) -> None:
-        """Removes a check with all its entries."""
         for table in (self.checks, self.operations, self.runs):
             table.pop(check, None)
 

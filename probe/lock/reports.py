@@ -28,18 +28,16 @@ def summarised(results: Sequence[Checked]) -> str:
     if not count[CHANGED]:
         have = "has" if 1 in (count[SAME], len(results)) else "have"
         return f"{count[SAME]:,} of {total} {have} the same bits{more}"
-    causes = Counter(_because(one.why) for one in results if one.verdict == CHANGED and one.why)
+    causes = Counter[str]()
+    for why in (one.why for one in results if one.verdict == CHANGED and one.why):
+        # what changed, from what, where, and how many decisions, as far as it is known
+        words = [why.get("class"), why.get("said") or why.get("cause"), why.get("operation")]
+        text = ", ".join(filter(None, words)) or "the cause is unknown"
+        if (taken := why.get("decisions") or {}).get("total"):
+            text += f"; {taken['changed']:,} decisions"
+        causes[text + (f" ({why['kind']})" if why.get("kind") else "")] += 1
     told = "; ".join(text for text, _ in causes.most_common(3)) + "; ..." * (len(causes) > 3)
     return f"{count[CHANGED]:,} of {total} changed{more}{f': {told}' if told else ''}"
-
-
-def _because(why: dict[str, Any]) -> str:
-    """Returns what changed, from what, where, and how many decisions, as far as it is known."""
-    told = [why.get("class"), why.get("said") or why.get("cause"), why.get("operation")]
-    text = ", ".join(filter(None, told)) or "the cause is unknown"
-    if (taken := why.get("decisions") or {}).get("total"):
-        text += f"; {taken['changed']:,} decisions"
-    return text + (f" ({why['kind']})" if why.get("kind") else "")
 
 
 def terminal_lines(
@@ -104,30 +102,20 @@ def sarif_report(results: Sequence[Checked], error: str = "") -> dict[str, Any]:
     driver = run["tool"]["driver"]
     driver["version"] = machine.version()
     rules = {one["id"]: one["defaultConfiguration"] for one in driver["rules"]}
-    run["results"] = [
-        {
-            "ruleId": f"bits-{one.verdict}",
-            "ruleIndex": [*rules].index(f"bits-{one.verdict}"),
-            **rules[f"bits-{one.verdict}"],
-            "message": {
-                "text": machine.publishable("\n".join([one.message, *why_in_lines(one.why)]))
-            },
-            "locations": [{"physicalLocation": _sarif_place(*(one.place or (NAME, 1)))}],
-            # lines move: by this the service knows a result of another commit again
-            "partialFingerprints": {"check/v1": one.check},
-        }
-        for one in results
-        if one.verdict != SAME
-    ]
+    run["results"] = []
+    for one in (one for one in results if one.verdict != SAME):
+        rule, (path, line) = f"bits-{one.verdict}", one.place or (NAME, 1)
+        text = machine.publishable("\n".join([one.message, *why_in_lines(one.why)]))
+        place = {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
+        told = {"ruleId": rule, "ruleIndex": [*rules].index(rule), **rules[rule]}
+        told |= {"message": {"text": text}, "locations": [{"physicalLocation": place}]}
+        # lines move: by this the service knows a result of another commit again
+        run["results"].append(told | {"partialFingerprints": {"check/v1": one.check}})
     if error:
         failed = {"level": "error", "message": {"text": machine.publishable(error)}}
         done = {"executionSuccessful": False, "toolExecutionNotifications": [failed]}
         run["invocations"] = [done]
     return report
-
-
-def _sarif_place(path: str, line: int) -> dict[str, Any]:
-    return {"artifactLocation": {"uri": quote(path)}, "region": {"startLine": max(line, 1)}}
 
 
 def write_report(

@@ -216,7 +216,7 @@ def _case_outputs(spec: dict[str, Any], running: ExitStack, _: BitsSession) -> l
 def _model_outputs(
     spec: dict[str, Any], running: ExitStack, session: BitsSession
 ) -> list[np.ndarray]:
-    from probe.answers.record import arrays_for
+    from probe.answers.record import GivenModel
 
     within, library = None, None
     if spec.get("target"):
@@ -224,9 +224,10 @@ def _model_outputs(
         within, library = apart.model_switches(where, spec["model"]), where.name
         running.enter_context(open_session(where, inline=True))
     subject = open_model(spec["model"], spec.get("trust") == "1", within, library)
-    inputs = Path(spec["inputs"]) if spec.get("inputs") else None
-    shapes = shapes_of(spec["shapes"].split()) if spec.get("shapes") else {}
-    recorder = subject.recorder(arrays_for(subject, inputs, shapes, int(spec.get("seed", 0))))
+    shapes = shapes_of(spec.get("shapes", "").split())
+    seed, inputs = int(spec.get("seed", 0)), spec.get("inputs") or None
+    given = GivenModel(spec["model"], inputs, shapes, seed=seed)
+    recorder = subject.recorder(given.arrays(subject.inputs))
     outputs: list[np.ndarray] = recorder.plain()
     if any(one.dtype in (np.uint8, np.uint16) for one in outputs):
         # whole numbers, or the bits of a format that NumPy lacks: the library's tensors say which

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from probe.errors import InputError
+from probe.layout import CONTIGUOUS
+from probe.padding.computing import in_layout, layouts_of
 from probe.padding.kept import Box
 from probe.padding.positions import At, Linked, NotDerived
 from probe.padding.search import PaddedModel
@@ -213,11 +215,10 @@ class _Sizes:
         ``wanted``: nothing is asked of it where there are fewer anyway."""
         positions = self.positions
         every = {n: positions.length(n) for n in one.gives}
-        if list(sizes) == [positions.length(n) for n in one.operands]:
+        gives, met = positions.gives(one, sizes)
+        if gives is not None and met is None:
             return every, every, []
-        met = one.met.get(one.remainders(sizes))
-        gives = positions.sizes_of(one, met, sizes) if met else ()
-        if met is None or min(gives) < 1:
+        if gives is None or min(gives) < 1:
             return dict.fromkeys(one.gives, -1), every, []
         given = dict(zip((*one.operands, *one.gives), (*sizes, *gives), strict=True))
         natural = {n: given[n] for n in one.gives}
@@ -253,9 +254,12 @@ def _cut_at(right: dict[int, int], apart: Mapping[int, np.ndarray]) -> None:
         right[n] = min([right[n], *np.flatnonzero(some)[:1].tolist()])
 
 
-def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray]) -> Run:
+def spliced(
+    graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray], word: str = CONTIGUOUS
+) -> Run:
     """Runs content with the constants put in, operation by operation; what was run, of which each
-    splice is an operation. ``given``: content padded to the size, by inputs' names. Errors: what an
+    splice is an operation. ``given``: content padded to the size, by inputs' names. ``word``: how
+    the input of an operation lies in memory, where a target's users may have it so. Errors: what an
     operation raises."""
     assert graph.positions is not None
     full, positions = graph.positions.full, graph.positions
@@ -276,19 +280,19 @@ def spliced(graph: PaddedModel, found: Between, given: Mapping[str, np.ndarray])
         reads = tuple(now[n] for n in operation.reads)
         if (one := linked.get(operation.number)) is not None:
             sizes = {n: found.sizes[n] for n in one.operands}
-            lengths = [sizes[n] for n in one.operands]
-            gives = tuple(map(positions.length, one.gives))
-            if lengths != [positions.length(n) for n in one.operands]:
-                gives = positions.sizes_of(one, one.met[one.remainders(lengths)], lengths)
+            gives, _ = positions.gives(one, [sizes[n] for n in one.operands])
+            assert gives is not None
             wanted = sizes | dict(zip(one.gives, gives, strict=True))
             own = graph.computing.resized(one, wanted)[1]
             before = [arrays[n] if n in arrays else full.array(n) for n in reads]
             if any(array is None for array in before):
                 why = "what an operation reads was left out"
                 raise InputError("recording", operation.name, why, "")
-            assert own.again is not None
+            again: Any = own.again
+            if word in layouts_of(own):
+                again = in_layout(again, word)
             with np.errstate(all="ignore"):
-                results = own.again([np.array(array, order="C") for array in before])
+                results = again([np.array(array, order="C") for array in before])
             for n, array in zip(operation.gives, results, strict=False):
                 arrays[n] = np.ascontiguousarray(array)
                 values[n] = _valued(run.values[n], arrays[n], store, len(operations))
@@ -349,20 +353,31 @@ def _add_splice(
 
 
 def _gives_full_bits(graph: PaddedModel, found: Between) -> bool:
-    """Runs it on several contents: whether each gives the full run's bits."""
+    """Runs it on several contents, in each memory format that users have: whether each gives the
+    full run's bits."""
+    assert graph.positions is not None
     numbers = [one.value for one in found.splices]
     padding = graph.nothing.arrays(numbers)
     found.constants = [
         np.take(padding[one.value], range(one.start, one.size), one.axis) for one in found.splices
     ]
+    lengths = {n: graph.positions.length(n) for n in found.sizes}
+    plain = replace(found, splices=[], constants=[], sizes=lengths)
+    every = map(layouts_of, graph.positions.full.operations)
+    words = list(dict.fromkeys([CONTIGUOUS, *(word for each in every for word in each)]))
     for seed in range(SETS):
-        try:
-            run = spliced(graph, found, graph.inputs(found.content, found.size, seed))
-            short = [np.asarray(one) for one in run.results]
-        except Exception:  # a library says no as it likes
-            return False
-        whole = graph.run(found.content, graph.fixed, seed)
-        if graph.parted(found.content, found.boxes, short, whole):
-            return False
+        for word in words:
+            given = [graph.inputs(found.content, n, seed) for n in (found.size, graph.fixed)]
+            try:
+                short = spliced(graph, found, given[0], word).results
+                if word == CONTIGUOUS:
+                    whole: Sequence[Any] = graph.run(found.content, graph.fixed, seed)
+                else:  # no user runs the whole model so here: operation by operation, without cuts
+                    whole = spliced(graph, plain, given[1], word).results
+            except Exception:  # a library says no as it likes
+                return False
+            both = ([np.asarray(one) for one in run] for run in (short, whole))
+            if graph.parted(found.content, found.boxes, *both):
+                return False
         found.proved += 1
     return True

@@ -7,7 +7,7 @@ size of the model at which the operation's operands have these sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -59,10 +59,11 @@ class SizedOperation:
 
 class Computing:
     """The operations of a model at other sizes. ``known``: what was revealed of some, as of
-    ``judge_operation``."""
+    ``judge_operation``; ``record``: gives a run of another size, as the full one was run."""
 
-    def __init__(self, positions: Positions, known: Known) -> None:
+    def __init__(self, positions: Positions, known: Known, record: Callable[[int], Run]) -> None:
         self.positions, self.full, self.known = positions, positions.full, known
+        self.record = record
         self.asked: dict[tuple[int, tuple[int, ...]], SizedOperation] = {}
         self.revealed: dict[tuple[int, int], Adds | None] = {}
         self.glanced: dict[tuple[int, tuple[int, ...]], dict[int, np.ndarray]] = {}
@@ -113,8 +114,7 @@ class Computing:
         again: Any = operation.again
         # PyTorch takes other kernels of a channels-last tensor, with an order of their own: a size
         # of 2,566 that serves the nine layers in contiguous memory changes bits there
-        words = again.words if isinstance(again, There) else (CONTIGUOUS,)
-        for word, seed in product(words, range(GLANCES)):
+        for word, seed in product(layouts_of(operation), range(GLANCES)):
             if found:
                 break
             reads, whole = self._whole(one, seed, word)
@@ -124,7 +124,7 @@ class Computing:
                 for n, a in zip(operation.reads, reads, strict=True)
             ]
             with np.errstate(all="ignore"):
-                gives = _in_layout(again, word)([np.array(a, order="C") for a in short])
+                gives = in_layout(again, word)([np.array(a, order="C") for a in short])
             for n, mine, other in zip(operation.gives, gives, whole, strict=False):
                 axis, count = self.positions.axis(n), leading.get(n, 0)
                 if axis is None or not count:
@@ -164,7 +164,7 @@ class Computing:
                     array = floats.round_to(floats.widen(array, dtype) * factor, dtype)
                 reads.append(np.array(array, order="C"))
             with np.errstate(all="ignore"):
-                gives = [np.asarray(each) for each in _in_layout(operation.again, word)(reads)]
+                gives = [np.asarray(each) for each in in_layout(operation.again, word)(reads)]
             self.held += sum(each.nbytes for each in (*reads, *gives))
             if self.held > MOST_HELD:
                 self.wholes.clear()
@@ -189,7 +189,7 @@ class Computing:
         try:
             if short is None and size is None:
                 raise InputError("operation", operation.name, "it does not run alone at it", "")
-            short = short or self.positions.recording(size or 0)
+            short = short or self.record(size or 0)
         except InputError as error:
             return SizedOperation(
                 one, operation.name, Judged("", f"it could not be tested: {error.why}"), {}
@@ -240,8 +240,8 @@ class Computing:
             value = self.full.operations[number].gives[output]
             size = prod(self.full.values[value].shape)
             side = Alone.of(self.full, number, output, Pair.of_all(value, value, size), 1)
-            again = [] if side.again is None else side.call()
-            if again and equal_bits(side.chosen(again), side.outputs, side.value.dtype):
+            # does it give alone what it gave in the run?
+            if side.again is not None and equal_bits(side.given(), side.outputs, side.value.dtype):
                 adds = adding_of(side)
                 # as other layers of so many summands are added: tried before anything is revealed
                 key = "padding", adds.sum.summands, adds.sum.bias is None, *tuple(adds.key)[2:]  # type: ignore[arg-type]
@@ -330,7 +330,12 @@ class Computing:
         return Pair(number, number, chosen, True, count * rest)
 
 
-def _in_layout(again: Any, word: str) -> Any:
+def layouts_of(operation: Operation) -> tuple[str, ...]:
+    """Returns the layouts in which users of a target have an operation's input: see ``There``."""
+    return operation.again.words if isinstance(operation.again, There) else (CONTIGUOUS,)
+
+
+def in_layout(again: Any, word: str) -> Any:
     return again if word == CONTIGUOUS else replace(again, word=word)
 
 

@@ -105,7 +105,12 @@ class Positions:
         self.refused: dict[int, InputError] = {}
         self.zeros = set(zeros)
         self.linked: list[Linked] = []
-        self._begin()
+        far = self._far()
+        self._meet_axes(far)
+        labels = self.labels(far)[1]
+        for op in self._needed():
+            self.linked.append(self._linked(op, labels))
+        self._meet(self.size_of_far)
 
     def axis(self, number: int) -> int | None:
         """Returns the padded axis of a value; None of one that has none."""
@@ -115,14 +120,6 @@ class Positions:
         """Returns how many positions a value has in the full run; one where it has no such axis."""
         axis = self.axis(number)
         return 1 if axis is None else self.run.values[number].shape[axis]
-
-    def _begin(self) -> None:
-        far = self._far()
-        self._meet_axes(far)
-        labels = self.labels(far)[1]
-        for op in self._needed():
-            self.linked.append(self._linked(op, labels))
-        self._meet(self.size_of_far)
 
     def _far(self) -> Run:
         for part in FAR:
@@ -335,6 +332,16 @@ class Positions:
             found.append(count + steps * how.moved)
         return tuple(found)
 
+    def gives(
+        self, one: Linked, own: Sequence[int]
+    ) -> tuple[tuple[int, ...] | None, PositionedOperation | None]:
+        """Returns the sizes of an operation's outputs where its operands have these, and where it
+        was met at their remainders; None: it is the call of the full run, or it was not met."""
+        if list(own) == [self.length(n) for n in one.operands]:
+            return tuple(map(self.length, one.gives)), None
+        met = one.met.get(one.remainders(own))
+        return None if met is None else self.sizes_of(one, met, own), met
+
     def at(self, size: int) -> At:
         """Returns what a run of some size shares with the full one. Errors: InputError where the
         model does not take it, as far as it was recorded; NotDerived."""
@@ -367,10 +374,9 @@ class Positions:
         sizes, found = dict.fromkeys(self.inputs, size), 0
         for one in self.linked:
             own = [sizes[n] for n in one.operands]
-            if own == [self.length(n) for n in one.operands]:
-                sizes.update((n, self.length(n)) for n in one.gives)
-            elif (met := one.met.get(one.remainders(own))) is not None:
-                sizes.update(zip(one.gives, self.sizes_of(one, met, own), strict=True))
+            gives, _ = self.gives(one, own)
+            if gives is not None:
+                sizes.update(zip(one.gives, gives, strict=True))
             else:
                 found += 1
                 for n in one.gives:  # as where windows have to fit
@@ -418,13 +424,10 @@ class Positions:
         leading, known = dict(sizes), True
         for one in self.linked:
             own = [sizes[n] for n in one.operands]
-            aligned, free = True, self.zeros
-            if own == [self.length(n) for n in one.operands]:
-                gives = tuple(map(self.length, one.gives))
-            elif (met := one.met.get(one.remainders(own))) is not None:
-                gives, aligned = self.sizes_of(one, met, own), met.aligned or met.absorbs
-                free = self.zeros if met.absorbs else set()
-            else:  # at most so many, until it is met
+            gives, met = self.gives(one, own)
+            aligned = met is None or met.aligned or met.absorbs
+            free = self.zeros if met is None or met.absorbs else set()
+            if gives is None:  # at most so many, until it is met
                 known, gives = False, self._at_most(one, own)
             if min(gives) < 1:
                 break
@@ -438,20 +441,6 @@ class Positions:
         elif known:
             self._at[size] = At(sizes, leading)
         return size in self._at
-
-    def behind(self, one: Linked, at: At, leading: dict[int, int]) -> dict[int, int]:
-        """Returns how many of an operation's first outputs are the full run's, in a run of known
-        sizes, where so many of its operands' are: by output."""
-        own = [at.sizes[n] for n in one.operands]
-        aligned, free = True, self.zeros
-        if own != [self.length(n) for n in one.operands]:
-            met = one.met[one.remainders(own)]
-            aligned, free = met.aligned or met.absorbs, self.zeros if met.absorbs else set()
-        sizes = at.sizes
-        return {
-            n: self._leading(one, n, sizes, leading, sizes[n], free) if aligned else 0
-            for n in one.gives
-        }
 
     def _at_most(self, one: Linked, sizes: Sequence[int]) -> tuple[int, ...]:
         found = []
@@ -482,7 +471,10 @@ class Positions:
         for one in reversed(self.linked):
             for n in one.gives:
                 for operand in one.operands:
-                    _spread_least(found[operand], one.reads[operand][n], found[n])
+                    how, into, numbers = one.reads[operand][n], found[operand], found[n]
+                    for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
+                        part = into[how.low[o] : how.high[o] + 1]
+                        np.minimum(part, numbers[o], out=part)
         return found
 
 
@@ -496,13 +488,6 @@ def _least(numbers: np.ndarray, how: Reads) -> np.ndarray:
     for o in np.flatnonzero(read).tolist():
         found[o] = numbers[how.low[o] : how.high[o] + 1].min()
     return found
-
-
-def _spread_least(into: np.ndarray, how: Reads, numbers: np.ndarray) -> None:
-    """Gives each position the least number of the outputs that read it, where that is less."""
-    for o in np.flatnonzero((how.high >= how.low) & (numbers < NEVER)).tolist():
-        part = into[how.low[o] : how.high[o] + 1]
-        np.minimum(part, numbers[o], out=part)
 
 
 # Which positions of the padded axis each output of an operation reads, found by its labels.

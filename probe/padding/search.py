@@ -161,7 +161,7 @@ class PaddedModel:
         self.own_places = False
         self.doubt = ""
         self.near = NEAR
-        self.sides: dict[tuple[int, int], Run | str] = {}
+        self.sides: dict[tuple[int, int], Run | InputError] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}
         self._sized: dict[int, SafeSize] = {}
@@ -198,10 +198,10 @@ class PaddedModel:
             except (Nondeterministic, KeyboardInterrupt, MemoryError):
                 raise
             except Exception as error:  # a library refuses a size as it likes
-                self.sides[key] = " ".join(str(getattr(error, "why", error)).split())[:200]
+                self.sides[key] = _refused_size(size, error)
         found = self.sides[key]
-        if isinstance(found, str):
-            raise InputError("size", size, f"the model does not run at it: {found}", "")
+        if isinstance(found, InputError):
+            raise found
         return found
 
     def _recorded(self, given: Mapping[str, np.ndarray]) -> Run:
@@ -241,7 +241,7 @@ class PaddedModel:
         floating = [n for n in inputs if values[n].floating]
         zeros = inputs if not self.value else [n for n in inputs if n not in floating]
         try:
-            found = Positions(full, self._all_content, inputs, list(zeros), self.fixed)
+            found = Positions(full, self._labelled, inputs, list(zeros), self.fixed)
             outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
             sizes = (found.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
             some = (found.at(size).leading for size in sizes if found.takes(size))
@@ -262,8 +262,19 @@ class PaddedModel:
             for n in needed
         )
 
-    def _all_content(self, size: int) -> Run:
-        return self.side(size, size)
+    def _labelled(self, size: int) -> Run:
+        """Returns a recording of content of a size, whose labels tell what it shares with others:
+        of a model on a target its own library's, since the numbers don't matter."""
+        base = getattr(self.opened, "base", None)
+        if base is None:
+            return self.side(size, size)
+        try:
+            found: Run = base(self.inputs(size, size))
+        except (Nondeterministic, KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:  # a library refuses a size as it likes
+            raise _refused_size(size, error) from None
+        return found
 
     @cached_property
     def read(self) -> dict[int, np.ndarray]:
@@ -366,7 +377,7 @@ class PaddedModel:
     def computing(self) -> Computing:
         """Returns the operations at other sizes than the full run's."""
         assert self.positions is not None
-        return Computing(self.positions, self.known)
+        return Computing(self.positions, self.known, lambda size: self.side(size, size))
 
     @cached_property
     def nothing(self) -> Run:
@@ -744,6 +755,11 @@ class PaddedModel:
                 if box is not None and place_of(followed.left[n], followed.right[m], box) is None:
                     return mine.name, mine.meaning
         return "", None
+
+
+def _refused_size(size: int, error: Exception) -> InputError:
+    said = " ".join(str(getattr(error, "why", error)).split())[:200]
+    return InputError("size", size, f"the model does not run at it: {said}", "")
 
 
 def _in_words(found: Judged) -> str:

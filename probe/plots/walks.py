@@ -81,7 +81,15 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
             scaled = max((pair.scaled for pair in one.gives), default=0.0)
             text = _without_middle(f"{one.name}  {one.op if one.op != one.name else ''}".rstrip())
             rows.append(PlotRow(text, one.verdict, largest, scaled, mark, bool(one.own)))
-    return _rows_that_fit(rows, most)
+    if len(rows) <= most:
+        return rows
+    first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
+    start = max(0, min(first - 3, len(rows) - most))
+    kept = rows[start : start + most - 6]
+    end = start + len(kept)
+    last = max(end, len(rows) - 4)
+    shown = [*_row_of_rest(rows[:start]), *kept, *_row_of_rest(rows[end:last])]
+    return [*shown, *rows[last:]]
 
 
 def _row_of_several(some: list[Region]) -> PlotRow:
@@ -93,17 +101,6 @@ def _row_of_several(some: list[Region]) -> PlotRow:
 
 def _without_middle(text: str, most: int = 44) -> str:
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-most // 2 :]}"
-
-
-def _rows_that_fit(rows: list[PlotRow], most: int) -> list[PlotRow]:
-    if len(rows) <= most:
-        return rows
-    first = next((n for n, row in enumerate(rows) if row.mark == FIRST), 0)
-    start = max(0, min(first - 3, len(rows) - most))
-    keep = rows[start : start + most - 6]
-    found = [*_row_of_rest(rows[:start]), *keep]
-    found += _row_of_rest(rows[start + len(keep) : max(start + len(keep), len(rows) - 4)])
-    return [*found, *rows[max(start + len(keep), len(rows) - 4) :]]
 
 
 def _row_of_rest(rows: list[PlotRow]) -> list[PlotRow]:

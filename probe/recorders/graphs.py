@@ -163,9 +163,9 @@ class Graph(Interpreter):
     def met(self, node: Any) -> None:
         """Is called behind a node's first run, before anything is asked of what it gave."""
 
-    def opened(self, node: Any, read: list[Any]) -> list[LiveValue] | None:
+    def opened(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue] | None:
         """Runs what a node has inside: the branch that is taken, every iteration. Returns what it
-        gives; None: it runs itself."""
+        gives; None: it runs itself. ``inside``: the body that the node is in, as of ``walk``."""
         return None
 
     def key_inside(self, key: Key, inside: Any, constant: bool = False) -> Key:
@@ -203,7 +203,7 @@ class Graph(Interpreter):
 
     def run_node(self, node: Any, read: list[Any], inside: Any) -> list[LiveValue]:
         own = self.placed(node, read, inside)
-        found = self.opened(own, read)
+        found = self.opened(own, read, inside)
         return self.step(own) if found is None else found
 
     def placed(self, node: Any, read: Sequence[Any], inside: Any) -> Any:
@@ -482,6 +482,12 @@ class GraphRecorder(ABC):
         gives = [_of_array(f"output {n}", one) for n, one in enumerate(found)]
         visit(Operation("model", "", reads, gives, Unknown(self.note), {}, again))
         return gives
+
+    @property
+    def straight(self) -> bool:
+        """Returns whether it was recorded node by node, and none was opened, as loops are."""
+        graph = self.graph
+        return graph is not None and list(map(id, graph.nodes)) == list(map(id, graph.body.nodes))
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """Returns the inputs of these names. InputError: one is missing."""

@@ -10,12 +10,14 @@ arrays, on keys of what is being recorded, on numbers of values, on text.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+
+from probe.semantics.contract import left_out
 
 # Of a value: what a library tells values apart by, names or numbers.
 Key = Any
@@ -56,10 +58,11 @@ class Node:
 
     @property
     def said(self) -> dict[str, Any]:
-        """Its attributes, plain enough for JSON."""
+        """Its attributes, plain enough for JSON; and which slots are empty ahead of others."""
         every = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in self.words.items()}
         found = {k: v for k, v in every.items() if isinstance(v, PLAIN)}
-        return found | {"domain": self.domain} if self.domain else found
+        found |= {"domain": self.domain} if self.domain else {}
+        return found | ({"left_out": gone} if (gone := left_out(self.slots)) else {})
 
 
 PLAIN = bool | int | float | str | list | None
@@ -138,6 +141,27 @@ def repeated(
         rows.append(found[len(state) :])
         state = found[: len(state)]
     return state, rows
+
+
+class SaidOnce(dict[Hashable, Any]):
+    """What is said of calls, by what tells those that are alike from others."""
+
+    def of(self, same: Callable[[], Hashable], make: Callable[[list[int]], K]) -> K:
+        """Returns what is said of a call; ``make`` says it once for all that are alike, but anew of
+        each where it notes in its list that it looked into what is read, or where there is no
+        telling. It keeps neither arrays nor the run."""
+        try:
+            name = same()
+            known = self.get(name)
+        except TypeError:  # an attribute without a hash
+            name = known = None
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        looked: list[int] = []
+        found = make(looked)
+        if name is not None and not looked:
+            self[name] = found
+        return found
 
 
 def behind_needs(first: Iterable[K], needs: Callable[[K], Iterable[K]]) -> list[K]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.recorders import jax_programs as programs
+from probe.recorders.interpreter import SaidOnce
 from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
@@ -57,7 +58,7 @@ class JaxRecorder:
         self.decisions: dict[int, Any] = {}
         self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
-        self.told: dict[Hashable, Said] = {}
+        self.told = SaidOnce()
         self.found: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -350,30 +351,18 @@ class _Trace(Base):  # type: ignore[misc]
         shown: Any,
         means: Callable[[Value], Meaning],
     ) -> Said:
-        """Returns what is said of a call. It is the same for all that are alike, unless ``means``
-        looks into what is read. ``shown``: the parameters that are reported."""
-        same: Hashable = None
+        """Returns what is said of a call. ``shown``: the parameters that are reported."""
         ins = [*map(core.typeof, args)]
-        try:
-            same = (primitive, tuple(params.items()), *ins)
-            known = self.recorder.told.get(same)
-        except TypeError:  # a parameter without a hash
-            same, known = None, None
-        if known is not None:
-            return known
-        looked = []
 
-        def value(number: int) -> np.ndarray:
-            looked.append(number)
-            return _jax_bits(args[number])
+        def said(looked: list[int]) -> Said:
+            def value(number: int) -> np.ndarray:
+                looked.append(number)
+                return _jax_bits(args[number])
 
-        told = _said_of(primitive, params, ins, means(value))._replace(
-            attributes=programs.params_of(shown)
-        )
-        # what looks into numbers is said anew of each call
-        if same is not None and not looked:
-            self.recorder.told[same] = told
-        return told
+            found = _said_of(primitive, params, ins, means(value))
+            return found._replace(attributes=programs.params_of(shown))
+
+        return self.recorder.told.of(lambda: (primitive, tuple(params.items()), *ins), said)
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], told: Said) -> None:
         made = [self.values.gives(one, reads) for one in gives]

@@ -32,7 +32,7 @@ FUNCTIONS = s.word_list(
     "tanh logistic rsqrt exp min:minimum add add_any:add threefry2x32"
 )
 
-SAME = "copy stop_gradient sharding_constraint name reshard pvary copy_p random_wrap random_unwrap "
+SAME = "copy stop_gradient sharding_constraint name reshard pvary random_wrap random_unwrap "
 SAME += "random_clone optimization_barrier device_put"
 REDUCES = s.word_list(
     "reduce_sum:sum reduce_max:max reduce_min:min reduce_prod:prod reduce_and:all reduce_or:any "

@@ -185,7 +185,10 @@ class LiteRTFile:
         made.operatorCodes, made.version = self.model.operatorCodes, self.model.version
         made.subgraphs = [graph]
         if any(one.op in NESTED for one in nodes):
-            made.subgraphs += [self._copied(one, made.buffers) for one in self.model.subgraphs[1:]]
+            for inner in map(copy, self.model.subgraphs[1:]):
+                pairs = ((one, self._data(one)) for one in inner.tensors)
+                inner.tensors = [self._tensor(one, data, made.buffers) for one, data in pairs]
+                made.subgraphs.append(inner)
         elif len(nodes) == 1:
             (one,) = graph.operators
             made.operatorCodes, one.opcodeIndex = [made.operatorCodes[one.opcodeIndex]], 0
@@ -204,11 +207,6 @@ class LiteRTFile:
             made.buffer = len(buffers)
             buffers.append(aligned_buffer(schema))
             buffers[-1].data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        return made
-
-    def _copied(self, graph: Any, buffers: list[Any]) -> Any:
-        made = copy(graph)
-        made.tensors = [self._tensor(one, self._data(one), buffers) for one in graph.tensors]
         return made
 
 
@@ -274,7 +272,9 @@ class LiteRTOperators(graphs.Graph):
         variables = [k and self.key_inside(k, inside) if s is None else s for s, k in both]
         return replace(made, path=inside + node.path, operands=variables)
 
-    def opened(self, node: LiteRTOperator, read: list[Any]) -> list[LiveValue] | None:
+    def opened(
+        self, node: LiteRTOperator, read: list[Any], inside: str | None
+    ) -> list[LiveValue] | None:
         if not self.opens or node.op not in ("IF", "WHILE"):
             return None
         file, words, path = self.file, node.words, node.path

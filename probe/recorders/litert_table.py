@@ -26,7 +26,7 @@ FUNCTIONS = s.word_list(
     "ABS NEG SQRT EXP LOG TANH LOGISTIC RELU HARD_SWISH FLOOR CEIL ROUND SIGN SIN COS RSQRT SQUARE "
     "LOGICAL_NOT ADD MUL SUB DIV POW MAXIMUM MINIMUM SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD ATAN2 "
     "EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL PRELU LOGICAL_AND LOGICAL_OR "
-    "QUANTIZE DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
+    "DEQUANTIZE COMPLEX_ABS:abs REAL IMAG BITWISE_XOR RIGHT_SHIFT "
     "STABLEHLO_ADD:add STABLEHLO_MULTIPLY:multiply STABLEHLO_MAXIMUM:maximum "
     "STABLEHLO_MINIMUM:minimum STABLEHLO_AND:and"
 )
@@ -174,6 +174,7 @@ TABLE |= {
         REDUCES,
         lambda c, word: s.reads_of(c, o.reduced(word, c.integers(1), bool(c.get("keepDims"))), 0),
     ),
+    "QUANTIZE": lambda c: o.function("quantize", to=c.dtypes[0]),
     "SQRT": lambda c: o.approximate("sqrt"),  # XNNPACK's; the built-in kernel's is exact
     **s.rows_for(MOVES, asked_move),
     "BATCH_MATMUL": lambda c: o.matmul(turned=(bool(c.get("adjX")), bool(c.get("adjY")))),

@@ -107,6 +107,9 @@ def operation(
 class _ArgumentHole(int):
     """The place of an array among arguments."""
 
+    def __repr__(self) -> str:
+        return f"array {int(self)}"
+
 
 def _swap(value: Any, to: Callable[[Any], Any], kind: type = np.ndarray) -> Any:
     """Returns arguments with what is of a kind replaced."""
@@ -135,10 +138,14 @@ def _run_of(value: Any) -> _ArrayRun | None:
 
 
 def _np_lines(
-    name: str, held: Any, addresses: Sequence[int | None]
+    name: str, function: Any, held: Any, addresses: Sequence[int | None]
 ) -> Callable[[Sequence[str], str], list[str]] | None:
-    if not hasattr(np, name):
+    # some functions of ``np.linalg`` have the names of others, and ``np.fft`` is a module
+    module = str(getattr(function, "__module__", ""))
+    room = {"numpy.linalg": np.linalg, "numpy.fft": np.fft}.get(module, np)
+    if name == "put" or not callable(getattr(room, name, None)):  # put gives nothing
         return None
+    called = f"{room.__name__.replace('numpy', 'np')}.{name}"
 
     def written(value: Any, names: Sequence[str]) -> str:
         if isinstance(value, _ArgumentHole):
@@ -150,7 +157,7 @@ def _np_lines(
     def lines(names: Sequence[str], y: str) -> list[str]:
         given = [written(one, names) for one in held[0]]
         given += [f"{word}={written(one, names)}" for word, one in held[1].items()]
-        return [*address_lines(names, addresses), f"{y} = np.{name}({', '.join(given)})"]
+        return [*address_lines(names, addresses), f"{y} = {called}({', '.join(given)})"]
 
     return lines
 
@@ -213,16 +220,25 @@ class _ArrayRun:
         gives = [self.watched(one) for one in _several(found)]
         again, results = Laid(run, addresses), [self.seen(one) for one in gives]
         if means is None:
-            operands = [_np_operand(at, one) for at, one in enumerate(seen)]
+            rounded = [any(kind in one.dtype for kind in ("float", "complex")) for one in seen]
+            operands = [
+                Operand(at, one.shape, one.dtype, None if rounded[at] else one.array)
+                for at, one in enumerate(seen)
+            ]
             shapes, dtypes = [one.shape for one in results], [one.dtype for one in results]
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_fill_in(held, operands))
         told = {f"argument{n}": one for n, one in enumerate(held[0])} | held[1]
-        told = {word: repr(one) for word, one in told.items() if not _of_kind(one, _ArgumentHole)}
+        # where an array stands among arguments is told by the others, but not of one with a name
+        told = {
+            word: repr(one)
+            for word, one in told.items()
+            if word in held[1] or not _of_kind(one, _ArgumentHole)
+        }
         self.visit(
             Operation(
                 *(name, getattr(_local, "path", ""), seen, results, means, told, again),
-                *(_np_lines(name, held, addresses), ("import numpy as np",)),
+                *(_np_lines(name, function, held, addresses), ("import numpy as np",)),
             )
         )
         return gives if isinstance(found, tuple | list) else gives[0]
@@ -239,11 +255,6 @@ class _ArrayRun:
         else:  # what is done with this array alone is not seen, but it is known where it is read
             self.written[id(target)] = target, new.key
         return target
-
-
-def _np_operand(at: int, one: Seen) -> Operand:
-    settled = "float" not in one.dtype and "complex" not in one.dtype
-    return Operand(at, one.shape, one.dtype, one.array if settled else None)
 
 
 # Functions that ask an array for its shape and format alone.
@@ -420,7 +431,7 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
 
 @TABLE.row([*REDUCTIONS])
 def _np_reduce(
-    c: Call, a: Operand, axis: Any = None, keepdims: bool = False, **words: Any
+    c: Call, a: Operand, axis: Any = None, *, keepdims: bool = False, **words: Any
 ) -> Meaning:
     rank, word = len(a.shape), REDUCTIONS[c.op]
     if set(words) - {"dtype", "ddof", "correction"}:

@@ -101,11 +101,12 @@ class OnnxNode(Node):
     """A node of a graph or of a body in it.
 
     ``outs``: keys of its results, None of one that is left out; ``within``: what its name stands
-    behind.
+    behind; ``fed``: constants that it doesn't hold.
     """
 
     outs: Sequence[str | None] = ()
     within: str = ""
+    fed: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -127,11 +128,12 @@ class OnnxNode(Node):
 
 class OnnxPlace(NamedTuple):
     """Where a body runs: what the keys of its values, those of its constants and the names of its
-    nodes begin with; ``to``: keys that what it gives is to have."""
+    nodes begin with; ``depth``: in how many others; ``to``: keys that what it gives is to have."""
 
     values: str
     constants: str
     names: str
+    depth: int
     to: Mapping[str, str] = {}
 
 
@@ -175,6 +177,17 @@ def read_outside(graph: Any) -> list[str]:
         own.update(inner.output)
     found.update(dict.fromkeys(one.name for one in graph.output if one.name not in own))
     return list(found)
+
+
+def written_once(graph: Any) -> None:
+    """Takes out of the bodies in a graph the Constant nodes whose result they hold besides, as in
+    models that ONNX Runtime has saved: it reads no such body."""
+    for inner in [one for node in graph.node for one in graphs(node)]:
+        held = {one.name for one in inner.initializer}
+        kept = [one for one in inner.node if one.op_type != "Constant" or one.output[0] not in held]
+        del inner.node[:]
+        inner.node.extend(kept)
+        written_once(inner)
 
 
 def _rename(proto: Any, names: Mapping[str, str]) -> None:

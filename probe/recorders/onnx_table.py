@@ -8,7 +8,6 @@ integers alone; an operator that needs others is ``Unknown``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod, sqrt
 from typing import Any
 
@@ -39,8 +38,11 @@ NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
     "Selu": (o.selu, dict(zip(("alpha", "gamma"), o.SELU, strict=True))),
     "QuickGelu": (o.swish, {"alpha": 1.702}),
     "Swish": (o.swish, {"alpha": 1.0}),
-    "ThresholdedRelu": (partial(o.function_named, "thresholded_relu", "alpha"), {"alpha": 1.0}),
-    "Shrink": (partial(o.function_named, "shrink", "bias", "lambd"), {"bias": 0.0, "lambd": 0.5}),
+    "ThresholdedRelu": (lambda a: o.function("thresholded_relu", alpha=a), {"alpha": 1.0}),
+    "Shrink": (
+        lambda bias, lambd: o.function("shrink", bias=bias, lambd=lambd),
+        {"bias": 0.0, "lambd": 0.5},
+    ),
 }
 
 BINARY = s.word_list(
@@ -162,7 +164,10 @@ def _quantised(c: Call) -> s.Meaning:
             size = prod(c.shape(slot))
             shape = tuple(size if a == axis % max(rank, 1) and size > 1 else 1 for a in range(rank))
             build.add(o.reshape(), c.places(slot), shape)
-    build.add(s.Each(snake(c.op)), (c.at(0), *range(c.count, build.count)), c.gives[0])
+    # numbers beyond the format's range become its largest, whatever they are scaled by
+    words = {name: c[name] for name in ("saturate", "precision") if name in c.attributes}
+    each = o.function(snake(c.op), to=c.dtypes[0], **words)
+    build.add(each, (c.at(0), *range(c.count, build.count)), c.gives[0])
     return build.done()
 
 

@@ -119,6 +119,7 @@ class Optimised(graphs.Graph):
         own = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
         self.opset = max(own, default=1)
         self.bodies: dict[Any, tuple[Any, Body]] = {}
+        onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)
         del model.graph.initializer[:]
         kinds = {one.name: one.type.tensor_type.elem_type for one in model.graph.input}
@@ -165,13 +166,17 @@ class Optimised(graphs.Graph):
     ) -> graphs.Runner:
         if "stacked" in nodes[0].words:
             return functools.partial(self._stacked, nodes[0], fed, held)
-        keys = dict.fromkeys(key for node in nodes for key in node.uses if key in self.constants)
+        beside = {key: self.constants[key] for node in nodes for key in node.fed}
+        every_fed = {**fed, **{key: self.described(one) for key, one in beside.items()}}
+        uses = (key for node in nodes for key in node.uses if key not in every_fed)
+        keys = dict.fromkeys(key for key in uses if key in self.constants)
         turned = {k: self.blocks[k].turned(a) if k in self.blocks else a for k, a in held.items()}
         weights = {key: (self.constants[key], turned.get(key)) for key in keys}
         # of a node alone nothing has its own name, so that in other iterations it is the same model
         every = dict.fromkeys((*nodes[0].uses, *nodes[0].gives)) if len(nodes) == 1 else {}
         called = {key: f"v{n}" for n, key in enumerate(every)}
-        content = onnx_file.submodel(nodes, fed, weights, self.model, called).SerializeToString()
+        made_of = onnx_file.submodel(nodes, every_fed, weights, self.model, called)
+        content = made_of.SerializeToString()
         inside = bool(called) and nodes[0].within
         name = array_digest(np.frombuffer(content, np.uint8)) if inside else ""
         session = self.sessions.get(name)
@@ -185,8 +190,9 @@ class Optimised(graphs.Graph):
         inputs, outputs = (
             [one.name for one in some] for some in (session.get_inputs(), session.get_outputs())
         )
+        own = [self.value(key, held.get(key, one.array)) for key, one in beside.items()]
         return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
-            outputs, dict(zip(inputs, values, strict=True))
+            outputs, dict(zip(inputs, (*values, *own), strict=True))
         )
 
     def _stacked(
@@ -201,7 +207,7 @@ class Optimised(graphs.Graph):
         return [self.value(node.slots[0], array)]
 
     def joins(self, node: OnnxNode) -> bool:
-        return "stacked" not in node.words
+        return "stacked" not in node.words and not node.fed
 
     def _join(self) -> None:
         self.sessions.clear()
@@ -216,26 +222,32 @@ class Optimised(graphs.Graph):
             return node
         gives = iter(made.gives)
         outs = [key and next(gives) for key in node.outs]
-        return replace(made, outs=outs, within=inside.names if inside else "")
+        if inside is None:
+            return replace(made, outs=outs)
+        # of a body in a body ONNX Runtime 1.31 packs no constant of the model for its kernels, and
+        # runs others
+        far = self.body.constants.keys() & made.uses if inside.depth > 1 else ()
+        return replace(made, outs=outs, within=inside.names, fed=frozenset(far))
 
-    def opened(self, node: OnnxNode, read: list[Any]) -> list[LiveValue] | None:
+    def opened(self, node: OnnxNode, read: list[Any], inside: Any) -> list[LiveValue] | None:
         if node.domain or node.op not in ("If", "Loop", "Scan"):
             return None
         slots, outer = read[: len(node.slots)], read[len(node.slots) :]
         names = dict(zip(onnx_file.captured(node.own), outer, strict=True))
+        depth = 1 + (inside.depth if inside else 0)
         if node.op == "If":
             taken = "then_branch" if self.array(slots[0].key).any() else "else_branch"
             (graph,) = (one.g for one in node.own.attribute if one.name == taken)
             body, ahead = self._body(graph, node.outs), f"{node.gives[0]}/"
             to = dict(zip(body.outputs, node.gives, strict=True))
-            place = OnnxPlace(ahead, ahead, node.within, to)
+            place = OnnxPlace(ahead, ahead, node.within, depth, to)
             return self.walk(body, [names[key] for key in body.inputs], place)
         if not self.opens or (node.op == "Scan" and self.opset < 9):  # had the batch as an axis
             return None
-        return self._iterated(node, slots, names)
+        return self._iterated(node, slots, names, depth)
 
     def _iterated(
-        self, node: OnnxNode, slots: Sequence[Any], names: Mapping[str, LiveValue]
+        self, node: OnnxNode, slots: Sequence[Any], names: Mapping[str, LiveValue], depth: int
     ) -> list[LiveValue] | None:
         """Runs every iteration of a Loop or a Scan; None: there is none. ``names``: what the body
         reads from outside."""
@@ -279,7 +291,7 @@ class Optimised(graphs.Graph):
 
         def turn(number: int, read: Iterable[Any]) -> list[Any]:
             ahead = f"{path}[{number}]/"
-            return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead))
+            return self.walk(body, read, OnnxPlace(ahead, f"{path}/", ahead, depth))
 
         state, rows = repeated(turn, first, given)
         if not rows:
@@ -353,13 +365,14 @@ class Optimised(graphs.Graph):
 
     def lines(self, node: OnnxNode, own: Mapping[Any, str], out: str) -> list[str]:
         outs = {key: f"{out}{n or ''}" for n, key in enumerate(node.gives)}
-        if not self.joins(node):
+        if "stacked" in node.words:
             every = ", ".join(own[key] for key in node.slots)
             return [f"{out} = np.stack([{every}], {node.words['stacked']})"]
         found = list[str]()
         for key in filter(self.blocks.__contains__, own):
             found += self.blocks[key].lines(own[key], self.described_at(key)[0])
-        fed = {key: self.described_at(key) for key in own if key not in self.constants}
+        held = self.constants.keys() - node.fed
+        fed = {key: self.described_at(key) for key in own if key not in held}
         model = onnx_file.submodel([node], fed, {}, self.model, {**own, **outs})
         found += onnx_file.model_lines(model, [(own[k], own[k]) for k in own if k not in fed])
         found.append("options = onnxruntime.SessionOptions()")
@@ -411,13 +424,19 @@ class OnnxRecorder(graphs.GraphRecorder):
         if level not in LEVELS:
             why = f"use one of {', '.join(LEVELS)}"
             raise InputError("optimisation", level, "no such level", why)
+        self.refusing: list[Any] = []
+        """The session of the last run, where that was refused."""
 
     def plain(self) -> list[np.ndarray]:
-        session = self._session(options(self.switches))
+        kept = self.refusing.pop() if self.refusing else None
+        session = kept or self._session(options(self.switches))
         given = self.given(one.name for one in session.get_inputs())
         try:
             return [np.asarray(one) for one in session.run(None, given)]
         except Exception as error:
+            # of sizes that are tried one after the other most may be refused, as by a U-Net: each
+            # would build the session anew. Behind a run that it takes nodes need its memory
+            self.refusing.append(session)
             raise graphs.refused("ONNX Runtime", given, str(error).splitlines()[0]) from None
 
     def cut(self, opens: bool) -> Optimised:
@@ -454,6 +473,11 @@ def opened(
         graph = onnx.load(path, load_external_data=False).graph
     except Exception as error:
         raise graphs.unreadable(path.name, error) from None
-    return graphs.OpenedGraph(
-        onnx_file.graph_inputs(graph), lambda arrays: OnnxRecorder(path, arrays, switches)
-    )
+    refusing: list[Any] = []
+
+    def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:
+        found = OnnxRecorder(path, arrays, switches)
+        found.refusing = refusing
+        return found
+
+    return graphs.OpenedGraph(onnx_file.graph_inputs(graph), recorder)

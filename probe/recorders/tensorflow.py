@@ -28,6 +28,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from probe import trust
 from probe.errors import InputError
 from probe.progress import without_stderr
+from probe.recorders import graphs
 from probe.recorders.tensorflow_graphs import HARMLESS, KnownGraphs, Watching
 from probe.recorders.tensorflow_values import NOTHING, array, schema, tensor_of, tensors
 from probe.recording.contract import Input, Seen, Visit
@@ -96,7 +97,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
             model = keras.models.load_model(path, compile=False, **more)
     except Exception as error:
-        raise _broken_model(path, error, trust.IN_PYTHON if named else AGAIN) from None
+        todo = trust.IN_PYTHON if named else AGAIN
+        raise graphs.unreadable(path.name, error, todo) from None
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
@@ -131,7 +133,7 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         with without_stderr():
             model = tf.saved_model.load(str(path))
     except Exception as error:
-        raise _broken_model(path, error, AGAIN) from None
+        raise graphs.unreadable(path.name, error, AGAIN) from None
     signatures = dict(model.signatures)
     if not signatures:
         why = "it has no signature, so its inputs are unknown"
@@ -158,7 +160,7 @@ def _check_graph(path: Path) -> None:
     try:
         made.ParseFromString((path / "saved_model.pb").read_bytes())
     except Exception as error:
-        raise _broken_model(path, error, AGAIN) from None
+        raise graphs.unreadable(path.name, error, AGAIN) from None
     todo = "if you trust where it comes from, give --trust"
     for graph in made.meta_graphs:
         if not graph.HasField("object_graph_def"):
@@ -186,11 +188,6 @@ def _beyond_graph(functions: Any) -> Iterator[str]:
             beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
             if node.op not in own and (beyond or (known.stateful and node.op not in PLAIN)):
                 yield node.op
-
-
-def _broken_model(path: Path, error: Exception, todo: str) -> InputError:
-    said = " ".join(str(error).split())[:120] or type(error).__name__
-    return InputError("network", path.name, f"can't be read: {said}", todo)
 
 
 class TensorFlowRecorder:

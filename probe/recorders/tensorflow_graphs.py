@@ -13,9 +13,8 @@ a state. Which outputs of one operation must agree is then said by the nodes tha
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -23,10 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import function_def_to_graph, op_callbacks
 
-from probe.recorders.interpreter import Body, Interpreter, Key, Node, behind_needs, repeated
+from probe.recorders.interpreter import (
+    Body,
+    Interpreter,
+    Key,
+    Node,
+    SaidOnce,
+    behind_needs,
+    repeated,
+)
 from probe.recorders.tensorflow_table import meaning
 from probe.recorders.tensorflow_values import (
     Names,
@@ -34,12 +39,23 @@ from probe.recorders.tensorflow_values import (
     array,
     arrays,
     attribute,
+    by_xla,
+    call_options,
+    definition_of,
+    graph_of,
+    held_in,
+    is_function,
+    name_scope,
+    number_of,
+    optimised_graphs,
     run_op,
     schema,
     sizes_of,
     structure,
     tensor_of,
     type_of,
+    value_of,
+    watched_calls,
 )
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import UncompiledSource, array_digest, steps_of_source
@@ -106,7 +122,7 @@ class KnownGraphs:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, Body] = {}
-        self.told: dict[Hashable, Said] = {}
+        self.told = SaidOnce()
 
 
 class Watching(Interpreter):
@@ -132,30 +148,18 @@ class Watching(Interpreter):
         self.sizes: set[tuple[int, ...]] | None = None
         self.numpy: dict[tuple[tuple[int, ...], str, str], Hashable] = {}
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> AbstractContextManager[None]:
         """Watches what this thread runs eagerly."""
-        ctx, thread = context.context(), threading.get_ident()
-        plain = ctx.call_function
+        return watched_calls(self._callback, self._by_nodes)
 
-        def call(name: Any, inputs: list[Any], count: int) -> Any:
-            """A function is called: by its nodes, if they are known to give its bits."""
-            made = None
-            if not self.busy and threading.get_ident() == thread:
-                made = self.known.functions.get(_signature(name.decode(), inputs))
-            if made is None or made.graph is None:
-                return plain(name, inputs, count)
-            with self._busy():
-                self.graphs += 1
-                return self.walk(made.graph, inputs) or None
-
-        op_callbacks.add_op_callback(self._callback)
-        ctx.call_function = call
-        try:
-            yield
-        finally:
-            ctx.call_function = plain
-            op_callbacks.remove_op_callback(self._callback)
+    def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
+        """Runs a function by its nodes, if they are known to give its bits."""
+        made = None if self.busy else self.known.functions.get(_signature(name, inputs))
+        if made is None or made.graph is None:
+            return None
+        with self._busy():
+            self.graphs += 1
+            return self.walk(made.graph, inputs)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -169,12 +173,12 @@ class Watching(Interpreter):
         self, op: Any, inputs: Any, attributes: Any, outputs: Any, *more: Any, **words: Any
     ) -> None:
         """Is called behind each operation; those of which a graph is being built are skipped."""
-        if self.busy or words.get("graph") is not None or not context.executing_eagerly():
+        if self.busy or words.get("graph") is not None or not tf.executing_eagerly():
             return
         with self._busy():
-            ctx, name = context.context(), op.decode() if isinstance(op, bytes) else op
+            name = op.decode() if isinstance(op, bytes) else op
             given = list(outputs) if isinstance(outputs, list | tuple) else []
-            if ctx.has_function(name):
+            if is_function(name):
                 self.graphs += 1
                 self._called(name, list(inputs), given)
                 return
@@ -184,7 +188,7 @@ class Watching(Interpreter):
             self._met(name, list(inputs), flat, given, self._path())
 
     def _path(self) -> str:
-        return self.names.path((context.context().scope_name or "").rstrip("/"))
+        return self.names.path(name_scope())
 
     def outputs(self, found: Any) -> list[Seen]:
         """What a function returned; an array of NumPy's is the last value that had its bits."""
@@ -196,7 +200,7 @@ class Watching(Interpreter):
                 if made is None:
                     self.said.append("an output was computed outside of TensorFlow, after it")
                 else:
-                    self.aliases[tensor._id] = made
+                    self.aliases[number_of(tensor)] = made
             seen.append(self.seen(tensor))
         return seen
 
@@ -208,11 +212,11 @@ class Watching(Interpreter):
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
         """
-        if tensor._id not in self.aliases and tensor._id not in self.given:
+        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.given:
             handle = self._held(tensor) if type_of(tensor).floating else None
-            key = tensor._id if handle is None else self._variable(handle, "")
-            self.aliases[tensor._id] = key
-        return self.aliases.get(tensor._id, tensor._id)
+            key = number_of(tensor) if handle is None else self._variable(handle, "")
+            self.aliases[number_of(tensor)] = key
+        return self.aliases.get(number_of(tensor), number_of(tensor))
 
     def _held(self, tensor: Any) -> Any:
         """Returns the handle of the variable whose memory a tensor has, or None."""
@@ -226,8 +230,8 @@ class Watching(Interpreter):
 
     def _variable(self, handle: Any, path: str) -> Hashable:
         """Returns the key of what a variable holds now."""
-        key = self.variables.setdefault(handle._id, ("variable", handle._id, 0))
-        self.roles.setdefault(key, (WEIGHT, self.names.variable(handle._id) or path))
+        key = self.variables.setdefault(number_of(handle), ("variable", number_of(handle), 0))
+        self.roles.setdefault(key, (WEIGHT, self.names.variable(number_of(handle)) or path))
         return key
 
     def seen(self, tensor: Any, path: str = "") -> Seen:
@@ -235,8 +239,8 @@ class Watching(Interpreter):
         A variable's handle stands for what it holds."""
         if type_of(tensor).name == "resource":
             key = self._variable(tensor, path)
-            held = tensor._handle_data.shape_and_type[0].dtype
-            tensor = run_op("ReadVariableOp", [tensor], ("dtype", tf.as_dtype(held)), 1)[0]
+            dtype = held[1] if (held := held_in(tensor)) else None
+            tensor = value_of(tensor, dtype)
         else:
             key = self.key(tensor)
         role, name = self.roles.get(key, (INPUT, ""))
@@ -255,14 +259,14 @@ class Watching(Interpreter):
     ) -> None:
         """An operation has run."""
         if op == "ReadVariableOp":
-            self.aliases[outputs[0]._id] = self._variable(inputs[0], path)
+            self.aliases[number_of(outputs[0])] = self._variable(inputs[0], path)
             return
         if op in HANDED_ON:
             for old, new in zip(inputs, outputs, strict=True):
                 if type_of(old).name != "variant":
-                    self.aliases[new._id] = self.key(old)
-                elif old._id in self.lists:
-                    self.lists[new._id] = self.lists[old._id]
+                    self.aliases[number_of(new)] = self.key(old)
+                elif number_of(old) in self.lists:
+                    self.lists[number_of(new)] = self.lists[number_of(old)]
             return
         if op.startswith("TensorList"):
             self._listed(op, inputs, outputs, path)
@@ -274,8 +278,8 @@ class Watching(Interpreter):
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
             for one in outputs:
                 if op in SHAPES or type_of(one).whole:
-                    self.shapes.add(one._id)
-                    self.roles[one._id] = CONSTANT, op
+                    self.shapes.add(number_of(one))
+                    self.roles[number_of(one)] = CONSTANT, op
         elif given:
             reads = [self.seen(inputs[n], path) for n in read]
             gives = [self.seen(outputs[n], path) for n in given]
@@ -284,22 +288,13 @@ class Watching(Interpreter):
             self.visit(Operation(op, path, reads, gives, *told))
 
     def _told(self, ran: RanOperation) -> Said:
-        """Returns what is said of a call. It is the same for all that are alike, unless the meaning
-        looks into what is read. It keeps neither the call's arrays nor this run."""
-        same: Hashable = None
-        try:
-            same = ran.signature()
-            known = self.known.told.get(same)
-        except TypeError:  # an attribute without a hash
-            same, known = None, None
-        if known is not None:
-            return known
-        looked: list[int] = []
-        call = ran.call(looked)
-        told = Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
-        if same is not None and not looked:
-            self.known.told[same] = told
-        return told
+        """Returns what is said of a call."""
+
+        def said(looked: list[int]) -> Said:
+            call = ran.call(looked)
+            return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
+
+        return self.known.told.of(ran.signature, said)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
@@ -318,7 +313,10 @@ class Watching(Interpreter):
         """Whether an operation only calculates with shapes, or with numbers of the program."""
         return all(
             type_of(one).whole
-            and (one._id in self.shapes or (not sizes_of(one) and self.key(one) not in self.given))
+            and (
+                number_of(one) in self.shapes
+                or (not sizes_of(one) and self.key(one) not in self.given)
+            )
             for one in inputs
         ) and all(type_of(one).whole and prod(sizes_of(one)) <= SMALL_SHAPE for one in outputs)
 
@@ -329,27 +327,27 @@ class Watching(Interpreter):
                 self.writes += 1
                 self.memory = None
                 assigned = op == "AssignVariableOp"
-                key = self.key(inputs[1]) if assigned else ("variable", one._id, self.writes)
-                self.variables[one._id] = key
+                key = self.key(inputs[1]) if assigned else ("variable", number_of(one), self.writes)
+                self.variables[number_of(one)] = key
 
     def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
         """A list of tensors, as loops of a graph have it: its elements keep their keys."""
-        held = self.lists.get(inputs[0]._id) if inputs else None
+        held = self.lists.get(number_of(inputs[0])) if inputs else None
         if op == "TensorListReserve":
-            self.lists[outputs[0]._id] = [None] * int(array(inputs[1]))
+            self.lists[number_of(outputs[0])] = [None] * int(array(inputs[1]))
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
             parts = [_element(whole, n) for n in range(whole.shape[0])]
-            self.lists[outputs[0]._id] = list(parts)
+            self.lists[number_of(outputs[0])] = list(parts)
             apart = o.unstack(0, len(parts))
             self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
         elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
-            self.aliases[outputs[0]._id] = one.key
+            self.aliases[number_of(outputs[0])] = one.key
             self.roles[one.key] = one.role, one.name
         elif op == "TensorListSetItem" and held is not None:
             made = list(held)
             made[int(array(inputs[1]))] = self.seen(inputs[2], path)
-            self.lists[outputs[0]._id] = made
+            self.lists[number_of(outputs[0])] = made
         elif op == "TensorListStack" and held is not None:
             every = [one for one in held if one is not None]
             gives = [self.seen(outputs[0], path)]
@@ -371,7 +369,7 @@ class Watching(Interpreter):
             self._one(name, inputs, outputs, made.meaning, path)
             return
         for ours, theirs in zip(outputs, self.walk(made.graph, inputs), strict=True):
-            self.aliases[ours._id] = self.key(theirs)
+            self.aliases[number_of(ours)] = self.key(theirs)
 
     def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
@@ -399,7 +397,7 @@ class Watching(Interpreter):
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
         for (node, _), one in body.constants.items():
-            key = self.aliases.setdefault(one._id, ("constant", one._id))
+            key = self.aliases.setdefault(number_of(one), ("constant", number_of(one)))
             self.roles.setdefault(key, (CONSTANT, node))
         return super().constants_of(body, inside)
 
@@ -422,7 +420,7 @@ class Watching(Interpreter):
             return given
         found = run_op(node.op, read, node.own, len(node.gives))
         for one in found:  # no variable's memory, where it would be looked for
-            self.aliases[one._id] = one._id
+            self.aliases[number_of(one)] = number_of(one)
         self._met(node.op, read, node.own, found, path)
         return found
 
@@ -453,7 +451,11 @@ class Watching(Interpreter):
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the
         program's."""
-        places = [n for n, one in enumerate(inputs) if _readable(one)]
+        holds = [
+            not type_of(one).unread if one.dtype != tf.resource else held_in(one) is not None
+            for one in inputs
+        ]
+        places = [n for n, one in enumerate(holds) if one]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
@@ -508,8 +510,8 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
     """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
     that have been read."""
     if name not in known:
-        definition = context.context().get_function_def(name)
-        graph, flat = function_def_to_graph.function_def_to_graph_def(definition)
+        definition = definition_of(name)
+        graph, flat = graph_of(definition)
         inputs = [one.name for one in definition.signature.input_arg]
         nodes = [one for one in graph.node if one.name not in inputs]
         outputs = definition.signature.output_arg
@@ -520,18 +522,9 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
 
 def _optimised(name: str, inputs: list[Any]) -> Body | None:
     """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
-    ctx = context.context()
-    definition = ctx.get_function_def(name)
+    definition = definition_of(name)
     count = len(definition.signature.output_arg)
-    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
-    # that its graph is collected
-    ctx.clear_kernel_cache()
-    ctx.enable_graph_collection()
-    try:
-        run_op(name, inputs, call_options(), count)
-        graphs = [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
-    finally:
-        ctx.disable_graph_collection()
+    graphs = optimised_graphs(lambda: run_op(name, inputs, call_options(), count))
     outputs = ("_Retval", "_DeviceRetval")
     graphs = [one for one in graphs if sum(node.op in outputs for node in one.node) == count]
     if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
@@ -592,38 +585,26 @@ def _end_of(text: str) -> tuple[str, int]:
 
 def _written_order(definition: Any, prefix: str) -> Iterator[str]:
     """The names of a function's nodes in the order of the program, those that it calls in place."""
-    ctx = context.context()
     for node in definition.node_def:
         yield prefix + node.name
         inner = node.attr["f"].func.name if node.op in CALLS else ""
-        if inner and ctx.has_function(inner):
-            yield from _written_order(ctx.get_function_def(inner), f"{prefix}{node.name}/")
+        if inner and is_function(inner):
+            yield from _written_order(definition_of(inner), f"{prefix}{node.name}/")
 
 
 def _called_functions(name: str) -> Iterator[Any]:
     """Yields the definition of a function, and of all that it calls."""
-    ctx, pending, met = context.context(), [name], set()
+    pending, met = [name], set()
     while pending:
         now = pending.pop()
-        if now in met or not ctx.has_function(now):
+        if now in met or not is_function(now):
             continue
         met.add(now)
-        made = ctx.get_function_def(now)
+        made = definition_of(now)
         yield made
         for node in made.node_def:
             for value in node.attr.values():
                 pending += [one.name for one in (value.func, *value.list.func) if one.name]
-
-
-def by_xla(name: str) -> bool:
-    words = context.context().get_function_def(name).attr
-    return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
-
-
-def call_options() -> tuple[Any, ...]:
-    """Returns the attributes with which TensorFlow calls a function."""
-    pairs = context.context().function_call_options.as_attrs().items()
-    return tuple(one for pair in pairs for one in pair)
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
@@ -633,21 +614,13 @@ def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
 # tensors
 
 
-def _readable(one: Any) -> bool:
-    """Returns whether it is an array, or a variable that holds one."""
-    if one.dtype == tf.resource:
-        data = one._handle_data
-        return data is not None and bool(data.is_set) and len(data.shape_and_type) == 1
-    return not type_of(one).unread
-
-
 def _memory_of(tensor: Any) -> tuple[Any, ...]:
     """Returns where an array is in memory, and its kind."""
     plain = array(tensor)
     memory = plain
     if not plain.ndim:  # of a single number NumPy gets a copy
         if tensor.dtype == tf.bfloat16:  # which has no buffer to share
-            return tensor._id, (), ""
+            return number_of(tensor), (), ""
         memory = np.asarray(memoryview(tensor))
     return memory.ctypes.data, plain.shape, plain.dtype.str
 

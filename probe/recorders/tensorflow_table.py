@@ -319,12 +319,6 @@ def _losses(c: Call) -> s.Meaning:
     return o.own_rows(c.op.lower(), (0,), (), (1,))
 
 
-def _tf_resize(c: Call, *names: str) -> s.Meaning:
-    """Every output reads all of its channel's plane."""
-    sizes = c.shape()[1:3], c.gives[0][1:3]
-    return asked_resize(c, (1, 2), (c.op, *c.numbers(*names), *sizes))
-
-
 @TABLE.row("ScaleAndTranslate")
 def _resized_by_scale(c: Call) -> s.Meaning:
     """A resize by floating-point factors: what a place reads of a plane is not followed."""
@@ -431,7 +425,9 @@ TABLE |= {
     ),
     **s.rows_for(
         "ResizeArea ResizeBilinear ResizeBicubic ResizeBilinearGrad",
-        lambda c: _tf_resize(c, *CORNERS),
+        lambda c: asked_resize(
+            c, (1, 2), (c.op, *c.numbers(*CORNERS), c.shape()[1:3], c.gives[0][1:3])
+        ),
     ),
     # movement that sizes of 1 leave open, or that indices name
     **s.rows_for("Reshape ExpandDims", lambda c: o.reshape()),

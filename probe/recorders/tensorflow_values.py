@@ -1,6 +1,6 @@
 """TensorFlow's tensors as container arrays, its operations by their schema, run alone and written,
-and people's names for variables. What is private in TensorFlow is used here and in
-:mod:`probe.recorders.tensorflow_graphs`.
+its functions and what runs them, and people's names for variables. What TensorFlow has no public
+interface for is used in this file alone. Written with TensorFlow 2.21.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ import gc
 import inspect
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
 
 from probe.recording.contract import Lines
 from probe.semantics.contract import Call, Operand, Run
@@ -54,6 +57,18 @@ def sizes_of(tensor: Any) -> tuple[int, ...]:
     return shape
 
 
+# Returns what tells an eager tensor, or a variable's handle, from all others of the process.
+number_of = attrgetter("_id")
+
+
+def held_in(handle: Any) -> tuple[tf.TensorShape, tf.DType] | None:
+    """Returns shape and type of the array that a variable holds; None where it isn't one."""
+    data = handle._handle_data
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    return tf.TensorShape(data.shape_and_type[0].shape), tf.as_dtype(data.shape_and_type[0].dtype)
+
+
 def tensors(found: Any) -> list[Any]:
     """The tensors in whatever a function returned, in order; NumPy's arrays become tensors."""
     return [tf.convert_to_tensor(one) for one in arrays(found)]
@@ -85,6 +100,88 @@ def run_op(op: str, inputs: Sequence[Any], attributes: Sequence[Any], count: int
     """Runs one operation eagerly; returns its tensors. No callback is called."""
     ctx = context.context()
     return list(execute.quick_execute(op, count, list(inputs), tuple(attributes), ctx) or ())
+
+
+def value_of(handle: Any, dtype: Any) -> Any:
+    """Returns what a variable holds now, in its own memory."""
+    return run_op("ReadVariableOp", [handle], ("dtype", dtype), 1)[0]
+
+
+# functions, and what runs
+
+
+@contextmanager
+def watched_calls(
+    behind: Callable[..., None], instead: Callable[[str, list[Any]], list[Any] | None]
+) -> Iterator[None]:
+    """Calls ``behind(op, inputs, attributes, outputs, ...)`` behind each operation, while entered.
+
+    ``instead(name, inputs)``: gives the results of a function that this thread calls; None: the
+    function is to run itself.
+    """
+    ctx, thread = context.context(), threading.get_ident()
+    plain = ctx.call_function
+
+    def call(name: bytes, inputs: list[Any], count: int) -> Any:
+        found = instead(name.decode(), inputs) if threading.get_ident() == thread else None
+        return plain(name, inputs, count) if found is None else found or None
+
+    op_callbacks.add_op_callback(behind)
+    ctx.call_function = call
+    try:
+        yield
+    finally:
+        ctx.call_function = plain
+        op_callbacks.remove_op_callback(behind)
+
+
+def name_scope() -> str:
+    """Returns the name scope in which operations run at the moment."""
+    return (context.context().scope_name or "").rstrip("/")
+
+
+def is_function(name: str) -> bool:
+    """Returns whether it is the name of a function, rather than of an operation."""
+    return bool(context.context().has_function(name))
+
+
+def definition_of(name: str) -> Any:
+    """Returns the definition of a function."""
+    return context.context().get_function_def(name)
+
+
+def graph_of(definition: Any) -> tuple[Any, dict[str, str]]:
+    """Returns the graph of a function, and the name of each value by that in the definition."""
+    return function_def_to_graph.function_def_to_graph_def(definition)  # type: ignore[no-any-return]
+
+
+def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
+    """Returns the graphs of the functions that ``run`` calls, as Grappler has optimised them."""
+    ctx = context.context()
+    # Grappler optimises a function when a kernel of it is made: those that there are have to go, so
+    # that its graph is collected
+    ctx.clear_kernel_cache()
+    ctx.enable_graph_collection()
+    try:
+        run()
+        return [one.post_optimization_graph for one in ctx.export_run_metadata().function_graphs]
+    finally:
+        ctx.disable_graph_collection()
+
+
+def by_xla(name: str) -> bool:
+    """Returns whether a function is compiled by XLA, as one asked for who made it."""
+    words = definition_of(name).attr
+    return "_XlaMustCompile" in words and bool(words["_XlaMustCompile"].b)
+
+
+def call_options() -> tuple[Any, ...]:
+    """Returns the attributes with which TensorFlow calls a function."""
+    pairs = context.context().function_call_options.as_attrs().items()
+    return tuple(one for pair in pairs for one in pair)
+
+
+# operations by their schema
 
 
 # Elements of an argument that lines and attributes spell out.
@@ -250,17 +347,12 @@ class RanOperation:
         so that not all calls that are alike mean the same."""
 
         def operand(n: int, tensor: Any) -> Operand:
-            at, shape, dtype = (
-                self.read.index(n) if n in self.read else -1,
-                (),
-                type_of(tensor).name,
-            )
+            at = self.read.index(n) if n in self.read else -1
+            shape: tuple[int, ...] = ()
+            dtype = type_of(tensor).name
             if dtype == "resource":
-                data = tensor._handle_data
-                if data is not None and data.is_set:
-                    own = data.shape_and_type[0]
-                    dtype = tf.as_dtype(own.dtype).name
-                    shape = tuple(tf.TensorShape(own.shape).as_list())
+                if (held := held_in(tensor)) is not None:
+                    shape, dtype = tuple(held[0].as_list()), held[1].name
                 return Operand(at, shape, dtype)
 
             def content() -> np.ndarray:
@@ -386,7 +478,7 @@ class Names:
             handle = getattr(one, "_handle", None)
             if isinstance(handle, EAGER):
                 try:
-                    yield handle, run_op("ReadVariableOp", [handle], ("dtype", one.dtype), 1)[0]
+                    yield handle, value_of(handle, one.dtype)
                 except tf.errors.OpError:  # not initialised
                     continue
 
@@ -412,11 +504,11 @@ class Names:
                 found.variables.append(weakref.ref(one))
                 handle = getattr(one, "_handle", None)
                 if isinstance(handle, EAGER):
-                    found.names.setdefault(handle._id, str(one.name).split(":")[0])
+                    found.names.setdefault(number_of(handle), str(one.name).split(":")[0])
             elif hasattr(one, "path") and not hasattr(one, "call"):
                 handle = getattr(getattr(one, "_value", None), "_handle", None)
                 if isinstance(handle, EAGER):
-                    found.names[handle._id] = str(one.path)
+                    found.names[number_of(handle)] = str(one.path)
             else:
                 found.layers.add(str(getattr(one, "name", "")))
         return found

@@ -28,7 +28,7 @@ from probe.recorders.torch_values import (
     tensors,
 )
 from probe.semantics.contract import Call as Base
-from probe.semantics.contract import NotSettled, Operand
+from probe.semantics.contract import NotSettled, Operand, left_out
 
 # Integers up to which an index belongs to what an operation means.
 SMALL = 1 << 20
@@ -43,15 +43,16 @@ SOMETIMES = "native_batch_norm"
 
 class Facts(NamedTuple):
     """What an operation's schema says: its arguments' names and defaults, which of them it writes,
-    and which it only writes. ``empty``: what it gives holds nothing yet. ``reads_only``: it reads
-    all its arrays, changes none, and what it gives holds something. ``of_others``: what it computes
-    others do, which can be seen instead. ``turns``: it changes how a tensor lies. ``func``: itself,
-    so that nothing else gets its id."""
+    and which it only writes. ``optional``: arrays that may be left out. ``empty``: what it gives
+    holds nothing yet. ``reads_only``: it reads all its arrays, changes none, and what it gives
+    holds something. ``of_others``: what it computes others do, which can be seen instead.
+    ``turns``: it changes how a tensor lies. ``func``: itself, so that nothing else gets its id."""
 
     base: str
     defaults: dict[str, Any]
     writes: frozenset[str]
     writes_only: frozenset[str]
+    optional: frozenset[str]
     random: bool
     empty: bool
     reads_only: bool
@@ -81,10 +82,11 @@ def _facts(func: Any) -> Facts:
     if drawn or base in OVERWRITES or base.startswith("new_") or base.endswith("_like"):
         only.add(arguments[0].name)  # or it asks that for its shape and format alone
     defaults = {a.name: a.default_value if a.has_default_value() else None for a in arguments}
+    optional = frozenset(a.name for a in arguments if str(a.type) == "Optional[Tensor]")
     reads_only = not (writes or only or empty or base == SOMETIMES)
     view = bool(getattr(func, "is_view", False))
     flags = (random, empty, reads_only, of_others(func), view, Tag.inplace_view in func.tags)
-    return Facts(base, defaults, frozenset(writes), frozenset(only), *flags, func)
+    return Facts(base, defaults, frozenset(writes), frozenset(only), optional, *flags, func)
 
 
 def replaced(value: Any, to: Callable[[Any], Any]) -> Any:
@@ -198,12 +200,17 @@ class AtenCall(Base):
         return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
     def told(self) -> dict[str, Any]:
-        """Returns all arguments that aren't arrays, plain enough for JSON."""
-        return {
+        """Returns all arguments that aren't arrays, plain enough for JSON; and which arrays are
+        left out ahead of one that is given, which else would stand for another."""
+        found = {
             name: _plain_argument(value)
             for name, value in self.attributes.items()
             if value is not None and not any(isinstance(one, Slot) for one in leaves_of(value))
         }
+        known = op_facts(self.func)
+        optional = [name for name in known.defaults if name in known.optional]
+        gone = left_out([self.get(name) for name in optional])
+        return found | ({"left_out": [optional[n] for n in gone]} if gone else {})
 
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""

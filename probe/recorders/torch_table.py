@@ -83,6 +83,8 @@ def _aten_function(c: AtenCall) -> s.Meaning:
         return replace(o.function("subtract", **dict(c.more())), reads=(1, 0))
     if c.op == "rsub" and not c.more("other"):
         return o.beside("subtract", 0, c["other"], c.dtype())
+    if c.op == "clamp" and c.count == 2 and None in (c["min"], c["max"]):  # by one array
+        return o.function("clamp_min" if c.has("min") else "clamp_max")
     if c.op == "sqrt":  # PyTorch 2.13 gives a sixth of them one ulp off
         return o.approximate("sqrt")
     if c.op == "pow" and c.has("self") and c.count == 1:
@@ -480,6 +482,8 @@ def _aten_search(c: AtenCall) -> s.Meaning:
     """An output reads its own number, and all of one sorted sequence."""
     if not c.has("self") or len(c["sorted_sequence"].shape) != 1:
         return s.Unknown("every row is searched in a sequence of its own")
+    if c.has("sorter"):
+        return s.Unknown("its sequence is sorted by indices")
     whole = o.own_rows("searchsorted", range(len(c["self"].shape)), c.more())
     return s.reads_of(c, whole, c.at("self"), c.at("sorted_sequence"))
 

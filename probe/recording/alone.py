@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import CodeType
@@ -30,13 +30,7 @@ from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
 from probe.recording.difference import Difference, Region, measure_pair
 from probe.recording.matching import Pair, result_labels
-from probe.recording.recording import (
-    Operation,
-    Run,
-    Value,
-    as_one_operation,
-    operations_between,
-)
+from probe.recording.recording import Operation, Run, Value, as_one_operation, operations_between
 from probe.recording.sums import OperationSum, SumSession, sum_of
 from probe.semantics import Passes
 from probe.semantics.labels import Labels, Selection, of_lines
@@ -87,7 +81,7 @@ class Alone:
         if again is None:
             return None
         there = replace(self, again=again)
-        return there.chosen(there.call())
+        return there.given()
 
     @classmethod
     def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
@@ -107,7 +101,6 @@ class Alone:
 
     @property
     def value(self) -> Value:
-        """Returns what is known of the output."""
         return self.side.values[self.operation.gives[self.output]]
 
     @property
@@ -119,7 +112,7 @@ class Alone:
     @property
     def outputs(self) -> np.ndarray:
         """The output's elements that must agree, as they were recorded, in the pairs' order."""
-        return self.chosen(self.gives)
+        return self.taken(self.gives[self.output])
 
     @property
     def index(self) -> np.ndarray:
@@ -135,10 +128,6 @@ class Alone:
         shapes = [values[n].shape for n in one.reads]
         return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
 
-    def chosen(self, gives: list[np.ndarray]) -> np.ndarray:
-        """Returns the elements of the output that must agree, flat."""
-        return self.taken(np.asarray(gives[self.output]))
-
     def taken(self, output: np.ndarray) -> np.ndarray:
         """Returns the elements of one such output that must agree, flat."""
         taken = self.pair.selection.taken(output, self.place)
@@ -153,9 +142,13 @@ class Alone:
             found = self.again([np.array(one, order="C") for one in given])
         return [np.asarray(one) for one in found]
 
-    def one(self, reads: list[np.ndarray]) -> np.ndarray:
-        """Runs it alone on operands; the output that is looked at."""
+    def one(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+        """Runs it alone; returns the output that is looked at."""
         return self.call(reads)[self.output]
+
+    def given(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
+        """Runs it alone; returns the elements of that output that must agree, flat."""
+        return self.taken(self.one(reads))
 
     def reads_more(self) -> bool:
         """Returns whether outputs that must agree follow what need not agree of its operands.
@@ -176,7 +169,7 @@ class Alone:
                 given[number], changed = np.where(rest, other, one), True
         if not changed:
             return False
-        return not equal_bits(self.chosen(self.call(given)), self.outputs, self.value.dtype)
+        return not equal_bits(self.given(given), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -185,7 +178,7 @@ class Alone:
         library takes its memory from the process' heap; that none is found proves nothing.
         """
         dtype = self.value.dtype
-        plain = [self.chosen(self.call()) for _ in range(2)]
+        plain = [self.given() for _ in range(2)]
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
@@ -193,7 +186,7 @@ class Alone:
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
-        plain += [self.chosen(self.call()) for _ in range(AGAIN - 2)]
+        plain += [self.given() for _ in range(AGAIN - 2)]
         where = ("left", "right")[self.place]
         steady = [all(equal_bits(runs[0], one, dtype) for one in runs) for runs in filled.values()]
         one, other = (runs[0] for runs in filled.values())
@@ -207,16 +200,19 @@ class Alone:
 
     def _filled(self, byte: int) -> np.ndarray:
         """Returns the outputs where memory that has just been freed holds this byte."""
-        # allocators hand out what was freed last of a size; workspaces are often as large as
-        # operands
-        sizes = {array.nbytes for array in (*self.reads, *self.gives)}
-        for size in sorted(sizes):
-            held = [
-                np.full(min(max(size, 64) + more, MOST_BYTES), byte, np.uint8)
-                for more in (0, 64, 0, 64)
-            ]
-            del held
-        return self.chosen(self.call())
+        # workspaces are often as large as operands
+        fill_freed_memory({array.nbytes for array in (*self.reads, *self.gives)}, byte)
+        return self.given()
+
+
+def fill_freed_memory(sizes: Iterable[int], byte: int) -> None:
+    """Fills memory that the allocator is likely to hand out next for arrays of so many bytes: what
+    is read without having been written then goes with the byte."""
+    # allocators hand out what was freed last of a size, so several blocks of each are filled
+    for size in sorted(set(sizes)):
+        some = (min(max(size, 64) + more, MOST_BYTES) for more in (0, 64, 0, 64))
+        held = [np.full(one, byte, np.uint8) for one in some]
+        del held
 
 
 # Both sides of a region, each run by itself.
@@ -505,7 +501,6 @@ class Adds:
         self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)
 
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
-        """Reveals some of its outputs."""
         self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
 
     def recall(self, known: Revealer) -> bool:

@@ -35,6 +35,7 @@ from probe.recording.recording import (
     LARGE,
     LARGE_BYTES,
     SMALL,
+    Operation,
     Run,
     computes,
     operations_between,
@@ -90,7 +91,6 @@ class Region:
 
     @property
     def ends(self) -> tuple[int | None, int | None]:
-        """Returns ``left`` and ``right``."""
         return self.left, self.right
 
     @property
@@ -180,11 +180,13 @@ class Difference:
     def verdict(self) -> str:
         """``differs``, ``equal`` or ``unknown``: of the outputs that must agree.
 
-        Outputs that stand at other indices or read different inputs differ, too.
+        Outputs that stand at other indices or read different inputs differ, too. Of arrays without
+        elements nothing has to agree.
         """
         if any(one.differing or one.moved or one.window for one in self.outputs):
             return "differs"
-        judged = all((one.known or one.selection.whole) and one.compared for one in self.outputs)
+        some = [one for one in self.outputs if not one.hollow]
+        judged = all((one.known or one.selection.whole) and one.compared for one in some)
         return "equal" if judged and self.outputs else "unknown"
 
     @property
@@ -201,12 +203,16 @@ class Difference:
     @property
     def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
-        found = []
-        for one in self.operations:
-            run, number = (self.left, one.left) if one.left is not None else (self.right, one.right)
-            moves = isinstance(run.operations[number or 0].meaning, MOVING)
-            found += [one] if one.verdict == "source" or not moves else []
-        return found
+        return [
+            one
+            for one in self.operations
+            if one.verdict == "source" or not isinstance(self.sides(one)[0][1].meaning, MOVING)
+        ]
+
+    def sides(self, one: Region) -> list[tuple[Run, Operation]]:
+        """Returns each run that has a region, with the operation that gives its results there."""
+        both = zip((self.left, self.right), one.ends, strict=True)
+        return [(run, run.operations[number]) for run, number in both if number is not None]
 
 
 def is_near(one: Pair, dtype: str) -> bool:
@@ -243,11 +249,11 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Diff
     for one in found.operations:
         if one.verdict == "equal":
             one.note = ""
-        for run, number, some in zip(runs, (one.left, one.right), differing, strict=True):
+        for run, number, some in zip(runs, one.ends, differing, strict=True):
             # a program that was looked into gives what was computed inside: where that has a
             # match, nothing differs by itself in giving it
-            for op in () if number is None else (run.operations[number],):
-                one.handed |= isinstance(op.meaning, Passes) and bool(some & {*op.reads})
+            if number is not None and isinstance(run.operations[number].meaning, Passes):
+                one.handed |= bool(some & {*run.operations[number].reads})
         if one.left is None or one.right is None or not one.compared:
             continue
         told = argued.get((one.left, one.right))
@@ -268,8 +274,19 @@ def _regions_of(match: Match) -> Difference:
         before = next((each for each in found if _overlap(match.runs, each, one)), None)
         if before is None:
             found.append(one)
-        else:
-            _join(match.runs, before, one)
+            continue
+        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+        before.inside = tuple(sorted(first)), tuple(sorted(second))
+        before.left, before.right = max(first), max(second)
+        before.gives += one.gives
+        reads = {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+        before.reads = [  # but for what one of the two gives the other
+            pair
+            for pair in reads
+            if ours.values[pair.left].given not in first
+            or theirs.values[pair.right].given not in second
+        ]
+        _name(match.runs, before)
     outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
     return Difference(ours, theirs, found, outputs, match.argued)
 
@@ -308,37 +325,32 @@ def _region(match: Match, mine: int | None, other: int | None) -> Region:
             )
             for pair in made.reads
         )
-    if made.joint:
-        _widen(match, made)
-    return made
-
-
-def _widen(match: Match, made: Region) -> None:
-    """Takes what comes before into a region, up to values that are matched."""
-    assert made.left is not None and made.right is not None
-    runs, values = match.runs, match.values
-    ends = runs[0].operations[made.left].gives, runs[1].operations[made.right].gives
+    if not made.joint:
+        return made
+    # what comes before is taken into the region, up to values that are matched
+    runs, values, ends = match.runs, match.values, (one.gives, two.gives)
     given = {(n, values[0].get(n, -1)) for n in ends[0]}
     given |= {(values[1].get(n, -1), n) for n in ends[1]}
     made.gives = [match.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
     # Where results are assumed to be the same no label says which of them follow from which
     # part of what is read: a value that agrees in part is no boundary then, or what differs in
     # the rest of it would be called a source here.
-    whole = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
+    ends_it = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
     bounds = (
-        {n for n, m in values[0].items() if whole(n, m)},
-        {m for m, n in values[1].items() if whole(n, m)},
+        {n for n, m in values[0].items() if ends_it(n, m)},
+        {m for m, n in values[1].items() if ends_it(n, m)},
     )
-    (one, mine), (two, others) = (
-        operations_between(run, run.operations[last].reads, some)
-        for run, last, some in zip(runs, (made.left, made.right), bounds, strict=True)
-    )
-    reads = {(n, values[0][n]) for n in bounds[0].intersection(mine)}
-    reads |= {(values[1][m], m) for m in bounds[1].intersection(others)}
-    made.reads = [match.pair(*both) for both in sorted(reads)]
-    made.inside = (*one, made.left), (*two, made.right)
-    made.path = made.path if not one else ""
+    before = [
+        operations_between(run, op.reads, some)
+        for run, op, some in zip(runs, (one, two), bounds, strict=True)
+    ]
+    bounded = {(n, values[0][n]) for n in bounds[0].intersection(before[0][1])}
+    bounded |= {(values[1][m], m) for m in bounds[1].intersection(before[1][1])}
+    made.reads = [match.pair(*both) for both in sorted(bounded)]
+    made.inside = (*before[0][0], mine), (*before[1][0], other)
+    made.path = made.path if not before[0][0] else ""
     _name(runs, made)
+    return made
 
 
 def _name(runs: Runs, made: Region) -> None:
@@ -366,21 +378,6 @@ def _overlap(runs: Runs, one: Region, other: Region) -> bool:
         ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
         for pair in other.reads
     )
-
-
-def _join(runs: Runs, before: Region, one: Region) -> None:
-    """Takes a second region into a first one."""
-    first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
-    before.inside = tuple(sorted(first)), tuple(sorted(second))
-    before.left, before.right = max(first), max(second)
-    before.gives += one.gives
-    before.reads = [
-        pair
-        for pair in {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
-        if runs[0].values[pair.left].given not in first
-        or runs[1].values[pair.right].given not in second
-    ]
-    _name(runs, before)
 
 
 def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
@@ -482,12 +479,10 @@ def fill_reasons(found: Difference) -> None:
             why = _why_not_compared(one.gives[0], found) if one.gives else "it gives nothing"
             one.reason = _common_reason(roots, ends) or Reason(why)
         elif one.verdict in NAMES and not one.compared:
-            side = NAMES.index(one.verdict)
-            op = (found.left, found.right)[side].operations[(one.left, one.right)[side] or 0]
+            ((_, op),) = found.sides(one)
+            ends = [(NAMES.index(one.verdict), n) for n in op.gives]
             if computes(op):
-                one.reason = _common_reason(roots, [(side, n) for n in op.gives]) or Reason(
-                    ONE_SIDE
-                )
+                one.reason = _common_reason(roots, ends) or Reason(ONE_SIDE)
 
 
 def of_outputs(found: Difference) -> Reason | None:

@@ -75,7 +75,7 @@ def _program_verdicts(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.nda
     if found is None:
         return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
     dtype, by = one.value.dtype, np.full(len(some), _flush_width(said))
-    found = Interval(*(said.taken(end)[some] for end in found))
+    found = found.map(lambda end: said.taken(end)[some])
     verdict, near = _interval_verdicts(found, one.outputs[some], dtype, by)
     wide, _ = _interval_verdicts(_of_compiler(found, dtype), one.outputs[some], dtype, by)
     return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
@@ -106,7 +106,7 @@ def enclosure_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.nda
     found = _result_intervals(one)
     if found is None:
         return nothing
-    found = Interval(*(one.taken(end)[some] for end in found))
+    found = found.map(lambda end: one.taken(end)[some])
     return _interval_verdicts(
         found, one.outputs[some], dtype, np.full(len(some), _flush_width(one))
     )

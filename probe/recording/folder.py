@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -399,7 +399,6 @@ class RecordingFolder:
         return self.file(f"{name}.npy") if self.has(name) else None
 
     def has(self, name: str) -> bool:
-        """As of ``RunStore``."""
         return name in self.checked or (self.folder / f"{name}.npy").exists()
 
 
@@ -411,23 +410,6 @@ def _value_numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
 
 
 # What an operation computes as JSON has it: for recordings on disk, and between processes.
-
-
-class Files(Protocol):
-    """Where arrays are kept."""
-
-    def put(self, array: np.ndarray) -> str | None:
-        """Keeps an array: the name of its file; None where there is no room for it."""
-
-
-class ArrayFolder(Protocol):
-    """Where kept arrays are read."""
-
-    def file(self, name: str) -> np.ndarray:
-        """Returns the bytes of a file's array. Raises InputError."""
-
-    def broken(self, why: str) -> InputError:
-        """Returns the error for a folder that is not what it should be."""
 
 
 Shapes = Sequence[tuple[int, ...]]
@@ -482,7 +464,7 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def meaning_to_json(one: Meaning, reads: Shapes, gives: Shapes, files: Files) -> dict[str, Any]:
+def meaning_to_json(one: Meaning, reads: Shapes, gives: Shapes, files: _Files) -> dict[str, Any]:
     """Returns what an operation computes as JSON has it. ``reads``, ``gives``: the shapes of what
     it reads and gives."""
     found: dict[str, Any] = plain_to_json(_without_functions(one, reads, gives), files)
@@ -513,7 +495,7 @@ def _without_functions(one: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
     return dataclasses.replace(one, **found) if found else one  # type: ignore[type-var]
 
 
-def plain_to_json(value: Any, files: Files) -> Any:
+def plain_to_json(value: Any, files: _Files) -> Any:
     """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
     is not plain, a text without addresses."""
     if value is None or type(value) in (bool, int, float, str):
@@ -557,7 +539,7 @@ class _LeftOut(Exception):
     """There was no room for an array."""
 
 
-def plain_from_json(told: Any, folder: ArrayFolder) -> Any:
+def plain_from_json(told: Any, folder: RecordingFolder) -> Any:
     """Returns a value of ``plain_to_json``. InputError, ValueError, TypeError, KeyError: it is
     none."""
     if isinstance(told, list):
@@ -592,7 +574,7 @@ def plain_from_json(told: Any, folder: ArrayFolder) -> Any:
     return ways[word]()
 
 
-def _vocabulary_object(told: Mapping[str, Any], folder: ArrayFolder) -> Any:
+def _vocabulary_object(told: Mapping[str, Any], folder: RecordingFolder) -> Any:
     """Returns an object of :mod:`probe.semantics`; ``Unknown`` of what this release lacks."""
     kind = VOCABULARY.get(str(told["is"]))
     if kind is None:
@@ -614,13 +596,13 @@ def _vocabulary_object(told: Mapping[str, Any], folder: ArrayFolder) -> Any:
     return made
 
 
-def _checked_dtype(dtype: Any, folder: ArrayFolder) -> str:
+def _checked_dtype(dtype: Any, folder: RecordingFolder) -> str:
     if not KIND.fullmatch(str(dtype)):
         raise folder.broken(f"{str(dtype)[:40]!r} is not a type of arrays")
     return str(dtype)
 
 
-def meaning_from_json(told: Mapping[str, Any], folder: ArrayFolder) -> Meaning:
+def meaning_from_json(told: Mapping[str, Any], folder: RecordingFolder) -> Meaning:
     """Returns what an operation computes. Raises InputError."""
     found = plain_from_json(told, folder)
     return found if isinstance(found, Meaning) else Unknown("it does not say what it computes")

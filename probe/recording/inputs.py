@@ -114,12 +114,8 @@ def generated_inputs(
         todo = f"give --inputs FILE.npz, or --shape {inputs[0].name}=8x64 for float32 numbers"
         raise InputError("inputs", "(none)", why, todo)
     if not inputs:  # a function, which is called with them in order
-        named = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
-        inputs = [Input(name, shape, "float32") for name, shape in named.items()]
-        return {
-            one.name: generated_input(one, named[one.name], seed + STEP * n)
-            for n, one in enumerate(inputs)
-        }
+        shapes = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
+        inputs = [Input(name, shape, "float32") for name, shape in shapes.items()]
     known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
         if name not in known:
@@ -132,11 +128,7 @@ def generated_inputs(
     found, missing = {}, []
     for number, one in enumerate(inputs):
         said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
-        if not one.dtype:
-            if said is not None:
-                found[one.name] = generated_input(
-                    replace(one, dtype="float32"), said, seed + STEP * number
-                )
+        if not one.dtype and said is None:
             continue
         sizes = list(one.shape if said is None else said)
         for axis in _varied_by_shape(one, vary) if said is None else ():
@@ -148,7 +140,8 @@ def generated_inputs(
             missing.append(one)
         else:
             shape = tuple(size for size in sizes if size is not None)
-            found[one.name] = generated_input(one, shape, seed + STEP * number)
+            known_as = replace(one, dtype=one.dtype or "float32")
+            found[one.name] = generated_input(known_as, shape, seed + STEP * number)
     if missing:
         names = ", ".join(one.name for one in missing)
         why = "the model does not define all sizes: " + ", ".join(_open(one) for one in missing)

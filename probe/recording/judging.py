@@ -40,18 +40,10 @@ from probe.recording.alone import (
 )
 from probe.recording.contract import CONSTANT, WEIGHT
 from probe.recording.difference import Difference, Region
-from probe.recording.matching import Both, Match, Pair, Runs, align, result_labels
-from probe.recording.recording import Operation, Run
+from probe.recording.matching import Match, Pair, align, result_labels
+from probe.recording.recording import Run
 from probe.recording.sums import first_of
-from probe.semantics import (
-    Contracts,
-    Convolution,
-    Each,
-    Exact,
-    Meaning,
-    Unknown,
-    Windows,
-)
+from probe.semantics import Contracts, Convolution, Each, Exact, Meaning, Unknown, Windows
 from probe.semantics.labels import Labels, joint, tag, told_apart
 from probe.summation.certificate import BUDGET
 
@@ -194,7 +186,7 @@ def judge_sums(one: Region, left: Run, right: Run, known: Known) -> Judged:
             continue
         try:
             sides = _runnable_sides(one, left, right, output)
-            alone = (unequal_bits(s.chosen(s.call()), s.outputs, s.value.dtype) for s in sides)
+            alone = (unequal_bits(s.given(), s.outputs, s.value.dtype) for s in sides)
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
@@ -243,7 +235,7 @@ def _by_bits(sides: Sides) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    found = unequal_bits(left.chosen(left.call()), right.chosen(right.call()), dtype)
+    found = unequal_bits(left.given(), right.given(), dtype)
     for seed in range(1, SETS):
         # every number times one between a half and one and a half: zeros, infinities and signs stay
         theirs = list(right.reads)
@@ -259,7 +251,7 @@ def _by_bits(sides: Sides) -> np.ndarray:
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        found |= unequal_bits(left.chosen(left.call(ours)), right.chosen(right.call(theirs)), dtype)
+        found |= unequal_bits(left.given(ours), right.given(theirs), dtype)
     return found
 
 
@@ -313,9 +305,7 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
     begun, found = time.monotonic(), OrderVerdict("same", certified=True)
     left, right = difference.left, difference.right
     for one in difference.operations:
-        side = left if one.left is not None else right
-        number = one.left if one.left is not None else one.right
-        meaning = side.operations[number or 0].meaning
+        meaning = difference.sides(one)[0][1].meaning
         why = _in_the_way(one, meaning)
         if not why and meaning.sums and one.compared:
             if time.monotonic() - begun > seconds:
@@ -389,8 +379,12 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
         if mine is None:
             continue
         op = left.operations[mine]
-        if changed.intersection(op.reads):
-            relabelled(left, op, found.left, changed)
+        if changed.intersection(op.reads):  # what reads another label gives another one
+            given = result_labels(left, op, found.left)
+            for number, label in zip(op.gives, given, strict=True):
+                if left.values[number].content is None:
+                    found.left[number] = label
+                    changed.add(number)
         if has_no_choice(op.meaning):
             continue
         if other is None:
@@ -400,7 +394,13 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
                 found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
-        one = aligned_by_labels(runs, labels, mine, other)
+        two = right.operations[other]
+        one = Region(op.name, op.op, op.path, mine, other, inside=((mine,), (other,)))
+        for found_pairs, some in (
+            (one.reads, zip(op.reads, two.reads, strict=False)),
+            (one.gives, zip(op.gives, two.gives, strict=False)),
+        ):
+            found_pairs += [Pair.of(runs, labels, *both) for both in some]
         told = Judged("exact", certified=True)
         if any(pair.compared for pair in one.gives):
             told = judge(one)
@@ -419,25 +419,6 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
                 found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
                 changed.add(pair.left)
     return found
-
-
-def relabelled(run: Run, op: Operation, labels: list[Labels], changed: set[int]) -> None:
-    """Labels what an operation gives anew, where something that it reads has another label."""
-    given = result_labels(run, op, labels)
-    for number, label in zip(op.gives, given, strict=True):
-        if run.values[number].content is None:
-            labels[number] = label
-            changed.add(number)
-
-
-def aligned_by_labels(runs: Runs, labels: Both, mine: int, other: int) -> Region:
-    """Returns an operation of both runs, with the pairs of what it reads and gives that agree by
-    their labels."""
-    one, two = runs[0].operations[mine], runs[1].operations[other]
-    made = Region(one.name, one.op, one.path, mine, other, inside=((mine,), (other,)))
-    for pairs, some in (made.reads, (one.reads, two.reads)), (made.gives, (one.gives, two.gives)):
-        pairs += [Pair.of(runs, labels, *both) for both in zip(*some, strict=False)]
-    return made
 
 
 def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:

@@ -32,16 +32,7 @@ from probe.recording.recording import (
     computes,
     is_exact_content,
 )
-from probe.semantics import (
-    Compiled,
-    Each,
-    Exact,
-    Made,
-    Pads,
-    Unknown,
-    functions,
-    mixing,
-)
+from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown, functions, mixing
 from probe.semantics.labels import (
     NOTHING,
     ZERO,
@@ -165,13 +156,11 @@ class Match:
                 self._fill(side, one.number)
 
     def pair(self, mine: int, other: int) -> Pair:
-        """Returns what must agree of two values."""
         if (mine, other) not in self.pairs:
             self.pairs[mine, other] = Pair.of(self.runs, self.labels, mine, other)
         return self.pairs[mine, other]
 
     def shares(self, mine: int, other: int) -> bool:
-        """Returns whether two values have a label in common."""
         return not self.pair(mine, other).selection.empty
 
     @cached_property
@@ -595,7 +584,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         told = [each for each in told if any(isinstance(one, float) for one in each[1:])]
         if not told:
             return None
-    text = ", ".join(f"{name} {_two_texts(a, b)}" for name, a, b in told)
+    text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in told)
     labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
     return Otherwise(text, one, labels)
 

@@ -243,10 +243,8 @@ def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | No
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
     sides = PlacedFunction.of(left, along=along), PlacedFunction.of(right, along=along)
-    if why := sides[0].why or sides[1].why:
-        return Cause(why=why)
     found, elsewhere = _ask_outputs(sides, apart)
-    if found.kind or found.replayed < found.examined:
+    if elsewhere is None:
         return found
     found.kind, more = "place", 0
     found.why = (
@@ -292,10 +290,8 @@ def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray
     """Returns why what normalises rows differs, as far as rows at other places tell."""
     axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
     sides = PlacedFunction.of(left, axes=axes[0]), PlacedFunction.of(right, axes=axes[1])
-    if why := sides[0].why or sides[1].why:
-        return Cause(why=why)
     found, elsewhere = _ask_outputs(sides, apart)
-    if found.kind or found.replayed < found.examined:
+    if elsewhere is None:
         return found
     found.why = "each side computes all of its rows alike; the order within a row is unknown"
     if sides[0].kept or sides[1].kept:
@@ -319,13 +315,15 @@ def repeated_by_number(
 
 def _ask_outputs(
     sides: tuple[PlacedFunction, PlacedFunction], apart: np.ndarray
-) -> tuple[Cause, list[int]]:
+) -> tuple[Cause, list[int] | None]:
     """Asks about some differing outputs, evenly among all.
 
     ``replayed`` are those that came out on both sides from their own number and their place alone.
     The list has those of the examined ones that no place of either side's call gave the other
-    side's bits.
+    side's bits; None where nothing more can be asked.
     """
+    if why := sides[0].why or sides[1].why:
+        return Cause(why=why), None
     largest = max(side.recorded.size for side in sides)
     # evenly among all: the first ones may all lie in one vector
     chosen = evenly(apart, affordable(largest))
@@ -333,7 +331,7 @@ def _ask_outputs(
     for number in chosen.tolist():
         came, met = [side.came(int(side.index[number])) for side in sides], False
         if None in came:
-            return Cause(why="it can't be run on other operands of its shape"), []
+            return Cause(why="it can't be run on other operands of its shape"), None
         for side, theirs in zip(sides, reversed(sides), strict=True):
             place = int(side.index[number])
             found = side.answers(place)
@@ -353,7 +351,8 @@ def _ask_outputs(
     elif told and not elsewhere:
         kind = "place"
         why = f"the same number gives different bits at different places; {'; '.join(told)}"
-    return Cause(kind, why, len(chosen), replayed), elsewhere
+    settled = bool(kind) or replayed < len(chosen)
+    return Cause(kind, why, len(chosen), replayed), None if settled else elsewhere
 
 
 def _spans(mask: np.ndarray) -> str:

@@ -294,18 +294,7 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
             tuple(fixed[n] for n in one.reads),
             frame.axis if one.shape == frame.shape else None,
         )
-        if isinstance(one.meaning, Steps) or not all(inner.fixed):
-            stages = _stages_or_computed(one.meaning, inner)
-        else:
-            every = tuple(range(len(inner.shapes)))
-            stages = [
-                Stage(
-                    every,
-                    _numpy_function(one.meaning, inner.shapes, one.shape),
-                    one.meaning,
-                    one.shape,
-                )
-            ]
+        stages = _stages_or_computed(one.meaning, inner)
         base = len(frame.shapes) + len(found)
         reads = [places[n] for n in one.reads]
         for stage in stages:
@@ -330,8 +319,10 @@ def _stages_or_computed(meaning: Meaning, frame: PortFrame) -> list[Stage]:
 def _call_or_numpy(
     meaning: Meaning, frame: PortFrame
 ) -> TargetCall | Callable[[Arrays], np.ndarray]:
-    """Returns a step as a call, or where every library gives the same bits as NumPy's function."""
+    """Returns a step as a call, or where every library gives the same bits, or it reads weights
+    alone, as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
+    settled |= all(frame.fixed)
     return (
         _numpy_function(meaning, frame.shapes, frame.shape) if settled else _call_of(meaning, frame)
     )
@@ -364,14 +355,27 @@ def _numpy_function(
     if isinstance(meaning, Each) and meaning.reads is None and meaning.along is None:
         known = FUNCTIONS.get(meaning.word)
         if meaning.word == "clip" and len(meaning.numbers) == 2:
-            known = partial(_clipped, low=meaning.numbers[0], high=meaning.numbers[1])
+            both = zip(meaning.numbers, (-np.inf, np.inf), strict=True)
+            low, high = (end if bound is None else bound for bound, end in both)
+            known = lambda x: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))  # noqa: E731
         elif meaning.word == "leaky_relu":
             alpha = dict(meaning.numbers)["alpha"]
             known = lambda x: np.where(x > 0, x, x * x.dtype.type(alpha))  # noqa: E731
         elif meaning.numbers:
             known = None
         if known is not None:
-            return partial(_numpy_each, function=known, beside=meaning.beside)
+
+            def each(reads: Arrays) -> np.ndarray:
+                kind = reads[0].dtype
+                if kind.kind != "f":
+                    raise _not_a_call("step", f"NumPy computes no {kind} here")
+                given: list[Any] = list(reads)
+                for place, value, _ in meaning.beside:
+                    given.insert(place, kind.type(value))
+                with np.errstate(all="ignore"):
+                    return np.asarray(known(*given), kind)
+
+            return each
     if isinstance(meaning, Reshapes | Same):
         return lambda reads: np.asarray(reads[0]).reshape(to)
     if not isinstance(meaning, (*MOVING, Broadcasts, Joins, Pads)):
@@ -397,22 +401,6 @@ def _numpy_function(
         return np.concatenate([first, *(one.reshape(-1) for one in reads)])[index].reshape(to)
 
     return moved
-
-
-def _numpy_each(reads: Arrays, function: Callable[..., Any], beside: tuple[Any, ...]) -> np.ndarray:
-    kind = reads[0].dtype
-    if kind.kind != "f":
-        raise _not_a_call("step", f"NumPy computes no {kind} here")
-    given: list[Any] = list(reads)
-    for place, value, _ in beside:
-        given.insert(place, kind.type(value))
-    with np.errstate(all="ignore"):
-        return np.asarray(function(*given), kind)
-
-
-def _clipped(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
-    found = x if low is None else np.maximum(x, x.dtype.type(low))
-    return found if high is None else np.minimum(found, x.dtype.type(high))
 
 
 # what is a call

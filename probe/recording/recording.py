@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -84,7 +84,6 @@ class Value:
 
     @property
     def floating(self) -> bool:
-        """Returns whether it has floating-point numbers."""
         return floating(self.dtype)
 
     @property
@@ -177,7 +176,6 @@ class Run:
     alone: Mapping[int, str] | None = None
 
     def __repr__(self) -> str:
-        """What it is, not what it holds."""
         return f"Run of {len(self.operations)} operations on {self.target}"
 
     def array(self, number: int) -> np.ndarray | None:
@@ -255,25 +253,30 @@ def container_dtype(dtype: str) -> np.dtype:
     return found
 
 
-def exact_numbers(seen: Seen) -> Callable[[], np.ndarray]:
+def exact_numbers(array: Callable[[], Any], dtype: str) -> Callable[[], np.ndarray]:
     """Returns a function that gives a value's exact numbers; integers and complex as they are."""
-
-    def given() -> np.ndarray:
-        array = seen.array()
-        return floats.widen(array, seen.dtype) if seen.dtype in floats.FORMATS else array
-
-    return given
+    return lambda: floats.widen(array(), dtype) if dtype in floats.FORMATS else array()
 
 
-class Watch:
-    """Numbers the values of one run as they come; all runs of one thing get the same numbers.
+class _Recorded:
+    """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
+    numbers.
 
-    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far.
+    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far. ``views``: digests
+    of views, by what tells them apart and what they show. ``brief``: of values only what they are,
+    their bits and addresses, and no operations.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
+    ) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.count = self.ran = 0
+        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
+        self.brief = brief
+        self.values, self.operations = list[Value](), list[Operation]()
+        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
+        self.large = 0
 
     def __call__(self, one: Operation) -> None:
         known = self.numbers
@@ -299,30 +302,6 @@ class Watch:
         return self.numbers[seen.key]
 
     def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
-        """Is called with an operation whose values are met next."""
-
-    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
-        """Is called once for each value, which is number ``count``; ``one``: what gave it."""
-
-    def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-        """Is called with an operation whose values have been met."""
-
-
-class _Recorded(Watch):
-    """Keeps a run. ``views``: digests of views, by what tells them apart and what they show.
-    ``brief``: of values only what they are, their bits and addresses, and no operations."""
-
-    def __init__(
-        self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
-    ) -> None:
-        super().__init__()
-        self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
-        self.brief = brief
-        self.values, self.operations = list[Value](), list[Operation]()
-        self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
-        self.large = 0
-
-    def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
         if self.brief:
             return
         dtypes = [*(self.values[n].dtype for n in reads), *(seen.dtype for seen in one.gives)]
@@ -330,6 +309,7 @@ class _Recorded(Watch):
         self.plain = all(self.values[n].plain for n in reads)
 
     def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
+        """Keeps a value, which is number ``count``; ``one``: what gave it."""
         content, zeros, ends = None, None, (seen.shape, seen.dtype)
         if one is None:
             array = seen.array()
@@ -357,10 +337,11 @@ class _Recorded(Watch):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
         if self.meaning.notices and content is None and seen is one.gives[0]:
-            zeros = self.meaning.noticed(
-                [exact_numbers(each) for each in one.reads],
-                [exact_numbers(each) for each in one.gives],
+            known = (
+                [exact_numbers(each.array, each.dtype) for each in some]
+                for some in (one.reads, one.gives)
             )
+            zeros = self.meaning.noticed(*known)
         self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
 
     def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
@@ -487,53 +468,38 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
     given = {n for one in inside for n in one.gives}
     read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
     last, ends = inside[-1], (read, tuple(gives))
+
+    def run_chain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Runs the operations one after the other, each alone."""
+        values = dict(zip(read, arrays, strict=True))
+        for one in inside:
+            assert one.again is not None
+            values.update(zip(one.gives, one.again([values[n] for n in one.reads]), strict=False))
+        return [values[n] for n in gives]
+
+    def chain_lines(names: Sequence[str], out: str) -> list[str]:
+        """Writes the operations, one after the other."""
+        known, found = dict(zip(read, names, strict=True)), []
+        for n, one in enumerate(inside):
+            assert one.lines is not None
+            alone = n == len(inside) - 1 and len(one.gives) == 1
+            made = out if alone else f"{out}_{n}"
+            several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
+            known |= several if len(one.gives) > 1 else {one.gives[0]: made}
+            found += one.lines([known[v] for v in one.reads], made)
+        given = known[gives[0]]
+        return found if given == out else [*found, f"{out} = {given}"]
+
     able = len(gives) == 1 and all(one.lines is not None for one in inside)
     made = Operation(
         *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
-        partial(_run_chain, inside, *ends)
-        if all(one.again is not None for one in inside)
-        else None,
-        partial(_chain_lines, inside, *ends) if able else None,
+        run_chain if all(one.again is not None for one in inside) else None,
+        chain_lines if able else None,
         tuple(dict.fromkeys(line for one in inside for line in one.imports)),
         name=last.name,
         number=len(run.operations),
     )
     return replace(run, operations=[*run.operations, made])
-
-
-def _run_chain(
-    inside: Sequence[Operation],
-    reads: tuple[int, ...],
-    gives: tuple[int, ...],
-    arrays: Sequence[np.ndarray],
-) -> list[np.ndarray]:
-    """Runs a group's operations one after the other, each alone."""
-    values = dict(zip(reads, arrays, strict=True))
-    for one in inside:
-        assert one.again is not None
-        found = one.again([values[n] for n in one.reads])
-        values.update(zip(one.gives, found, strict=False))
-    return [values[n] for n in gives]
-
-
-def _chain_lines(
-    inside: Sequence[Operation],
-    reads: tuple[int, ...],
-    gives: tuple[int, ...],
-    names: Sequence[str],
-    out: str,
-) -> list[str]:
-    """Writes a group's operations, one after the other."""
-    known, found = dict(zip(reads, names, strict=True)), []
-    for n, one in enumerate(inside):
-        assert one.lines is not None
-        alone = n == len(inside) - 1 and len(one.gives) == 1
-        made = out if alone else f"{out}_{n}"
-        several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
-        known |= several if len(one.gives) > 1 else {one.gives[0]: made}
-        found += one.lines([known[v] for v in one.reads], made)
-    given = known[gives[0]]
-    return found if given == out else [*found, f"{out} = {given}"]
 
 
 def _joint_meaning(

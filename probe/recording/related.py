@@ -62,12 +62,23 @@ def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
     met: dict[tuple[int, int], tuple[Value, Value, str]] = {}
     for mine, other in align(left, right):
         if mine is not None and other is not None:
-            one, two = left.operations[mine], right.operations[other]
-            for n, m in zip(one.reads, two.reads, strict=False):
+            op = left.operations[mine]
+            for n, m in zip(op.reads, right.operations[other].reads, strict=False):
                 a, b = left.values[n], right.values[m]
                 if a.given < 0 and b.given < 0:
-                    met.setdefault((n, m), (a, b, one.name))
-    refused = _other_weights(left, right, [*met.values()])
+                    met.setdefault((n, m), (a, b, op.name))
+    held = _weights(left), _weights(right)
+    # Weights of one shape that are read on both sides, each by one side. What the other side reads
+    # elsewhere is one of branches that ran in another order; a single number without axes, as
+    # bounds and factors in files are, is an argument.
+    weights = [one for one in met.values() if one[0].role == one[1].role == WEIGHT and one[0].shape]
+    other_kinds = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
+    refused = None
+    for one, _, where in weights:
+        if one.digest not in held[1] and (one.shape, one.dtype) in other_kinds:
+            why = f"{where} has different weights on the two sides, so these are different models"
+            refused = InputError("weights", one.name or where, why, SAME_MODEL)
+            break
     ours, theirs = (Counter(one.op for one in side.operations) for side in (left, right))
     if refused is not None and ours == theirs:
         raise refused
@@ -75,11 +86,6 @@ def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
     if refused is not None and not inputs:
         raise refused
     return inputs, refused
-
-
-def shares_inputs(left: Run, right: Run) -> bool:
-    """Returns whether an array is given to both: a mask or a table may be in another form."""
-    return bool(input_bits(left) & input_bits(right))
 
 
 def shares_weights(left: Run, right: Run) -> bool:
@@ -103,45 +109,14 @@ def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def _other_weights(left: Run, right: Run, met: Met) -> InputError | None:
-    """Returns the error of weights of one shape that are read on both sides, each by one side.
-
-    A weight that the other side reads elsewhere is one of branches that ran in another order. A
-    single number without axes, as bounds and factors in files are, is an argument.
-    """
-    held = _weights(left), _weights(right)
-    weights = [one for one in met if one[0].role == one[1].role == WEIGHT and one[0].shape]
-    other = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
-    for one, _, where in weights:
-        if one.digest not in held[1] and (one.shape, one.dtype) in other:
-            why = f"{where} has different weights on the two sides, so these are different models"
-            return InputError("weights", one.name or where, why, SAME_MODEL)
-    return None
-
-
 def note_of_folded_weights(refused: InputError, found: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
     of those where not all of them are, or where an operation has a match that reads other
     weights: weights that were folded stand in other operations."""
-    if _only_weights(found):
-        raise refused
-    for one in found.outputs:
-        value = found.left.values[one.left]
-        whole = one.compared == prod(value.shape)
-        if not whole or value.dtype not in floats.FORMATS or not is_near(one, value.dtype):
-            raise refused
-    which = refused.why.partition(",")[0]
-    return f"{which}; the outputs are close, so these are taken for one model, folded differently"
-
-
-def _only_weights(found: Difference) -> bool:
-    """Returns whether weights differ of one operation that both runs have at the same place, while
-    no other operations stand for it: some of its results agree, as those of the same rows do, or
-    it belongs to two groups of the same operations."""
     ours, theirs = found.left, found.right
     held = _weights(ours), _weights(theirs)
     groups = [one.inside for one in found.operations if one.assumed and one.joint]
-    gives = {(one.left, one.right): one.gives for one in found.operations}
+    gives = {one.ends: one.gives for one in found.operations}
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
             continue
@@ -154,14 +129,22 @@ def _only_weights(found: Difference) -> bool:
             for a, b in ((ours.values[n], theirs.values[m]) for n, m in pairs)
         ):
             continue
+        # no other operations stand for it: it belongs to two groups of the same operations, or
+        # some of its results agree, as those of the same rows do
         inside = [one for one in groups if mine in one[0] and other in one[1]]
         for first, second in inside:
             if [ours.operations[n].op for n in first] == [theirs.operations[n].op for n in second]:
-                return True
+                raise refused
         given = gives.get((mine, other), [])
         if not inside and any(pair.compared and not pair.selection.whole for pair in given):
-            return True
-    return False
+            raise refused
+    for one in found.outputs:
+        value = ours.values[one.left]
+        whole = one.compared == prod(value.shape)
+        if not whole or value.dtype not in floats.FORMATS or not is_near(one, value.dtype):
+            raise refused
+    which = refused.why.partition(",")[0]
+    return f"{which}; the outputs are close, so these are taken for one model, folded differently"
 
 
 def _same_inputs(left: Run, right: Run, met: Met) -> bool:
@@ -225,9 +208,6 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
     return False
 
 
-# assumed as it is close
-
-
 # Of the standard deviation: what two results may be apart at most. Nearly constant values say
 # nothing.
 SPREAD = 1 / 8
@@ -268,12 +248,8 @@ def unlike(found: Difference, same: bool) -> bool:
     ]
     if all(one.selection.whole for one in found.outputs) or all(a != b for a, b in shapes):
         return False
-    return same or any(
-        number is not None and computes(run.operations[number])
-        for one in found.operations
-        if one.verdict in NAMES
-        for run, number in ((found.left, one.left), (found.right, one.right))
-    )
+    alone = (found.sides(one) for one in found.operations if one.verdict in NAMES)
+    return same or any(computes(op) for some in alone for _, op in some)
 
 
 def by_closeness(found: Difference, same: bool) -> Difference:
@@ -310,9 +286,7 @@ def pair_close_values(found: Difference) -> Difference:
     at samples of the values that have no match, and at all of those that are close there.
     """
     every = dict[int, int]()
-    ours, theirs = (
-        _value_samples(run, _loose(found, n)) for n, run in enumerate((found.left, found.right))
-    )
+    ours, theirs = (_value_samples(found, side) for side in (0, 1))
     for (shape, dtype), some in ours.items():
         others = theirs.get((shape, dtype), {})
         for n, m in _closest(found, some, others, dtype) if some and others else ():
@@ -324,46 +298,35 @@ def pair_close_values(found: Difference) -> Difference:
     return compare_runs(found.left, found.right, every) if every else found
 
 
-def _loose(found: Difference, side: int) -> set[int]:
-    """Returns values of a side that are not compared with anything, and that something reads.
+# Some elements of values, by their numbers.
+Samples = dict[int, np.ndarray]
+
+
+def _value_samples(found: Difference, side: int) -> dict[tuple[tuple[int, ...], str], Samples]:
+    """Returns some elements, evenly among all, of a side's values that are not compared with
+    anything, and that something reads; by the values' shape and format.
 
     The mean that a fused norm gives besides is close to the one by hand, which leads to the result.
     """
     run = (found.left, found.right)[side]
     used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
-    given = (
-        n
-        for one in found.operations
-        if one.verdict in (*NAMES, "unknown")
-        if (number := (one.left, one.right)[side]) is not None
-        for n in run.operations[number].gives
-    )
-    return {
-        n
-        for n in used.intersection(given)
-        for value in [run.values[n]]
-        if value.content is None and value.dtype in floats.FORMATS and prod(value.shape) >= LEAST
-    }
-
-
-# Some elements of values, by their numbers.
-Samples = dict[int, np.ndarray]
-
-
-def _value_samples(side: Run, wanted: set[int]) -> dict[tuple[tuple[int, ...], str], Samples]:
-    """Returns some elements of values, evenly among all, by the values' shape and format."""
-    found: dict[tuple[tuple[int, ...], str], Samples] = {}
-    for n in sorted(wanted):
-        value = side.values[n]
-        some = found.setdefault((value.shape, value.dtype), {})
+    regions = (one for one in found.operations if one.verdict in (*NAMES, "unknown"))
+    numbers = (one.ends[side] for one in regions)
+    given = (n for number in numbers if number is not None for n in run.operations[number].gives)
+    samples: dict[tuple[tuple[int, ...], str], Samples] = {}
+    for n in sorted(used.intersection(given)):
+        value = run.values[n]
+        size = prod(value.shape)
+        if value.content is not None or value.dtype not in floats.FORMATS or size < LEAST:
+            continue
+        some = samples.setdefault((value.shape, value.dtype), {})
         if len(some) < MOST:
-            size = prod(value.shape)
             index = np.unique(np.linspace(0, size - 1, min(size, SAMPLED)).astype(int))
             part = Selection((), index, index, ((), ()), True)
-            (taken,) = side.parts([(n, part)], 0)
+            (taken,) = run.parts([(n, part)], 0)
             if taken is not None:
                 some[n] = floats.widen(taken, value.dtype).astype(np.float64)
-    return found
+    return samples
 
 
 def _closest(
@@ -375,7 +338,17 @@ def _closest(
     of equal operations come first, then the last computed ones, as what follows reads them; of
     those that are moved alone the first ones, as others may be copies.
     """
-    apart = _sample_distances(ours, theirs, dtype)
+    # how far samples are apart, at most over all elements; infinite where not close
+    many, limit = np.stack(list(theirs.values())), float(floats.eps(dtype)) ** NEAR
+    apart = np.full((len(ours), len(many)), np.inf)
+    for n, sample in enumerate(ours.values()):
+        kept = np.isfinite(sample)
+        if kept.sum() < LEAST:
+            continue
+        same = (np.isfinite(many) == kept).all(1)
+        far = np.abs(many[:, kept] - sample[kept]).max(1, initial=0, where=same[:, None])
+        same &= far <= min(limit * np.abs(sample[kept]).max(), SPREAD * sample[kept].std())
+        apart[n, same] = far[same]
     least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
     fair = np.isfinite(apart) & (apart <= ALIKE * least)
     names = [*ours], [*theirs]
@@ -405,27 +378,6 @@ def _closest(
             taken[0].add(n)
             taken[1].add(m)
             yield names[0][n], names[1][m]
-
-
-def _sample_distances(
-    ours: Mapping[int, np.ndarray], theirs: Mapping[int, np.ndarray], dtype: str
-) -> np.ndarray:
-    """Returns how far samples are apart, at most over all elements; infinite where not close."""
-    many = np.stack(list(theirs.values()))
-    found = np.full((len(ours), len(many)), np.inf)
-    limit = float(floats.eps(dtype)) ** NEAR
-    for n, one in enumerate(ours.values()):
-        kept = np.isfinite(one)
-        if kept.sum() < LEAST:
-            continue
-        same = (np.isfinite(many) == kept).all(1)
-        apart = np.abs(many[:, kept] - one[kept]).max(1, initial=0, where=same[:, None])
-        most = min(limit * np.abs(one[kept]).max(), SPREAD * one[kept].std())
-        found[n, same & (apart <= most)] = apart[same & (apart <= most)]
-    return found
-
-
-# Outputs by index: those that labels pair only with elements elsewhere, or not at all.
 
 
 # Rows of a batch up to which those of both sides are compared with each other.
@@ -546,8 +498,7 @@ def _other_formula(found: Difference) -> bool:
     """Returns whether some operation computes what has no match: then what the outputs read
     can't be told from what is computed of it."""
     for one in found.operations:
-        sides = (found.left, one.left), (found.right, one.right)
-        ops = [run.operations[number] for run, number in sides if number is not None]
+        ops = [op for _, op in found.sides(one)]
         if len(ops) == 1 and (computes(ops[0]) and not isinstance(ops[0].meaning, Pads)):
             return True
         if any(isinstance(op.meaning, Unknown) for op in ops):
@@ -581,7 +532,7 @@ def part_taken(found: Difference) -> bool:
     taken, others = False, False
     for one in found.operations:
         alone = one.verdict in NAMES
-        for side, number, some in zip(sides, (one.left, one.right), inputs, strict=True):
+        for side, number, some in zip(sides, one.ends, inputs, strict=True):
             if number is None:
                 continue
             op = side.operations[number]

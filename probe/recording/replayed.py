@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from probe import backends, floats, program
+from probe import backends, program
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
@@ -41,11 +41,11 @@ from probe.recording.apart import (
     recording_target,
     with_calls,
 )
-from probe.recording.contract import Isolated, Operation
+from probe.recording.contract import INPUT, Isolated, Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.folder import RecordingFolder
 from probe.recording.ported import Ports, Stage, TargetCall
-from probe.recording.recording import Run, record_run
+from probe.recording.recording import Run, exact_numbers, record_run
 from probe.recording.store import ProcessStore, array_digest
 from probe.recording.sums import OperandPart, OperationSum
 from probe.recording.walk import unsteady, values_apart
@@ -231,17 +231,20 @@ class There:
         return self.port.session, dict(does.spec)
 
 
-def replay_run(run: Run, port: Port | AnySession) -> Replayed:
+def replay_run(
+    run: Run, port: Port | AnySession, given: Mapping[int, np.ndarray] | None = None
+) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
 
-    ``port``: the target's started session, or what keeps weights there for further runs. An
+    ``port``: the target's started session, or what keeps weights there for further runs; ``given``:
+    arrays of inputs that are not the recorded ones, which the run's values name already. An
     operation that the library refuses runs by itself. Errors: TargetError where the target fails;
     InputError where an operation can't be run by itself, or its operands were left out.
     """
     port = port if isinstance(port, Port) else Port(port)
     ports, text = Ports(run), port.session.target.text
     values, operations = list(run.values), list[Operation]()
-    store, changed = ProcessStore(run.store), dict[int, np.ndarray]()
+    store, changed = ProcessStore(run.store), dict(given or {})
     there, alone = set[int](), dict[int, str]()
     for one in run.operations:
         same = not any(n in changed for n in one.reads)
@@ -284,9 +287,14 @@ def replay_run(run: Run, port: Port | AnySession) -> Replayed:
             store.put(array, name)
             values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
         if one.meaning.notices and one.gives and one.gives[0] in changed:
-            values[one.gives[0]] = replace(
-                values[one.gives[0]], zeros=_noticed(run, one, values, changed)
+            known = (
+                [
+                    exact_numbers(partial(_array_of, run, n, changed), values[n].dtype)
+                    for n in numbers
+                ]
+                for numbers in (one.reads, one.gives)
             )
+            values[one.gives[0]] = replace(values[one.gives[0]], zeros=one.meaning.noticed(*known))
     return Replayed(
         *(text, run.note, values, operations, run.outputs, store),
         *(frozenset(), "", run.made, run.keys, run.kinds, alone),
@@ -294,27 +302,16 @@ def replay_run(run: Run, port: Port | AnySession) -> Replayed:
     )
 
 
+def _array_of(run: Run, number: int, changed: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    return changed[number] if number in changed else run.array(number)
+
+
 def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    found = [changed[n] if n in changed else run.array(n) for n in one.reads]
+    found = [_array_of(run, n, changed) for n in one.reads]
     if any(array is None for array in found):
         why = f"{one.name} reads what was left out of the recording"
         raise InputError("recording", one.name, why, "record it again with more --most bytes")
     return found  # type: ignore[return-value]
-
-
-def _noticed(
-    run: Run, one: Operation, values: Sequence[Any], changed: Mapping[int, np.ndarray]
-) -> np.ndarray | None:
-    def given(number: int) -> Any:
-        def exact() -> np.ndarray:
-            dtype = values[number].dtype
-            array = changed[number] if number in changed else run.array(number)
-            assert array is not None
-            return floats.widen(array, dtype) if dtype in floats.FORMATS else array
-
-        return exact
-
-    return one.meaning.noticed([*map(given, one.reads)], [*map(given, one.gives)])
 
 
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
@@ -343,6 +340,7 @@ class OnTarget:
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
         self._last: tuple[dict[str, str], Run] | None = None
+        self._straight: OrderedDict[Any, Run] = OrderedDict()
 
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
@@ -350,12 +348,36 @@ class OnTarget:
         given = {name: array_digest(array) for name, array in arrays.items()}
         # outputs are wanted operation by operation, then as one program: of one recording
         if self._last is None or self._last[0] != given:
-            elsewhere = getattr(self.opened, "side", None)
-            found: Run = (
-                elsewhere(arrays) if elsewhere else record_run(self.opened.recorder(arrays))
-            )
+            if elsewhere := getattr(self.opened, "side", None):
+                found: Run = elsewhere(arrays)
+            else:
+                recorder = self.opened.recorder(arrays)
+                found = record_run(recorder)
+                if getattr(recorder, "straight", False):
+                    self._straight[_shapes_of(arrays)] = found
+                    while len(self._straight) > KEPT:
+                        self._straight.popitem(last=False)
             self._last = given, found
         return self._last[1]
+
+    def _fed(self, arrays: Mapping[str, np.ndarray]) -> tuple[Run, dict[int, np.ndarray]]:
+        """Returns a recording of the model with these inputs, and which of them were not those that
+        it was recorded with: of these shapes one serves, where others take the same operations."""
+        run = self._straight.get(shapes := _shapes_of(arrays))
+        if run is None:
+            return self.base(arrays), {}
+        self._straight.move_to_end(shapes)
+        values, given = list(run.values), dict[int, np.ndarray]()
+        store = ProcessStore(run.store)
+        for number, one in enumerate(values):
+            if one.given < 0 and one.role == INPUT and one.name in arrays:
+                given[number] = array = np.ascontiguousarray(arrays[one.name])
+                content = None if one.content is None else array
+                made = replace(one, digest=store.put(array), content=content, address=None)
+                values[number] = made
+        if sorted(values[n].name for n in given) != sorted(arrays):
+            return self.base(arrays), {}
+        return replace(run, values=values, store=store), given
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replay_run``."""
@@ -363,14 +385,27 @@ class OnTarget:
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
-        found = self.side(arrays).results
+        run, given = self._fed(arrays)
+        try:
+            found = replay_run(run, self.port, given).results
+        except (InputError, ValueError):  # by these numbers something has another shape
+            if not given:
+                raise
+            found = self.side(arrays).results
         return [np.array(one) for one in found if one is not None]
 
     def end_to_end(
         self, arrays: Mapping[str, np.ndarray], times: int = 1
     ) -> tuple[np.ndarray | None, list[float], str]:
         """Runs it as one program of the library: as of ``Port.end_to_end``."""
-        return self.port.end_to_end(self.base(arrays), times)
+        return self.port.end_to_end(self._fed(arrays)[0], times)
+
+
+KEPT = 2  # recordings, by shapes: of a size and of the full one
+
+
+def _shapes_of(arrays: Mapping[str, np.ndarray]) -> Any:
+    return tuple((name, one.shape, one.dtype) for name, one in sorted(arrays.items()))
 
 
 class RunnableRecording:
@@ -561,4 +596,4 @@ def _reshaped(have: Sequence[int], to: Sequence[int]) -> str:
 
 
 def _tuple(numbers: Sequence[int]) -> str:
-    return f"({', '.join(map(str, numbers))})" if len(numbers) != 1 else f"({numbers[0]})"
+    return f"({', '.join(map(str, numbers))})"

@@ -11,7 +11,7 @@ guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,13 +37,7 @@ from probe.recording.alone import (
 from probe.recording.difference import NAMES, Region, is_near
 from probe.recording.enclosed import rounding_verdict
 from probe.recording.matching import Pair
-from probe.recording.recording import (
-    Operation,
-    Run,
-    operations_between,
-    region_text,
-    value_name,
-)
+from probe.recording.recording import Operation, Run, operations_between, region_text, value_name
 from probe.recording.sums import first_of
 from probe.semantics import (
     Contracts,
@@ -86,7 +80,7 @@ def other_operands(sides: Sides) -> str:
     if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
         return ""
     # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-    given = right.chosen(right.call([signed[n] for n in right.operation.reads]))
+    given = right.given([signed[n] for n in right.operation.reads])
     if equal_bits(given, right.outputs, right.value.dtype):
         return ""
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
@@ -99,15 +93,6 @@ def reads_more(sides: Sides) -> str:
             why = "its outputs depend on operands that it was not expected to read"
             return f"on the {NAMES[one.place]}, {why}{NO_SOURCE}"
     return ""
-
-
-def _as_one(sides: Sides) -> bool:
-    """Returns whether two calls differ in their arguments at most, as far as that is known."""
-    left, right = (
-        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
-        for one in sides
-    )
-    return left == right
 
 
 def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
@@ -255,7 +240,11 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
                 break
     except Exception as error:  # a library raises what it likes
         return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
-    if (elsewhere or not _as_one(sides)) and is_near(sides[0].pair, dtype):
+    calls = [
+        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
+        for one in sides
+    ]
+    if (elsewhere or calls[0] != calls[1]) and is_near(sides[0].pair, dtype):
         why = (
             f"its arguments differ ({arguments}), and so does the size of its operands, "
             "how they lie in memory or a switch: it is unknown which of these changes the bits"
@@ -347,9 +336,6 @@ SAID = {
     "flush": "one side flushes subnormal numbers to zero",
     "reach": "one side reads inputs outside of the window",
 }
-
-
-# Two formulas of the same, replayed one step after the other.
 
 
 # Of which NumPy rounds as a library does. float16 is added in float32 by some.
@@ -445,7 +431,16 @@ def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
             return ""
         names = {leaf: left[1][key] for key, leaf in right[1].items()}
         ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
-        apart = ours.causes(_with_leaf_numbers(theirs, names))
+        # the right side's, its leaves with the left's numbers
+        nodes = [[names.get(child, child) for child in node] for node in theirs.tree.nodes]
+        changed = {
+            name: frozenset(names.get(n, n) for n in value)
+            for name, fact, value in theirs.rounding.facts()
+            if isinstance(value, frozenset) and fact.leaves
+        }
+        rounding = replace(theirs.rounding, **changed)  # type: ignore[arg-type]
+        leaf = names.get(theirs.tree.leaves[0], 0)
+        apart = ours.causes(Summation(Tree.from_nodes(nodes, leaf=leaf), rounding))
         kinds.update(apart or ("order",))  # alone a bias is added elsewhere
     return "+".join(sorted(kinds))
 
@@ -468,19 +463,6 @@ def _by_product(
     found = dict(leaves)
     known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
     return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
-
-
-def _with_leaf_numbers(one: Summation, names: Mapping[int, int]) -> Summation:
-    """Returns a summation whose leaves have other numbers."""
-    nodes = [[names.get(child, child) for child in node] for node in one.tree.nodes]
-    leaf = names.get(one.tree.leaves[0], 0)
-    changed = {
-        name: frozenset(names.get(n, n) for n in value)
-        for name, fact, value in one.rounding.facts()
-        if isinstance(value, frozenset) and fact.leaves
-    }
-    rounding = replace(one.rounding, **changed)  # type: ignore[arg-type]
-    return Summation(Tree.from_nodes(nodes, leaf=leaf), rounding)
 
 
 def _formula_words(one: Operation, run: Run) -> list[str]:
@@ -522,16 +504,21 @@ def _replay_steps(
     needs[last].reshape(-1)[wanted] = True
     for each, out in zip(reversed(inside), reversed(outs), strict=True):
         for n, number in enumerate(each.reads):
-            if number in needs:
-                needs[number] |= _needed_elements(needs[out], values[number].shape, each.meaning, n)
+            if number not in needs:
+                continue
+            shape, need = values[number].shape, needs[out]
+            if lifted := _lifted(shape, need.ndim, _at_places(each.meaning), n):
+                pairs = enumerate(zip(lifted, need.shape, strict=True))
+                axes = tuple(k for k, (a, b) in pairs if a != b)
+                needs[number] |= need.any(axis=axes, keepdims=True).reshape(shape)
+            else:
+                needs[number] |= need.any()
     states: dict[int, np.ndarray] = {}
     sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
     for each, out in zip(inside, outs, strict=True):
         pair = Pair.of_all(out, out, needs[out].size)
         step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
-        if step.again is None or not equal_bits(
-            step.chosen(step.call()), step.outputs, step.value.dtype
-        ):
+        if step.again is None or not equal_bits(step.given(), step.outputs, step.value.dtype):
             return None
         try:
             adds = Adds(step) if isinstance(first_of(each.meaning), SUMS) else None
@@ -572,17 +559,6 @@ def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> 
         k = each.along % rank
         return (1,) * k + shape + (1,) * (rank - k - 1)
     return (1,) * (rank - len(shape)) + shape
-
-
-def _needed_elements(
-    need: np.ndarray, shape: tuple[int, ...], meaning: Meaning, read: int
-) -> np.ndarray:
-    """Returns which elements of an operand are needed for those of a result: bool."""
-    lifted = _lifted(shape, need.ndim, _at_places(meaning), read)
-    if not lifted:
-        return np.full(shape, need.any())
-    axes = tuple(k for k, (a, b) in enumerate(zip(lifted, need.shape, strict=True)) if a != b)
-    return np.asarray(need.any(axis=axes, keepdims=True).reshape(shape))
 
 
 def _follow_elements(array: np.ndarray, step: Alone, read: int) -> np.ndarray | None:
@@ -649,7 +625,16 @@ def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
     ours, theirs = _addition_tree(left), _addition_tree(right)
     if ours is None or theirs is None:
         return None
-    names, others = _term_names(left, right)
+    # both sides' operands by name; of the right side None where it is no one's
+    numbers, values = left.operation.reads, left.side.values
+    letters = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
+    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
+    for n in right.operation.reads:
+        weight = right.side.values[n]
+        if n not in same and weight.given < 0:
+            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
+    names = [letters.get(n) for n in numbers]
+    others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
     terms = [sorted(map(str, _term_leaves(*one))) for one in ((ours, names), (theirs, others))]
     if terms[0] != terms[1] or str(None) in terms[0]:
         return None
@@ -693,20 +678,6 @@ def _addition_tree(one: Alone) -> Terms | None:
             made = made, each
         values.append(made)
     return values[-1] if steps else None
-
-
-def _term_names(left: Alone, right: Alone) -> tuple[list[str | None], ...]:
-    """Returns the names of both sides' operands; of the right side None where it is no one's."""
-    numbers = left.operation.reads
-    names = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
-    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
-    for n in right.operation.reads:
-        weight = right.side.values[n]
-        if n not in same and weight.given < 0:
-            values = left.side.values
-            same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
-    others = [names.get(same.get(n, -1)) for n in right.operation.reads]
-    return [names.get(n) for n in numbers], others
 
 
 def _term_leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:

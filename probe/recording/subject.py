@@ -281,7 +281,6 @@ class ModelFile:
         )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        """As of ``Opened``."""
         made: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
         return made  # type: ignore[no-any-return]
 
@@ -305,8 +304,13 @@ class Guarded:
         """As of ``Recorder``; some know it after the first run."""
         return self.inner.note
 
+    @property
+    def straight(self) -> bool:
+        """Returns whether other numbers of these shapes take the same operations, as is known of
+        model files whose nodes have nothing inside."""
+        return getattr(self.inner, "straight", False)
+
     def plain(self) -> list[np.ndarray]:
-        """As of ``Recorder``."""
         found: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
         return found
 
@@ -399,7 +403,6 @@ class _OfNumpy:
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
 
     def record(self, visit: Visit) -> list[Seen]:
-        """As of ``Recorder``."""
         gave: set[Any] = set()
 
         def met(event: Operation) -> None:

@@ -150,7 +150,6 @@ class OperationSum(Summed):
 
     @property
     def length(self) -> int | None:
-        """Returns the size of the last spatial axis."""
         return self.sizes[-1] if self.sizes else None
 
     def spatial(self, length: int | None = None) -> Shape:
@@ -276,9 +275,13 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
         if number not in step.reads:
             raise InputError("operation", meaning.word, "several operations in one", "")
         if one.word == "add" and len(others) == 1:
-            biased = None if functions else _with_bias(first, others[0], shapes)
-            functions += [("add", others)] if biased is None else []
-            first = biased or first
+            row = not functions and sum(size > 1 for size in shapes[others[0]]) < 2
+            if row and isinstance(first, Windows) and len(first.reads) == 2 and not first.pool:
+                first = replace(first, reads=(*first.reads, *others))
+            elif row and isinstance(first, Contracts) and first.bias is None:
+                first = replace(first, bias=others[0])
+            else:
+                functions.append(("add", others))
         elif isinstance(one, Each) and not others:
             functions.append((one.word, one.numbers))
         else:
@@ -311,17 +314,6 @@ def _keeps_order(meaning: Meaning) -> bool:
     if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
         return np.ndim(meaning.index) == 0
     return isinstance(meaning, Reshapes | Same)
-
-
-def _with_bias(meaning: Meaning, number: int, shapes: Sequence[Shape]) -> Meaning | None:
-    """The sum with an addend as its bias; None where it has one, or the addend is an array."""
-    if sum(size > 1 for size in shapes[number]) > 1:
-        return None
-    if isinstance(meaning, Windows) and len(meaning.reads) == 2 and not meaning.pool:
-        return replace(meaning, reads=(*meaning.reads, number))
-    if isinstance(meaning, Contracts) and meaning.bias is None:
-        return replace(meaning, bias=number)
-    return None
 
 
 @dataclass(frozen=True)
@@ -455,6 +447,19 @@ def _window_sum(
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
     holes = getattr(meaning, "holes", (1,) * len(sizes))
     along = enumerate(zip(sizes, positions, holes, strict=True))
+
+    def tap_indices(k: int, size: int, outputs: int, hole: int) -> np.ndarray:
+        """Returns which place of a spatial axis each output reads at each tap, -1 for none; the
+        input's elements are ``hole`` apart."""
+        taps, step = np.arange(inner.kernel[k]) * inner.dilation[k], inner.stride[k]
+        taps = taps - inner.padding[k][0]
+        # a transposed convolution is one whose elements are a stride apart, seen from its outputs:
+        # output o reads i where o = i * stride + tap
+        if inner.kind == "transposed":
+            taps, step, hole = -taps[::-1] if inner.flipped else -taps, 1, step
+        place, rest = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
+        return np.where((rest == 0) & (place >= 0) & (place < size), place, -1)
+
     found = OperationSum(
         *(dtype, entries, shape[channels], filters),
         x=OperandPart.of(
@@ -465,7 +470,7 @@ def _window_sum(
         y=OperandPart.of(0, out, order, entries, *positions, filters),
         groups=filters if inner.pool else inner.groups,
         sizes=sizes,
-        index=tuple(_tap_indices(inner, k, *each) for k, each in along),
+        index=tuple(tap_indices(k, *each) for k, each in along),
     )
     if inner.pool:
         return replace(found, divides=inner.kind == "average", pooled=True)
@@ -484,20 +489,6 @@ def _window_sum(
         w=weights,
         b=None if b is None else OperandPart.of(b, shapes[b], range(len(shapes[b])), filters),
     )
-
-
-def _tap_indices(one: Windows, k: int, size: int, outputs: int, hole: int) -> np.ndarray:
-    """Returns which place of a spatial axis each output reads at each tap, -1 for none.
-
-    ``hole``: how far apart the input's elements are. A transposed convolution is one whose elements
-    are a stride apart, seen from its outputs: output o reads i where o = i * stride + tap.
-    """
-    taps = np.arange(one.kernel[k]) * one.dilation[k] - one.padding[k][0]
-    step = one.stride[k]
-    if one.kind == "transposed":
-        taps, step, hole = -taps[::-1] if one.flipped else -taps, 1, step
-    place, rest = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
-    return np.where((rest == 0) & (place >= 0) & (place < size), place, -1)
 
 
 # the operation as a target of the engine's questions
@@ -590,7 +581,9 @@ class SumSession(OwnSession):
             x = floats.round_to(floats.widen(x, dtype) * single[:, 0], dtype)
         sums = self._read(x, leaf)
         found = self._outputs(x, w).reshape(sums.shape)
-        for apply in _divisions(self.divisors, dtype):
+        inverse = floats.widen(floats.round_to(1 / self.divisors, dtype), dtype)
+        for by, how in ((self.divisors, np.divide), (inverse, np.multiply)):
+            apply = partial(_divided, by=by, how=how, dtype=dtype)
             wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)), np.zeros(1, int))
             if ulp.equal(wanted, found, dtype):
                 return Behind(apply, True)
@@ -612,17 +605,12 @@ class SumSession(OwnSession):
         return np.stack(found, axis=1)
 
 
-def _divisions(counts: np.ndarray, dtype: str) -> list[Callable[..., np.ndarray]]:
-    """Ways of dividing by counts (positions,): at once, or by their rounded reciprocals."""
-    inverse = floats.widen(floats.round_to(1 / counts, dtype), dtype)
-
-    def made(
-        array: np.ndarray, positions: np.ndarray, _: np.ndarray, by: np.ndarray, how: Any
-    ) -> np.ndarray:
-        each = by[positions].reshape(-1, *(1,) * (array.ndim - 1))
-        return floats.round_to(how(floats.widen(array, dtype), each), dtype)
-
-    return [partial(made, by=counts, how=np.divide), partial(made, by=inverse, how=np.multiply)]
+def _divided(
+    array: np.ndarray, positions: np.ndarray, _: np.ndarray, by: np.ndarray, how: Any, dtype: str
+) -> np.ndarray:
+    """Returns sums divided by counts (positions,), or multiplied with their rounded reciprocals."""
+    each = by[positions].reshape(-1, *(1,) * (array.ndim - 1))
+    return floats.round_to(how(floats.widen(array, dtype), each), dtype)
 
 
 def _functions_behind(
@@ -704,7 +692,17 @@ class _Pool(_Operation):
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec, owner)
         pool, asked = self.call, owner.asked
-        reads, sets = window.Geometry.of(asked).reads(), _disjoint(asked)
+        reads, number = window.Geometry.of(asked).reads(), np.zeros(1, np.int64)
+        for index in asked.index:  # so many outputs on, a window begins behind the end of the first
+            starts = np.where(index < 0, index.max(initial=0), index).min(axis=1)
+            every = next(
+                n
+                for n in itertools.count(1)
+                if n >= len(index) or (index[:-n].max(axis=1) < starts[n:]).all()
+            )
+            # of each axis the set, of all together a number: two windows of one set meet nowhere
+            number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
+        sets = [np.flatnonzero(number == one) for one in np.unique(number)]
 
         def call(x: np.ndarray, w: np.ndarray, b: None) -> np.ndarray:
             weights = floats.widen(w, asked.dtype).reshape(-1, asked.filters)
@@ -728,18 +726,3 @@ class _Pool(_Operation):
 
     def input(self, x: np.ndarray) -> np.ndarray:
         return np.array(x, order="C")
-
-
-def _disjoint(asked: OperationSum) -> list[np.ndarray]:
-    """Returns the output positions in sets whose windows have no element in common."""
-    number = np.zeros(1, np.int64)
-    for index in asked.index:  # so many outputs on, a window begins behind the end of the first
-        starts = np.where(index < 0, index.max(initial=0), index).min(axis=1)
-        every = next(
-            n
-            for n in itertools.count(1)
-            if n >= len(index) or (index[:-n].max(axis=1) < starts[n:]).all()
-        )
-        # of each axis the set, of all axes together a number: two windows of one set meet nowhere
-        number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
-    return [np.flatnonzero(number == one) for one in np.unique(number)]

@@ -42,8 +42,8 @@ CHANGED = "recording changes its outputs"
 # What freed memory is filled with before a first and a second run: NaN, and small numbers.
 FILLS = (0x7F, 0x3C)
 
-# Sizes of blocks that are filled, and the bytes of the largest.
-MOST_SIZES, MOST_BYTES = 64, 1 << 26
+# Sizes of blocks that are filled.
+MOST_SIZES = 64
 
 
 def walk(
@@ -116,18 +116,15 @@ def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
 
 
 def _soil(side: Run, fill: int = FILLS[0]) -> None:
-    """Fills memory that the allocator is likely to hand out next: what a run reads without having
-    written it then differs from run to run."""
+    """Fills memory of the values' sizes: what a run reads without having written it then differs
+    from run to run."""
     every = (
         floats.container_of_format(v.dtype).itemsize * int(np.prod(v.shape, dtype=int))
         for v in side.values
         if v.dtype in floats.FORMATS
     )
-    # allocators hand out what was freed last of a size, so several blocks of each are filled
-    sizes = sorted({one for one in every if 0 < one <= MOST_BYTES})[-MOST_SIZES:]
-    for size in sizes:
-        held = [np.full(size + more, fill, np.uint8) for more in (0, 64, 0, 64)]
-        del held
+    sizes = {one for one in every if 0 < one <= alone.MOST_BYTES}
+    alone.fill_freed_memory(sorted(sizes)[-MOST_SIZES:], fill)
 
 
 def values_apart(run: Run, again: Run) -> set[int]:
@@ -140,13 +137,24 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
     """Finds the first operation that differs between two runs of one recorder."""
     start = f"{what} gives different bits each time it is run"
     apart = values_apart(run, again)
-    number = _first_unsteady(run, apart)
+    # the first operation that outputs come from and that differs though its reads agree
+    pending, met = [n for n in run.outputs if n in apart], set[int]()
+    differing = list[int]()
+    while pending:
+        number = pending.pop()
+        given = run.values[number].given
+        if number not in met and given >= 0:
+            met.add(number)
+            before = [n for n in run.operations[given].reads if n in apart]
+            pending += before
+            differing += [] if before else [given]
     changed = [run.values[n] for n in sorted(apart) if run.values[n].given < 0]
-    if number is None and changed:
+    if not differing and changed:
         name = changed[0].name or f"an input of shape {list(changed[0].shape)}"
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
-    if number is None:
+    if not differing:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
+    number = min(differing)
     op = run.operations[number]
     where = f"{op.op} at {op.path}" if op.path else op.op
     found = (
@@ -199,23 +207,6 @@ FIX = (
 )
 
 
-def _first_unsteady(run: Run, apart: set[int]) -> int | None:
-    """The first operation that outputs come from and that differs though its reads agree."""
-    pending, met = [n for n in run.outputs if n in apart], set()
-    found = []
-    while pending:
-        number = pending.pop()
-        given = run.values[number].given
-        if number in met or given < 0:
-            continue
-        met.add(number)
-        before = [n for n in run.operations[given].reads if n in apart]
-        pending += before
-        if not before:
-            found.append(given)
-    return min(found, default=None)
-
-
 def compare_and_explain(
     left: Run,
     right: Run,
@@ -230,7 +221,8 @@ def compare_and_explain(
     found = compare_runs(left, right)
     whole = same_inputs and not part_taken(found)
     same = whole and refused is None and related.shares_weights(left, right)
-    some = same_inputs or related.shares_inputs(left, right)
+    # an array is given to both: a mask or a table may be in another form
+    some = same_inputs or related.input_bits(left) & related.input_bits(right)
     if some and not budget.spent() and related.unlike(found, whole):
         tell("looking for values that are close")
         found = related.by_closeness(found, whole)
@@ -247,7 +239,14 @@ def compare_and_explain(
     if explain:
         tell("looking for differences behind the first")
         alone.find_own_differences(found, seconds / 2)
-    _not_there(found)
+    for one in found.operations:
+        for side, op in found.sides(one):
+            if side.alone is None or op.number not in side.alone:
+                continue
+            one.own = None  # nothing is said of what did not run on the target that a side is of
+            if one.verdict in ("source", "equal", "healed"):
+                why = f"it ran in the model's own library, not on {side.target}"
+                one.doubted(f"{why}: {side.alone[op.number]}")
     for one in found.sources:  # not what they give besides, which may be memory that
         apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
         unsteady = left.unsteady.intersection(pair.left for pair in apart)
@@ -266,25 +265,13 @@ ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so d
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 
 
-def _not_there(found: Difference) -> None:
-    """Says nothing of operations that did not run on the target that a side is of."""
-    for one in found.operations:
-        for side, number in ((found.left, one.left), (found.right, one.right)):
-            if number is None or number not in (side.alone or {}):
-                continue
-            one.own = None
-            if one.verdict in ("source", "equal", "healed"):
-                why = f"it ran in the model's own library, not on {side.target}"
-                one.doubted(f"{why}: {(side.alone or {})[number]}")
-
-
 def _orphaned(found: Difference) -> None:
     """What is carried comes from a source before it; else something was missed, and it is unknown
     whether the operation only passes a difference on."""
     apart: tuple[set[int], set[int]] = set(), set()
     for side, (run, some) in enumerate(zip((found.left, found.right), apart, strict=True)):
         for one in found.operations:
-            number = (one.left, one.right)[side]
+            number = one.ends[side]
             if number is not None and (one.verdict == "source" or one.own):
                 some.update(run.operations[number].gives)
         for op in run.operations:

@@ -22,7 +22,7 @@ import numpy as np
 from probe import floats
 from probe.comparison import CaseRun, Comparison, OutputPairs
 from probe.errors import InputError
-from probe.explaining.evidence import Added, Evidence, differing_example, without_zeros
+from probe.explaining.evidence import Evidence, differing_example, without_zeros
 from probe.reproduction.evaluator import NOTHING_READ
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, leaf_name
@@ -235,34 +235,24 @@ def _lines_of_pair(found: Evidence) -> str:
     lines = [""]
     known: dict[str, str] = {}
     for name, side in (("left", found.left), ("right", found.right)):
-        made = _exact_products(side)
+        assert side.summation is not None
+        tree, rounding = side.summation
+        made = {}
+        for one in side.products:
+            if one.leaf in tree.leaves:
+                x, w = (_exact_number(bits, side.dtype) for bits in (one.x, one.w))
+                made[leaf_name(one.leaf)] = f"{x} * {w}"
+        if BIAS in tree.leaves and side.bias is not None:
+            made["b"] = _exact_number(side.bias, side.dtype)
         lines += [f"{key} = {value}" for key, value in made.items() if known.get(key) != value]
         known |= made
         lines.append(f"# {name}: out{list(side.output)}")
-        assert side.summation is not None
-        tree, rounding = side.summation
         for node, children in enumerate(tree.nodes):
             sums = " + ".join(_term(child, rounding) for child in children)
             lines.append(f"s{node} = once({sums})")
         last = f"s{len(tree.nodes) - 1}" if tree.nodes else _term(tree.leaves[0], Rounding())
         lines.append(f'good.append(show("{name}", {last}, 0x{side.library:x}))')
     return "\n".join(lines[1:]) + "\n\n"
-
-
-def _exact_products(side: Added) -> dict[str, str]:
-    """Returns the exact products that a side adds, and its bias."""
-    assert side.summation is not None
-    leaves = set(side.summation.tree.leaves)
-    found = {
-        leaf_name(
-            one.leaf
-        ): f"{_exact_number(one.x, side.dtype)} * {_exact_number(one.w, side.dtype)}"
-        for one in side.products
-        if one.leaf in leaves
-    }
-    if BIAS in leaves and side.bias is not None:
-        found["b"] = _exact_number(side.bias, side.dtype)
-    return found
 
 
 def _exact_number(bits: int, dtype: str) -> str:

@@ -80,7 +80,17 @@ def reproduce(
             made.avoids = by_values(failed, made.finding)
     if avoid:
         made.avoids += by_switches(made.finding, finding, left, tell or silent)
-    made.elsewhere = [*made.elsewhere, *_asked_elsewhere(made.finding, asked.also, tell or silent)]
+    others = []
+    for target in asked.also:
+        (tell or silent)(f"asking {target.text}")
+        try:
+            with failing(target) as failed:
+                said = "differs" if failed.by_bits(made.finding) else "does not differ"
+                version = str(failed.first.facts["library_version"])
+        except ProbeError as error:
+            said, version = machine.publishable(str(error)), ""
+        others.append(FurtherTarget(target.text, version, said, machine.label(), "the smallest"))
+    made.elsewhere = [*made.elsewhere, *others]
     (tell or silent)("writing its shortest script")
     made.short = shortest_script(made.finding, made.targets, made.versions, made.evidence)
     return made
@@ -107,7 +117,14 @@ def proved_reproduction(
     tell("explaining")
     found = failed.explained(smallest)
     after = kept.after(found, smallest)
-    _refuse_what_agrees(found, smallest)
+    if "nondeterministic" in {found.left.refusal, found.right.refusal}:
+        raise Nondeterministic(f"{smallest.label}: the same run again gives different bits")
+    if "alignment" in {found.left.refusal, found.right.refusal}:
+        why = "the same run again gives different bits if its operands have a different address"
+        raise Misaligned(f"{smallest.label}: {why}")
+    if not len(found.differing):
+        why = "the operands do not show the difference"
+        raise InputError("case", smallest.label, why, "leave out --keep, or try --operands cancel")
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
@@ -189,18 +206,6 @@ def shrunken(
     return found
 
 
-def _refuse_what_agrees(found: Comparison, finding: Finding) -> None:
-    """Refuses what cannot be reproduced."""
-    if "nondeterministic" in {found.left.refusal, found.right.refusal}:
-        raise Nondeterministic(f"{finding.label}: the same run again gives different bits")
-    if "alignment" in {found.left.refusal, found.right.refusal}:
-        why = "the same run again gives different bits if its operands have a different address"
-        raise Misaligned(f"{finding.label}: {why}")
-    if not len(found.differing):
-        why = "the operands do not show the difference"
-        raise InputError("case", finding.label, why, "leave out --keep, or try --operands cancel")
-
-
 def expected_bits(found: Comparison) -> list[tuple[str, str]]:
     """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
     dtype = found.case.dtype
@@ -219,21 +224,6 @@ def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
     """
     shown = differing_example(found, None if cause is None else shown_by_products(found, cause))
     return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
-
-
-def _asked_elsewhere(finding: Finding, targets: Sequence[Target], tell: Say) -> list[FurtherTarget]:
-    """Returns whether the smallest case differs on other targets too."""
-    found = []
-    for target in targets:
-        tell(f"asking {target.text}")
-        try:
-            with failing(target) as failed:
-                said = "differs" if failed.by_bits(finding) else "does not differ"
-                version = str(failed.first.facts["library_version"])
-        except ProbeError as error:
-            said, version = machine.publishable(str(error)), ""
-        found.append(FurtherTarget(target.text, version, said, machine.label(), "the smallest"))
-    return found
 
 
 def emulated_text(found: Comparison) -> tuple[str, str]:

@@ -204,8 +204,7 @@ def _layouts_to_try(made: Modelled) -> Iterator[str]:
 
 def write_case(
     out: Path,
-    left: Run,
-    right: Run,
+    runs: tuple[Run, Run],
     region: Region,
     cause: Cause,
     model: str = "",
@@ -217,7 +216,7 @@ def write_case(
     ``model``: what the operation is in it, in words. InputError: it is no case, or not the model's
     call; NotReproduced: the case differs by another cause. Nothing is written then. TargetError.
     """
-    sides = isolated_sides(left, right, region)
+    sides = isolated_sides(*runs, region)
     if sides is None:
         raise _no_case("no output of it differs")
     made = verified_alone(case_of_region(sides), tell)

@@ -85,6 +85,10 @@ def script_of_finding(
         own_imports.append(code.block(needed))
     # two targets run in processes of their own, each of which imports and sets up its own library
     imported = [] if isolated else libraries[0].imports
+    standard = {"platform", "sys", *(name for one in libraries for name in one.standard)}
+    standard |= {"json", "os", "shlex", "subprocess"} if isolated else set()
+    standard |= {"os"} if variables[0] else set()
+    standard |= {"base64", "zlib"} if "unpacked" in used else set()
     text = (
         templates()
         .get_template("reproduce.py.j2")
@@ -96,7 +100,9 @@ def script_of_finding(
             apart=interpreters_apart(targets, libraries) if isolated else [],
             pinned=[one.version for one in targets] if isolated else [None, None],
             names=names,
-            standard=_standard(isolated, used, libraries, variables[0]),
+            standard=code.imports(
+                one if one.startswith("from") else f"import {one}" for one in standard
+            ),
             variables=variables,
             imports=code.imports(["import numpy as np", *imported]),
             setup=[] if isolated else list(libraries[0].setup),
@@ -308,15 +314,3 @@ def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:
     while len(shown) > 1 and shown[-1] == ":":
         shown.pop()
     return ", ".join(shown)
-
-
-def _standard(
-    isolated: bool, used: list[str], libraries: list[ScriptLibrary], variables: Mapping[str, str]
-) -> list[str]:
-    """Returns the modules of Python's own library."""
-    found = {"platform", "sys"}
-    found |= {"json", "os", "shlex", "subprocess"} if isolated else set()
-    found |= {"os"} if variables else set()
-    found |= {"base64", "zlib"} if "unpacked" in used else set()
-    found |= {name for one in libraries for name in one.standard}
-    return code.imports(one if one.startswith("from") else f"import {one}" for one in found)

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from probe import launch, target
 from probe.errors import InputError, NotReproduced, TargetError
@@ -204,7 +203,17 @@ def verify(folder: Path, times: int = 3) -> Verified:
 
     InputError: no reproduction is in the folder. What can't be told is no error.
     """
-    about, script = _read_machine_json(folder), folder / "reproduce.py"
+    path = folder / "machine.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert isinstance(found, dict) and found["targets"]
+    except OSError as error:
+        why = f"no machine.json can be read in it ({error.strerror})"
+        raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
+    except (ValueError, RecursionError, KeyError, AssertionError):
+        why = "its machine.json is not one of `probe reproduce`"
+        raise InputError("dir", folder, why, "write the folder again") from None
+    about, script = dict(found), folder / "reproduce.py"
     if not script.is_file():
         raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
     interpreter, why, runs = "target", "", []
@@ -227,18 +236,3 @@ def verify(folder: Path, times: int = 3) -> Verified:
         printed = {tuple(one.bits) for one in runs}
         same = printed == {tuple(tuple(pair) for pair in about.get("bits", []))}
     return Verified(found, said, len(runs), same, interpreter, list(about["targets"]))
-
-
-def _read_machine_json(folder: Path) -> dict[str, Any]:
-    """``machine.json`` of a folder. InputError."""
-    path = folder / "machine.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(found, dict) and found["targets"]
-    except OSError as error:
-        why = f"no machine.json can be read in it ({error.strerror})"
-        raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
-    except (ValueError, RecursionError, KeyError, AssertionError):
-        why = "its machine.json is not one of `probe reproduce`"
-        raise InputError("dir", folder, why, "write the folder again") from None
-    return dict(found)

@@ -15,10 +15,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,56 +43,61 @@ DRAWN = 64
 
 @dataclass(repr=False)
 class WrittenFolder:
-    """What was written. ``ran``: the script's run; None where no script says what was recorded.
-
-    ``why``: why there is none. ``no_case``: why it is not the report of a case, empty if it is.
-    """
+    """What was written. ``no_case``: why it is not the report of a case, empty if it is."""
 
     path: Path
-    files: list[str] = field(default_factory=list)
-    script: str = ""
-    ran: proof.ScriptRun | None = None
-    why: str = ""
+    files: list[str]
+    script: str
+    ran: proof.ScriptRun
     no_case: str = ""
 
     def __repr__(self) -> str:
         """Where it is, what is in it and what its script said last: not the script itself."""
-        said = self.ran.printed.splitlines()[-1:] if self.ran is not None else [self.why]
-        return "; ".join([f"{self.path}: {', '.join(self.files)}", *filter(None, said)])
+        return "; ".join([f"{self.path}: {', '.join(self.files)}", self.ran.said])
+
+
+class ModelScript(NamedTuple):
+    """What a script says of the model: lines that a side needs first, and those of all of it."""
+
+    before: tuple[Sequence[str], Sequence[str]] = ((), ())
+    whole: Sequence[str] = ()
 
 
 def write_operation(
     folder: Path,
-    left: Run,
-    right: Run,
+    runs: tuple[Run, Run],
     region: Region,
     cause: Cause | None = None,
-    *,
-    before: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    whole: Sequence[str] = (),
+    model: ModelScript = ModelScript(),  # noqa: B008 (it is never changed)
     times: int = 3,
-    force: bool = False,
-    unproved: bool = False,
 ) -> WrittenFolder:
     """Writes ``reproduce.py``, ``report.md`` and ``machine.json`` of one operation.
 
-    ``cause``: what ``find_cause`` found; None: it is asked. ``before``: lines that a side needs
-    first. ``whole``: lines of a script of the whole model, which is written as given. ``times``:
-    fresh processes that must say the same. ``unproved``: a folder is written without a script where
-    none reproduces the bits; else NotReproduced. InputError: the folder has files, or the operation
-    differs nowhere.
+    ``cause``: what ``find_cause`` found; None: it is asked. ``times``: fresh processes that must
+    say the same. InputError: the folder has files, or the operation differs nowhere. NotReproduced:
+    no script prints the recorded bits; nothing is written then.
     """
-    fresh(folder, force)
-    cause = cause or find_cause(left, right, region)
-    if (sides := isolated_sides(left, right, region)) is None:
+    fresh(folder)
+    cause = cause or find_cause(*runs, region)
+    if (sides := isolated_sides(*runs, region)) is None:
         why, todo = "no output of it differs", "give a source"
         raise InputError("operation", name_as_text(region.name), why, todo)
     work = Path(tempfile.mkdtemp())
     try:
-        made = _write_proved_script(work, sides, region, before, times)
-        if not made.ran and not unproved:
-            raise NotReproduced(f"script=reproduce.py: {made.why}")
-        _finish(work, made, sides, region, cause, whole)
+        made = _write_proved_script(work, sides, region, model.before, times)
+        drawn = _draw_orders(work, made, sides, cause)
+        if model.whole:
+            text = "\n".join(model.whole).rstrip() + "\n"
+            ast.parse(text)
+            (work / "model.py").write_text(text, encoding="utf-8")
+            made.files.append("model.py")
+        made.files += ["report.md", "machine.json"]
+        report = _report(made, sides, region, cause, drawn)
+        (work / "report.md").write_text(report, encoding="utf-8")
+        about = json.dumps(
+            _content_of_machine_json(made, sides, region, cause), indent=2, default=plain
+        )
+        (work / "machine.json").write_text(about + "\n", encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         for name in made.files:
             shutil.copyfile(work / name, folder / name)
@@ -113,39 +118,35 @@ def _write_proved_script(
     times: int,
 ) -> WrittenFolder:
     """Returns the first way of writing it that prints the recorded bits in fresh processes."""
-    made = WrittenFolder(work)
     events = [one.operation for one in sides]
     if any(one.lines is None for one in events):
-        made.why = "the recorder of this library writes no lines for this operation"
+        why = "the recorder of this library writes no lines for this operation"
         if any(one.side.untried for one in sides):
-            made.why = "a recording's operations are run only with --trust (Python: trust=True)"
-        store_operands(work / OPERANDS, sides)
-        made.files.append(OPERANDS)
-        return made
-    expected = _recorded_bits(sides)
-    library = LIBRARIES.get(library_of_side(sides[0]), PLAIN)
+            why = "a recording's operations are run only with --trust (Python: trust=True)"
+        raise NotReproduced(f"script=reproduce.py: {why}")
+    bits = [
+        floats.to_bits(one.outputs, one.value.dtype)
+        if one.value.dtype in floats.FORMATS
+        else np.ascontiguousarray(one.outputs).view(f"u{one.outputs.dtype.itemsize}")
+        for one in sides
+    ]
+    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
+    width = 2 * bits[0].dtype.itemsize
+    expected = [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]
+    library, why = LIBRARIES.get(library_of_side(sides[0]), PLAIN), ""
     for ways in dict.fromkeys((library, PLAIN)):  # lines may take arrays as they are
         try:
-            script = script_of_operation(work, sides, region, events, before, ways)  # type: ignore[arg-type]
+            script = script_of_operation(work, sides, region, before, ways)
         except SyntaxError as error:
-            made.why = f"its recorded code is not valid Python: {error.msg}"
+            why = f"its recorded code is not valid Python: {error.msg}"
             break
         ran = _run_afresh(work, script, times)
-        if ran.verdict == proof.VERDICTS[proof.DIFFERS] and (
-            bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
-        ):
-            made.script, made.ran = script, ran
-            made.files = [
-                "reproduce.py",
-                *([OPERANDS] if OPERANDS in script else []),
-            ]
-            return made
-        made.why = made.why or machine.publishable(
-            f"in a fresh process the script says: {ran.said}"
-        )
-    store_operands(work / OPERANDS, sides)
-    made.files = [OPERANDS]
-    return made
+        same = bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
+        if same and ran.verdict == proof.VERDICTS[proof.DIFFERS]:
+            files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
+            return WrittenFolder(work, files, script, ran)
+        why = why or machine.publishable(f"in a fresh process the script says: {ran.said}")
+    raise NotReproduced(f"script=reproduce.py: {why}")
 
 
 def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
@@ -159,43 +160,6 @@ def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
     if len({(one.status, one.printed) for one in runs}) > 1:
         return proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
     return first
-
-
-def _recorded_bits(sides: Sides) -> list[tuple[str, str]]:
-    """Bit patterns of the outputs that differ, in the script's order, hexadecimal."""
-    bits = [
-        floats.to_bits(one.outputs, one.value.dtype)
-        if one.value.dtype in floats.FORMATS
-        else np.ascontiguousarray(one.outputs).view(f"u{one.outputs.dtype.itemsize}")
-        for one in sides
-    ]
-    apart = np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
-    width = 2 * bits[0].dtype.itemsize
-    return [tuple(f"{int(side[n]):0{width}x}" for side in bits) for n in apart]  # type: ignore[misc]
-
-
-def _finish(
-    work: Path,
-    made: WrittenFolder,
-    sides: Sides,
-    region: Region,
-    cause: Cause,
-    whole: Sequence[str],
-) -> None:
-    """Adds the picture, the listing of the replay, the report and the machine's facts."""
-    drawn = _draw_orders(work, made, sides, cause)
-    if whole:
-        text = "\n".join(whole).rstrip() + "\n"
-        ast.parse(text)
-        (work / "model.py").write_text(text, encoding="utf-8")
-        made.files.append("model.py")
-    made.files += ["report.md", "machine.json"]
-    report = _report(made, sides, region, cause, drawn)
-    (work / "report.md").write_text(report, encoding="utf-8")
-    about = json.dumps(
-        _content_of_machine_json(made, sides, region, cause), indent=2, default=plain
-    )
-    (work / "machine.json").write_text(about + "\n", encoding="utf-8")
 
 
 def _draw_orders(work: Path, made: WrittenFolder, sides: Sides, cause: Cause) -> bool:
@@ -216,7 +180,7 @@ def _draw_orders(work: Path, made: WrittenFolder, sides: Sides, cause: Cause) ->
     )
     made.files.append("order.png")
     brief = emulate.brief(told)
-    if brief and made.ran and proof.replay_gives(brief, made.ran.bits)[0]:
+    if brief and proof.replay_gives(brief, made.ran.bits)[0]:
         (work / "emulated.py").write_text(brief, encoding="utf-8")
         made.files.append("emulated.py")
     return True
@@ -226,18 +190,11 @@ def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, dra
     """Returns the text of ``report.md``."""
     pair, facts = sides[0].pair, machine.facts()
     parts = [f"# {operation_title(sides, region).rstrip('.')}", ""]
-    if made.ran is not None:
-        if OPERANDS not in made.script and len(made.script) < 12_000:
-            parts += [f"```python\n{made.script.rstrip()}\n```", ""]
-        else:
-            parts += ["The script is `reproduce.py`, beside this report.", ""]
-        parts += [f"It prints:\n\n```\n{made.ran.printed.rstrip()}\n```", ""]
+    if OPERANDS not in made.script and len(made.script) < 12_000:
+        parts += [f"```python\n{made.script.rstrip()}\n```", ""]
     else:
-        parts += [
-            f"There is no script that shows it: {made.why}. The operands are in "
-            f"`{OPERANDS}`, named x0, x1, ... as the operation reads them.",
-            "",
-        ]
+        parts += ["The script is `reproduce.py`, beside this report.", ""]
+    parts += [f"It prints:\n\n```\n{made.ran.printed.rstrip()}\n```", ""]
     operation = [f"- operation: `{name_as_text(region.op)}`"]
     operation += [f"- in the model: `{name_as_text(region.path)}`"] if region.path else []
     for word, one in zip(("left", "right"), sides, strict=True):
@@ -249,15 +206,6 @@ def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, dra
     differ = f"{pair.differing} of {pair.compared} outputs that read the same values differ"
     operation.append(f"- {differ}, up to {told}")
     parts += ["## The operation", "", *operation, ""]
-    parts += ["## Why", "", *_why_it_differs(cause, drawn), ""]
-    parts += ["## Versions and machine", ""]
-    used = dict.fromkeys(library_and_version(one) for one in sides)
-    parts += [f"- {', '.join(used)}, NumPy {np.__version__}, Python {platform.python_version()}"]
-    parts += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _why_it_differs(cause: Cause, drawn: bool) -> list[str]:
     kind = cause.kind or "not classified yet"
     found = [f"Class: {kind}. {cause.why[:1].upper()}{cause.why[1:]}."]
     found.append(
@@ -270,7 +218,12 @@ def _why_it_differs(cause: Cause, drawn: bool) -> list[str]:
     if cause.rounding.beyond:
         proof = "" if cause.comparison is None else content.beyond(cause.comparison)
         found += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
-    return found
+    parts += ["## Why", "", *found, ""]
+    parts += ["## Versions and machine", ""]
+    used = dict.fromkeys(library_and_version(one) for one in sides)
+    parts += [f"- {', '.join(used)}, NumPy {np.__version__}, Python {platform.python_version()}"]
+    parts += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _content_of_machine_json(
@@ -291,7 +244,7 @@ def _content_of_machine_json(
         "differing": pair.differing,
         "max_ulp": pair.max_ulp,
         "cause": {k: v for k, v in cause.to_json().items() if not k.endswith("_orders")},
-        "bits": made.ran.bits if made.ran else [],
+        "bits": made.ran.bits,
         "machine": {name: facts[name] for name in names}
         | {"python": platform.python_version(), "numpy": np.__version__},
     }
@@ -362,11 +315,11 @@ def script_of_operation(
     work: Path,
     sides: Sides,
     region: Region,
-    events: list[Operation],
     before: tuple[Sequence[str], Sequence[str]],
     ways: ScriptValues,
 ) -> str:
     """Returns the text of the script; its file of operands is written beside it."""
+    events = [one.operation for one in sides]
     names, arrays = named_operands(sides)
     places = [_compared_part(one) for one in sides]
     written = _assignments(arrays) if all(isinstance(one, str) for one in places) else None

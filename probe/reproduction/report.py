@@ -73,7 +73,36 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
     output = f"```\n{printed.rstrip()}\n```" if len(printed) <= PASTED else ""
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
     brief = made.short is not None and made.short.text.count("\n") <= REPEATED
-    described, gpu = _sections(made, form), str(machine.get("gpu") or "")
+    attached = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
+    sections = [
+        ("Question", question(made)),
+        ("The finding it came from", f"{made.model} {_finding_in_words(made)}".lstrip()),
+        ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
+        ("Beyond rounding", content.beyond(made.explanation)),
+        ("Why", content.cause(made)),
+        ("Kernels", content.kernels(made)),
+        ("Elsewhere", _table_of_others(made)),
+        ("What the documentation says", _promise_of_project(made, form)),
+        ("Attached", "\n".join(attached)),
+    ]
+    told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
+    described = "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
+    gpu = str(machine.get("gpu") or "")
+    machine = made.facts
+    found = [
+        f"{name} {version}, target `{target.text}`"
+        for name, version, target in zip(made.names, made.versions, made.targets, strict=True)
+    ]
+    facts = {
+        "NumPy": machine.get("numpy"),
+        "Python": machine.get("python"),
+        "OS": machine.get("os"),
+        "CPU": machine.get("cpu"),
+        "vector extension": machine.get("cpu_isa"),
+        "GPU": machine.get("gpu"),
+        "emulated by": machine.get("emulated"),
+    }
+    found += [f"{name}: {value}" for name, value in facts.items() if value]
     return {
         "title": _report_title(made).rstrip("."),
         "summary": question(made),
@@ -88,7 +117,7 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
         "expected": f"{question(made)} {_expectation(made)}".rstrip(),
         "version": _release_in_words(made),
         "version_below": f"the one in {made.names[0]} {_release_in_words(made)}",
-        "versions": _versions(made),
+        "versions": "\n".join(f"- {line}" for line in dict.fromkeys(found)),
         "os": str(machine.get("os")),
         "platform": str(machine.get("os") or "").partition(" ")[0] or "Other / Unknown",
         "architecture": {"x86_64": "X64", "aarch64": "ARM64"}.get(
@@ -100,24 +129,6 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
         "accelerator": gpu or f"CPU: {machine.get('cpu') or 'emulated'}",
         "runtime": f"```\n{machine['blas']}\n```" if machine.get("blas") else "",
     }
-
-
-def _sections(made: Reproduction, form: str) -> str:
-    """Returns the sections beside the script, in this order."""
-    attached = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
-    sections = [
-        ("Question", question(made)),
-        ("The finding it came from", f"{made.model} {_finding_in_words(made)}".lstrip()),
-        ("What avoids it", "\n".join(f"- {one}" for one in made.avoids)),
-        ("Beyond rounding", content.beyond(made.explanation)),
-        ("Why", content.cause(made)),
-        ("Kernels", content.kernels(made)),
-        ("Elsewhere", _table_of_others(made)),
-        ("What the documentation says", _promise_of_project(made, form)),
-        ("Attached", "\n".join(attached)),
-    ]
-    told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
-    return "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
 
 
 def _report_title(made: Reproduction) -> str:
@@ -263,22 +274,3 @@ def _promise_of_project(made: Reproduction, form: str) -> str:
         return ""
     text, link = promises[form]
     return f"{text}: {link}"
-
-
-def _versions(made: Reproduction) -> str:
-    machine = made.facts
-    found = [
-        f"{name} {version}, target `{target.text}`"
-        for name, version, target in zip(made.names, made.versions, made.targets, strict=True)
-    ]
-    facts = {
-        "NumPy": machine.get("numpy"),
-        "Python": machine.get("python"),
-        "OS": machine.get("os"),
-        "CPU": machine.get("cpu"),
-        "vector extension": machine.get("cpu_isa"),
-        "GPU": machine.get("gpu"),
-        "emulated by": machine.get("emulated"),
-    }
-    found += [f"{name}: {value}" for name, value in facts.items() if value]
-    return "\n".join(f"- {line}" for line in dict.fromkeys(found))

@@ -271,7 +271,7 @@ def _shortest_decimal(value: float, dtype: str) -> str:
     if not math.isfinite(value):
         return f'float("{value}")'
     if value == int(value) and abs(value) < 2**31:
-        return f"{int(value)}."
+        return f"{value:.0f}."  # not of an int, which has no -0
     if dtype == "float64":
         return repr(value)
     text = str(np.float32(value)) if dtype != "float16" else str(np.float16(value))

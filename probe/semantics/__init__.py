@@ -19,12 +19,10 @@ tables. A file for each kind of meaning: ``elementwise`` with the table of ``fun
 from probe.semantics import functions, operations
 from probe.semantics.asked import Asked, Map, Mapped
 from probe.semantics.contract import (
-    Call,
     Compiled,
     Exact,
     Meaning,
     NotSettled,
-    Numbers,
     OperationTable,
     Quantised,
     Row,
@@ -40,16 +38,7 @@ from probe.semantics.contract import (
     word_list,
     worded,
 )
-from probe.semantics.elementwise import (
-    TRUE,
-    Chooses,
-    Each,
-    Holds,
-    Made,
-    Vanishes,
-    of_complex,
-    of_number,
-)
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, of_complex
 from probe.semantics.groups import Attends, Encodes, Normalises, Recurs
 from probe.semantics.moving import (
     Broadcasts,
@@ -64,7 +53,7 @@ from probe.semantics.moving import (
     Turns,
     Written,
 )
-from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
+from probe.semantics.sums import Accumulates, Blends, Contracts, Reduces, Scans, Whole
 from probe.semantics.windows import Convolution, Windows
 
 # Elements that are moved and copied by an index, however that is known.
@@ -74,12 +63,12 @@ MOVED = (Moves, Asked, Mapped)
 MOVING = (*MOVED, Turns, Reshapes, Same)
 
 __all__ = [
-    "MOVED", "MOVING", "TRUE", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",
-    "Call", "Chooses", "Compiled", "Contracts", "Convolution", "Each", "Encodes", "Exact",
-    "Holds", "Joins", "Made", "Map", "Mapped", "Maximum", "Meaning", "Moves", "Normalises",
-    "NotSettled", "Numbers", "OperationTable", "Pads", "Passes", "Picks", "Quantised", "Recurs",
+    "MOVED", "MOVING", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",
+    "Chooses", "Compiled", "Contracts", "Convolution", "Each", "Encodes", "Exact",
+    "Holds", "Joins", "Made", "Map", "Mapped", "Meaning", "Moves", "Normalises",
+    "NotSettled", "OperationTable", "Pads", "Passes", "Picks", "Quantised", "Recurs",
     "Reduces", "Reshapes", "Row", "Same", "Scans", "Shapes", "Splits", "Step", "StepBuilder",
-    "Steps", "Turns", "Unknown", "Vanishes", "Whole", "Windows", "Written", "by_table",
-    "functions", "of_complex", "of_number", "operations", "reads_of", "rows_for", "then",
+    "Steps", "Turns", "Unknown", "Whole", "Windows", "Written", "by_table",
+    "functions", "of_complex", "operations", "reads_of", "rows_for", "then",
     "word_list", "worded",
 ]  # fmt: skip

@@ -278,9 +278,18 @@ class Call:
         return found
 
     def numbers(self, *names: str) -> tuple[Any, ...]:
-        """Returns attributes as numbers of a meaning: these, or all, with their names."""
+        """Returns attributes as numbers of a meaning: these, or all, with their names; of all also
+        which operands are left out ahead of others, which else would stand for another."""
         every = {name: self.attributes.get(name) for name in names} if names else self.attributes
-        return tuple(sorted((name, str(one)) for name, one in every.items()))
+        found = sorted((name, str(one)) for name, one in every.items())
+        gone = [] if names else left_out(self.reads)
+        return tuple(found + [("left out", str(gone))] * bool(gone))
+
+
+def left_out(slots: Sequence[Any]) -> list[int]:
+    """Returns which slots are empty ahead of one that isn't."""
+    last = max((n for n, one in enumerate(slots) if one is not None), default=0)
+    return [n for n, one in enumerate(slots[:last]) if one is None]
 
 
 def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:

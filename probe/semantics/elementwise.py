@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import pi, prod
+from math import inf, pi, prod
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ COMPOSITES: dict[tuple[str, Any], tuple[tuple[str, Any, tuple[int | float, ...]]
     ("silu", ()): (("sigmoid", (), (0,)), ("multiply", (), (0, 1))),
     ("softplus", ()): (("exp", (), (0,)), ("add", (), (1, 1.0)), ("log", (), (2,))),
     ("log_sigmoid", ()): (("sigmoid", (), (0,)), ("log", (), (1,))),
+    ("log2", ()): (("log", (), (0,)), ("log", (), (2.0,)), ("divide", (), (1, 2))),
+    ("isnan", ()): (("not_equal", (), (0, 0)),),
+    ("isinf", ()): (("absolute", (), (0,)), ("equal", (), (1, inf))),
+    ("isfinite", ()): (("subtract", (), (0, 0)), ("equal", (), (1, 0.0))),
     ("gelu", ()): (
         *(("multiply", (), (0, 0.5)), ("negative", (), (0,)), ("multiply", (), (2, 0.5**0.5))),
         *(("erfc", (), (3,)), ("multiply", (), (1, 4))),
@@ -192,18 +196,14 @@ def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
         return one
     if size == int(np.prod(one.shape, dtype=int)):
         return mixing.reshape_labels(one, to)
-    if len(to) >= len(one.shape) and _broadcasts(mixing.lifted(one, len(to)).shape, to):
-        wide = mixing.lifted(one, len(to))
+    wide = mixing.lifted(one, len(to))
+    if len(wide.shape) == len(to) and all(n in (1, m) for n, m in zip(wide.shape, to, strict=True)):
         array = np.broadcast_to(
             wide.array,
             [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
         )
         return Labels(to, array, one.known, wide.names)
     return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
 def of_number(value: Any, dtype: str) -> np.uint64:

@@ -101,7 +101,7 @@ class Normalises(LeavesZeros):
             shape, arrays, names = mixing.broadcast_labels([labels, *scales])
             labels = Labels(shape, joint(what, *arrays), mixing.all_known(reads), names)
         every = enumerate(shapes[1:], 1)
-        return [labels] + [self._means(beside[min(n, len(beside)) - 1], to, n) for n, to in every]
+        return [labels] + [_beside(beside[min(n, len(beside)) - 1], to, n) for n, to in every]
 
     def _softmax(self, one: Labels, zeros: np.ndarray | None) -> Labels:
         axes = tuple(axis % max(len(one.shape), 1) for axis in self.axes)
@@ -144,7 +144,7 @@ class Normalises(LeavesZeros):
 
     def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
         rank = len(one.shape)
-        axes = tuple(sorted(axis % max(rank, 1) for axis in self.axes if rank))
+        axes = tuple(sorted(axis % rank for axis in self.axes if rank))
         if self.groups is None:
             return one, axes, rank
         axis, count = self.groups
@@ -152,12 +152,13 @@ class Normalises(LeavesZeros):
         to = (*one.shape[:axis], count, size, *one.shape[axis + 1 :])
         return mixing.reshape_labels(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
 
-    @staticmethod
-    def _means(means: Labels, to: tuple[int, ...], number: int) -> Labels:
-        """Means and deviations that a norm gives beside its result."""
-        if int(np.prod(to, dtype=int)) == int(np.prod(means.shape, dtype=int)):
-            return fitted(means, to, number)
-        return mixing.of_one(mixing.one_label([means], tag(number)), to, means.known)
+
+def _beside(one: Labels, to: tuple[int, ...], number: int) -> Labels:
+    """Returns the labels of what is given beside a result: of a norm its means and deviations, of
+    attention the sums of its softmax; of what has another size, as the seeds of dropout, one."""
+    if prod(to) == prod(one.shape):
+        return fitted(one, to, number)
+    return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,8 @@ class Attends(Meaning):
         result = product.labels([chances, values], shapes[:1], tag("product"))[0]
         known = mixing.all_known(reads)
         sums = mixing.reshape_labels(total, total.shape[:-1])._replace(known=known)
-        return [result._replace(known=known)] + [
-            _sums_beside(sums, to, n) for n, to in enumerate(shapes[1:], 1)
-        ]
+        every = enumerate(shapes[1:], 1)
+        return [result._replace(known=known)] + [_beside(sums, to, n) for n, to in every]
 
     def _masked(self, scores: Labels, masks: Sequence[Labels]) -> tuple[Labels, np.ndarray]:
         """Scores with the mask added, and which of them are hidden."""
@@ -223,13 +223,6 @@ def _shared(labels: Labels, queries: tuple[int, ...]) -> Labels:
     times = queries[axis] // labels.shape[axis]
     shape = (*labels.shape[:axis], queries[axis], *labels.shape[axis + 1 :])
     return labels._replace(shape=shape, array=np.repeat(labels.full((axis,)), times, axis))
-
-
-def _sums_beside(sums: Labels, to: tuple[int, ...], number: int) -> Labels:
-    """Sums of a softmax, where attention gives them; the seeds of dropout."""
-    if to == sums.shape:
-        return fitted(sums, to, number)
-    return mixing.of_one(mixing.one_label([sums], tag(number)), to, sums.known)
 
 
 def lowest(dtype: str) -> np.ndarray:
@@ -335,12 +328,11 @@ class Recurs(Meaning):
             every = _one_result(Turns((1, 0, 2)), [every], (batch, length, made[2]))
         known = mixing.all_known([reads[n] for n in self.reads if n >= 0])
         ends = [every, state, cell]
-        given_shapes = enumerate(shapes)
         return [
             mixing.reshape_labels(ends[n], to)._replace(known=known)
             if n < len(ends)
             else mixing.of_one(mixing.one_label(ends, tag(n)), to, known)
-            for n, to in given_shapes
+            for n, to in enumerate(shapes)
         ]
 
     def _whole(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:

@@ -157,6 +157,10 @@ class Labels(NamedTuple):
     def name(self, axis: int) -> Name:
         return self.names[axis] if self.names else axis
 
+    def left_name(self, axis: int) -> Name | None:
+        """Returns the name of an axis along which labels are left out; None of any other."""
+        return self.name(axis) if self.implicit(axis) else None
+
     def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
         """Returns the labels with nothing left out along ``axes``, None for all."""
         found = self.array

@@ -23,23 +23,13 @@ def all_known(reads: Sequence[Labels]) -> bool:
 
 def one_label(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
     """Returns one label for all elements of everything that is read."""
-    words = [
-        tag(one.shape, *(_left_name(one, axis) for axis in range(len(one.shape)))) for one in reads
-    ]
-    sums = [summed(_placed(one.array), tuple(range(one.array.ndim))) for one in reads]
     pairs: list[np.ndarray | np.uint64] = []
-    for word, total in zip(words, sums, strict=True):
-        pairs += [word, total]
+    for one in reads:
+        array = one.array
+        index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
+        pairs.append(tag(one.shape, *map(one.left_name, range(len(one.shape)))))
+        pairs.append(summed(joint(array, index), tuple(range(array.ndim))))
     return joint(what, *pairs)
-
-
-def _left_name(one: Labels, axis: int) -> Name | None:
-    return one.name(axis) if one.implicit(axis) else None
-
-
-def _placed(array: np.ndarray) -> np.ndarray:
-    index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
-    return joint(array, index)
 
 
 def of_one(label: np.ndarray, shape: tuple[int, ...], known: bool = True) -> Labels:
@@ -134,7 +124,7 @@ def broadcast_labels(
     padded = [lifted(one, len(shape)) for one in reads]
     out = [axis for axis in range(len(shape)) if _is_left_out([(one, axis) for one in padded])]
     rest = [axis for axis in range(len(shape)) if axis not in out]
-    met = [tuple(one.name(axis) if one.implicit(axis) else None for one in padded) for axis in out]
+    met = [tuple(one.left_name(axis) for one in padded) for axis in out]
     names: list[Name] = list(range(len(shape)))
     for axis, name in zip(out, met_names(met), strict=True):
         names[axis] = name
@@ -239,7 +229,10 @@ def contract(
     ends = ((one, letters[0]), (two, letters[1]))
     having = {x: [(labels, text.index(x)) for labels, text in ends if x in text] for x in every}
     left_out = [x for x in every if _is_left_out(having[x])]
-    met = [tuple(_met_name(labels, text, x) for labels, text in ends) for x in left_out]
+    met = [
+        tuple(labels.left_name(text.index(x)) if x in text else None for labels, text in ends)
+        for x in left_out
+    ]
     names = dict(zip(left_out, met_names(met), strict=True))
     sizes = {x: max(labels.shape[axis] for labels, axis in having[x]) for x in every}
     inner = [(hashed(names[x]), sizes[x]) for x in left_out if x not in out]
@@ -252,11 +245,6 @@ def contract(
     return Labels(
         shape, found, all_known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
     )
-
-
-def _met_name(labels: Labels, text: str, letter: str) -> Name | None:
-    axis = text.find(letter)
-    return labels.name(axis) if axis >= 0 and labels.implicit(axis) else None
 
 
 def _lettered(

@@ -187,7 +187,7 @@ class Pads(Exact):
         axes = [axis for axis, both in enumerate(self.widths) if both != (0, 0)]
         array = one.full(axes)
         cut = tuple(
-            slice(max(-a, 0), n - max(-b, 0) if n > 1 or b < 0 else None)
+            slice(max(-a, 0), n - max(-b, 0))
             for (a, b), n in zip(self.widths, array.shape, strict=True)
         )
         widths = [(max(a, 0), max(b, 0)) for a, b in self.widths]

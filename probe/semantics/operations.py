@@ -96,13 +96,6 @@ def where() -> Chooses:
     return Chooses()
 
 
-def function_named(word: str, *names_and_values: Any) -> Each:
-    """Returns a function whose numbers have names: first all names, then as many values."""
-    half = len(names_and_values) // 2
-    names, values = names_and_values[:half], names_and_values[half:]
-    return function(word, **dict(zip(names, values, strict=True)))
-
-
 def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
     low, high = (None if one is None or np.isinf(one) else as_float32(one) for one in (low, high))

@@ -113,7 +113,7 @@ class Reduces(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]
-        axes = tuple(sorted(axis % max(len(one.shape), 1) for axis in self.axes if one.shape))
+        axes = tuple(sorted(axis % len(one.shape) for axis in self.axes if one.shape))
         if self.word in ("variance", "deviation"):
             return self._spread(one, axes, shapes)
         if self.places:
@@ -217,7 +217,7 @@ class Accumulates(Meaning):
             np.add.at(total, places[inside], mixing.scattered(terms)[inside])
             every = total + mixing.scattered(one)
         found = np.where(total == ZERO, one, joint(every, what, tag(self.numbers)))
-        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.all_known(reads[:2]))]
+        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.all_known(reads))]
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,9 @@ class Scans(Meaning):
         one = reads[0]
         rank = len(one.shape)
         axis, mixes = self.axis % rank, tuple(a % rank for a in self.mixes)
-        array = mixing.reduce(one, mixes, False) if mixes else mixing.visible(one.array)
+        array = mixing.visible(one.array)
+        if mixes:  # each feature knows its place: in another order they are another input
+            array = mixing.reduce(one._replace(array=numbered(one, mixes)), mixes, True)
         sizes = tuple(1 if a in mixes else n for a, n in enumerate(one.shape))
         names = tuple(map(one.name, range(rank)))
         full = Labels(sizes, array, one.known, names)

@@ -161,7 +161,13 @@ class Windows(Meaning):
         what = with_words(tag("window"), self.kind, self.kernel)
         if self.kind == "average":
             found = joint(found, self._divisors(frame, one, sizes, counts))
-        weights = [self._turned(other) for other in rest[:1]]
+        # in one order of axes, whatever the library's is; as they are if that is open
+        weights = [
+            Turns(self.weights).labels([other], [], ZERO)[0]
+            if len(self.weights) == len(other.shape)
+            else other
+            for other in rest[:1]
+        ]
         found = np.where(
             (found == ZERO) & (not rest), ZERO, joint(found, mixing.one_label(weights, what))
         )
@@ -182,12 +188,6 @@ class Windows(Meaning):
         kept = tuple((a, a) for a in range(len(one.shape)) if a not in self.spatial)
         numbers = self.kernel, self.stride, self.dilation, self.padding, self.ceil, *shapes
         return Whole(kept, "places", numbers).labels([one], shapes, tag(self.word, "places"))
-
-    def _turned(self, one: Labels) -> Labels:
-        """Weights in one order of axes, whatever the library's is; as they are if that is open."""
-        if len(self.weights) != len(one.shape):
-            return one
-        return Turns(self.weights).labels([one], [], ZERO)[0]
 
     def _filters(self, found: np.ndarray, each: bool) -> np.ndarray:
         """Labels that name their filter, where there is one for each."""
@@ -235,20 +235,15 @@ class Convolution(Meaning):
             return self.windows.labels([one, *rest], shapes, what)
         channels = self.windows.channels
         (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
-        groups = np.split(one.full([batch]), self.batches, batch)
+        sizes = tuple(n // self.batches if a == batch else n for a, n in enumerate(one.shape))
         wanted = tuple(n // self.batches if axis == channels else n for axis, n in enumerate(shape))
-        parts = [
-            self.windows.labels([self._part(one, group, batch), *rest], [wanted], what)[0].full()
-            for group in groups
-        ]
-        parts = [joint(part, tag("group", n)) for n, part in enumerate(parts)]
+        parts = []
+        for n, group in enumerate(np.split(one.full([batch]), self.batches, batch)):
+            some = Labels(sizes, group, one.known, one.names)
+            (part,) = self.windows.labels([some, *rest], [wanted], what)
+            parts.append(joint(part.full(), tag("group", n)))
         known = all(one.known for one in reads)
         return [Labels(shape, np.concatenate(parts, channels), known)]
-
-    @staticmethod
-    def _part(one: Labels, group: np.ndarray, batch: int) -> Labels:
-        shape = tuple(group.shape[a] if a == batch else n for a, n in enumerate(one.shape))
-        return Labels(shape, group, one.known, one.names)
 
     def _apart(self, one: Labels) -> Labels:
         if set(self.holes) <= {1}:

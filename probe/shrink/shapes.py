@@ -17,51 +17,49 @@ from probe.shrink.search import ShrinkStep, smaller
 Changes = Iterator[dict[str, Any]]
 
 
+# What each step proposes, in the order in which they are taken.
+PROPOSALS: dict[str, Callable[[Finding], Changes]] = {}
+
+
+def proposal(name: str) -> Callable[[Callable[[Finding], Changes]], Callable[[Finding], Changes]]:
+    """Adds a step of this name."""
+
+    def added(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Changes]:
+        PROPOSALS[name] = propose
+        return propose
+
+    return added
+
+
 def shape_steps(draw: Callable[[Finding], Finding]) -> list[ShrinkStep[Finding]]:
     """Returns all steps. ``draw`` gives a candidate the operands with which it is asked."""
-    proposals: dict[str, Callable[[Finding], Changes]] = {
-        "everything": _smallest_case,
-        "pair": _smaller_pairs,
-        "length": _smaller_lengths,
-        "groups": _groups,
-        "features": _features,
-        "padding": _less_padding,
-        "batch": _batch,
-        "height": _height,
-        "channels": _fewer_channels,
-        "filters": _fewer_filters,
-        "kernel": _kernel,
-    }
 
     def candidates(propose: Callable[[Finding], Changes]) -> Callable[[Finding], Iterator[Finding]]:
         def given(finding: Finding) -> Iterator[Finding]:
             for changes in propose(finding):
                 try:
                     made = finding.reshaped(**changes)
-                except InputError:
+                except InputError:  # not a case
                     continue
                 yield draw(made)
 
         return given
 
-    return [ShrinkStep(name, candidates(propose)) for name, propose in proposals.items()]
+    return [ShrinkStep(name, candidates(propose)) for name, propose in PROPOSALS.items()]
 
 
+@proposal("everything")
 def _smallest_case(finding: Finding) -> Changes:
     """Yields all at its least at once: with the kernel as it is, and with channels too."""
-    least = _without_features(finding) | _per_group(finding, "filters", 1)
+    least: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
+    least |= {} if finding.vary == "batch" else {"batch": 1}
+    least |= {} if finding.padding is not None else {"padding": "valid"}
+    least |= {"bias": None} if finding.case.weighted else {}
+    least |= _per_group(finding, "filters", 1)
     one = _per_group(finding, "in_channels", 1)
     for changes in (least | one, least):
         for pair in _closest_pair(finding):
             yield changes | pair
-
-
-def _without_features(finding: Finding) -> dict[str, Any]:
-    """Returns every feature left out that can be."""
-    found: dict[str, Any] = {"stride": 1, "dilation": 1, "height": None}
-    found |= {} if finding.vary == "batch" else {"batch": 1}
-    found |= {} if finding.padding is not None else {"padding": "valid"}
-    return found | ({"bias": None} if finding.case.weighted else {})
 
 
 def _closest_pair(finding: Finding) -> Changes:
@@ -76,6 +74,7 @@ def _closest_pair(finding: Finding) -> Changes:
                 yield _as_pair(finding, small, small + apart)
 
 
+@proposal("pair")
 def _smaller_pairs(finding: Finding) -> Changes:
     """Yields the two values of the axis: closer together, the smaller one smaller, both smaller."""
     if not finding.paired or finding.vary == "layout":
@@ -109,6 +108,7 @@ def _as_pair(finding: Finding, low: int, high: int) -> dict[str, Any]:
     return {"at": low, "against": high} if upwards else {"at": high, "against": low}
 
 
+@proposal("length")
 def _smaller_lengths(finding: Finding) -> Changes:
     """Yields the length of both sides, where it is not what sets them apart."""
     if finding.paired and finding.vary == "length":
@@ -120,6 +120,20 @@ def _smaller_lengths(finding: Finding) -> Changes:
         yield {"length": length, **at}
 
 
+@proposal("groups")
+def _groups(finding: Finding) -> Changes:
+    """Yields one group with the channels that one has, with all channels, and fewer groups."""
+    case = finding.case
+    if case.groups == 1 or case.operation.depthwise:
+        return
+    filters = case.filters // case.groups
+    for groups in smaller(case.groups):
+        channels = {"in_channels": case.group_channels * groups, "filters": filters * groups}
+        yield {"groups": groups, **channels}
+    yield {"groups": 1}
+
+
+@proposal("features")
 def _features(finding: Finding) -> Changes:
     """Stride, dilation, bias and the modes of pooling: left out, or the numbers smaller."""
     case = finding.case
@@ -137,6 +151,7 @@ def _features(finding: Finding) -> Changes:
         yield {"layout": CONTIGUOUS}
 
 
+@proposal("padding")
 def _less_padding(finding: Finding) -> Changes:
     """No padding, or less of it; as it is where two paddings are compared."""
     padding = finding.case.padding
@@ -161,23 +176,13 @@ def _smaller_axes(name: str, sizes: tuple[int, ...], least: int) -> Changes:
             yield {name: (*sizes[:axis], less, *sizes[axis + 1 :])}
 
 
-def _groups(finding: Finding) -> Changes:
-    """Yields one group with the channels that one has, with all channels, and fewer groups."""
-    case = finding.case
-    if case.groups == 1 or case.operation.depthwise:
-        return
-    filters = case.filters // case.groups
-    for groups in smaller(case.groups):
-        channels = {"in_channels": case.group_channels * groups, "filters": filters * groups}
-        yield {"groups": groups, **channels}
-    yield {"groups": 1}
-
-
+@proposal("batch")
 def _batch(finding: Finding) -> Changes:
     if finding.vary != "batch" or not finding.paired:
         yield from ({"batch": batch} for batch in smaller(finding.case.batch))
 
 
+@proposal("height")
 def _height(finding: Finding) -> Changes:
     case = finding.case
     if case.height is None:
@@ -188,6 +193,7 @@ def _height(finding: Finding) -> Changes:
             yield {"height": (*case.height[:axis], less, *case.height[axis + 1 :])}
 
 
+@proposal("channels")
 def _fewer_channels(finding: Finding) -> Changes:
     if finding.vary == "channels" and finding.paired:
         return
@@ -197,6 +203,7 @@ def _fewer_channels(finding: Finding) -> Changes:
         yield _per_group(finding, "in_channels", channels)
 
 
+@proposal("filters")
 def _fewer_filters(finding: Finding) -> Changes:
     case = finding.case
     if finding.vary == "filters" and finding.paired:
@@ -219,6 +226,7 @@ def _per_group(finding: Finding, name: str, size: int) -> dict[str, Any]:
     return {"in_channels": size, "groups": None, "filters": case.filters // case.groups * size}
 
 
+@proposal("kernel")
 def _kernel(finding: Finding) -> Changes:
     case = finding.case
     if not case.operation.windows:

@@ -63,30 +63,39 @@ def _functions_for(x):
     return import_module("probe.stable." + name)
 
 
+class ConvolutionWords:
+    """What ``conv`` takes behind its tensors, in that order."""
+
+    def __init__(self, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+        self.stride, self.dilation, self.groups = stride, dilation, groups
+        self.padding, self.accumulate = padding, accumulate
+
+
 class ConvolutionSizes:
     """A convolution's sizes and options, checked; its input's sizes are given later.
 
     They may be a library's own scalars.
 
-    ``kernel``: a tuple; ``channels`` and ``filters``: numbers. ValueError: ``name=value: why``.
+    ``kernel``: a tuple; ``depth``, channels of a group, and ``filters``: numbers; ``words``: as of
+    ``ConvolutionWords``. ValueError: ``name=value: why``.
     """
 
-    def __init__(self, kernel, channels, filters, stride, dilation, groups, padding):
-        rank = len(kernel)
+    def __init__(self, kernel, depth, filters, words):
+        rank, groups = len(kernel), words.groups
+        channels = depth * groups
         if not 1 <= rank <= 3:
             raise ValueError(
                 f"w={rank + 2} axes: a convolution has 1 to 3 spatial ones and two more"
             )
         self.kernel, self.channels, self.filters = kernel, channels, filters
-        self.stride = _one_an_axis("stride", stride, rank)
-        self.dilation = _one_an_axis("dilation", dilation, rank)
+        self.stride = _one_an_axis("stride", words.stride, rank)
+        self.dilation = _one_an_axis("dilation", words.dilation, rank)
         if groups < 1 or channels % groups or filters % groups:
             why = f"must divide {channels} channels and {filters} filters"
             raise ValueError(f"groups={groups}: {why}")
-        self.groups, self.depth = groups, channels // groups
-        self.windows = WindowSizes(
-            kernel, self.stride, self.dilation, _checked_padding(padding, rank)
-        )
+        self.groups, self.depth = groups, depth
+        padding = _checked_padding(words.padding, rank)
+        self.windows = WindowSizes(kernel, self.stride, self.dilation, padding)
         self.extents, self.places = self.windows.extents, self.windows.places()
         self.seen = self.windows.seen
 

@@ -5,10 +5,10 @@ and a chain that TensorFlow leaves as it is. Chains of additions in a tf.functio
 known become one ``AddN``, which adds in another order (grappler's ``AddOpsRewrite``).
 """
 
-from probe.stable.convolution import ConvolutionSizes, accumulator
+from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator
 
 
-def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+def conv(x, w, b=None, *options, **named):
     """Does as ``probe.stable.conv``, channels last; variables are taken too."""
     import tensorflow as tf
 
@@ -16,9 +16,9 @@ def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumula
     known = _static_sizes(w.shape)
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
-    words = (known[:-2], known[-2] * groups, known[-1], stride, dilation, groups, padding)
-    shape = ConvolutionSizes(*words)
-    wide = accumulator(x.dtype.name, accumulate)
+    words = ConvolutionWords(*options, **named)
+    shape = ConvolutionSizes(known[:-2], known[-2], known[-1], words)
+    wide = accumulator(x.dtype.name, words.accumulate)
     y = _differentiable(tf, shape, wide)(x, w)
     return y if b is None else y + b
 

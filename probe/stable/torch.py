@@ -2,17 +2,17 @@
 
 from typing import Any, Dict, List
 
-from probe.stable.convolution import ConvolutionSizes, accumulator
+from probe.stable.convolution import ConvolutionSizes, ConvolutionWords, accumulator
 
 
-def conv(x, w, b=None, stride=1, dilation=1, groups=1, padding="valid", accumulate=None):
+def conv(x, w, b=None, *options, **named):
     """Does as ``probe.stable.conv``, channels first."""
     kernel = tuple(w.shape[2:])
     if len(w.shape) != len(x.shape):
         raise ValueError(f"w={tuple(w.shape)}: x has {len(x.shape)} axes, w must too")
-    words = (kernel, w.shape[1] * groups, w.shape[0], stride, dilation, groups, padding)
-    geometry = ConvolutionSizes(*words)
-    wide = accumulator(str(x.dtype).split(".")[-1], accumulate)
+    words = ConvolutionWords(*options, **named)
+    geometry = ConvolutionSizes(kernel, w.shape[1], w.shape[0], words)
+    wide = accumulator(str(x.dtype).split(".")[-1], words.accumulate)
     y = _stable_function().apply(x, w, geometry, wide)
     return y if b is None else y + b.reshape((-1,) + (1,) * len(kernel))
 

@@ -110,7 +110,13 @@ class Results:
         import duckdb
 
         for query in queries:
-            _require_select(duckdb, query)
+            try:
+                statements = duckdb.extract_statements(query)
+            except duckdb.Error as error:
+                raise _wrong_query(query, error) from None
+            if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+                why = "it is not a single query that only reads"
+                raise InputError("sql", _query_start(query), why, "write one SELECT")
         return parquet.steady(lambda: self._answered(duckdb, queries), self.folders[0])
 
     def _answered(self, duckdb: Any, queries: Sequence[str]) -> list[pa.Table]:
@@ -131,7 +137,13 @@ class Results:
                 connection.execute(lock)
             for query in queries:
                 try:
-                    answers.append(_integers_of_decimals(connection.sql(query).to_arrow_table()))
+                    rows = connection.sql(query).to_arrow_table()
+                    for place, field in enumerate(rows.schema):
+                        if pa.types.is_decimal(field.type) and field.type.scale == 0:
+                            with suppress(pa.ArrowInvalid):
+                                numbers = rows.column(place).cast(pa.int64())
+                                rows = rows.set_column(place, field.name, numbers)
+                    answers.append(rows)
                 except (duckdb.Error, pa.ArrowException, OSError) as error:
                     stored.unchanged()  # gone: another process has just compacted it away
                     raise _wrong_query(query, error) from None
@@ -146,26 +158,6 @@ _LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-
-
-def _integers_of_decimals(rows: pa.Table) -> pa.Table:
-    """Sums of integers are decimals of DuckDB's: as int64 where all fit."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_decimal(field.type) and field.type.scale == 0:
-            with suppress(pa.ArrowInvalid):
-                numbers = rows.column(place).cast(pa.int64())
-                rows = rows.set_column(place, field.name, numbers)
-    return rows
-
-
-def _require_select(duckdb: Any, sql: str) -> None:
-    try:
-        statements = duckdb.extract_statements(sql)
-    except duckdb.Error as error:
-        raise _wrong_query(sql, error) from None
-    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
-        why = "it is not a single query that only reads"
-        raise InputError("sql", _query_start(sql), why, "write one SELECT")
 
 
 def _wrong_query(sql: str, error: Exception) -> InputError:

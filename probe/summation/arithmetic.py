@@ -58,7 +58,7 @@ class Rounder:
     def total(self, first: Doubles, second: Doubles, out: Doubles) -> Doubles:
         """first + second in ``out``, such that rounding ``out`` rounds the exact sum."""
         np.add(first, second, out=out)
-        if self.name != "float64" and self._suspect(out):
+        if self.name != "float64" and self._suspect(out):  # speed alone: exact sums are not changed
             self._repair(first, second, out)
         return out
 

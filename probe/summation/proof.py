@@ -6,10 +6,12 @@ a and b meet over. One triple for every inner node but the root leaves no other 
 leaves: by induction the triples inside of a node tie its leaves together, whatever leaves stand for
 A, B and D, and the two sides of the root are tied by nothing, so every tree that answers like this
 splits at its root as this one does, and so on downwards (the graph of Aho, Sagiv, Szymanski and
-Ullman, 1981). That holds against trees with nodes of three summands too; a tree that has such nodes
-itself is not proved here. What a certificate asks (``questions.separation``) holds for partial sums
-of any format within one call too; it takes 2.6 to 12 times as many calls, and can't mask thousands
-of leaves in float16, so that neither replaces the other.
+Ullman, 1981). That holds against trees with nodes of three summands too, if these lose a unit
+beside an M, as processors' do; a node that adds exactly lets it through, and takes the
+certificate's questions. A tree that has such nodes itself is not proved here. What a certificate
+asks (``questions.separation``) holds for partial sums of any format within one call too; it takes
+2.6 to 12 times as many calls, and can't mask thousands of leaves in float16, so that neither
+replaces the other.
 
 Many triples share a call, since a unit that is lost cannot be made up for: the outcome is the sum
 of all units or it is not. Triples of disjoint nodes use an M of their own each, lest one pair
@@ -93,8 +95,8 @@ def outputs_proved(
 
     All of the tree's nodes must have two children. ``wanted`` picks, as an index, outputs that read
     the tree's leaves and no others; all others are False. True is a proof, for an operator that
-    adds its products in some tree at all. ``scales``: whether nodes within each other may share a
-    call; False holds for partial sums of any format.
+    adds its products in some tree at all, where no node of several summands is exact. ``scales``:
+    whether nodes within each other may share a call; False holds for partial sums of any format.
     """
     operator = masks.operator
     form = Format.of(operator.dtype, scales)

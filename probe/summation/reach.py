@@ -33,10 +33,10 @@ from probe.window import Geometry
 MOST = 1024
 
 # Elements that are edited in one request: some 50 MB travel.
-EDITS = 1 << 22
+EDITS = 1 << 22  # speed alone
 
 # Outputs times elements of an axis that are looked through when elements are named.
-ROWS = 1 << 22
+ROWS = 1 << 22  # speed alone
 
 # Positions times groups, the first ones, of which it is said what reaches them.
 NAMED = 512

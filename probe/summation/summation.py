@@ -416,7 +416,7 @@ class Summation(NamedTuple):
         leaves, fused = set(self.tree.leaves), self.rounding.fused
         if name in ("flushed_inputs", "flushed_weights"):
             return leaves - {BIAS}
-        return leaves & fused if name == "flushed_whole" else leaves - fused
+        return set(fused) if name == "flushed_whole" else leaves - fused
 
     def _kinds(self, other: Summation, name: str) -> bool:
         """Returns whether two trees flush all, some or none of one kind, and not both the same."""

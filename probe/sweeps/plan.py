@@ -32,7 +32,16 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     """
     distinct = sorted(set(values))
     if vary == "layout":
-        return _layout_values(distinct)
+        own = layout.layout_number(layout.CONTIGUOUS)
+        others = [value for value in distinct if value != own]
+        if not others:
+            why = "a sweep compares each layout with contiguous"
+            raise InputError(
+                "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
+            )
+        for value in others:
+            window.shown_axis_value("layout", value)
+        return others, own
     shown = ",".join(map(str, distinct[:9])) or "(none)"
     if len(distinct) < 2:
         why = "a sweep compares each value with the longest"
@@ -40,20 +49,6 @@ def axis_values(values: Sequence[int], vary: str) -> tuple[list[int], int]:
     if distinct[0] < 1:
         raise InputError(f"{vary} values", shown, "they must be 1 or more", "leave out the others")
     return distinct[:-1], distinct[-1]
-
-
-def _layout_values(values: list[int]) -> tuple[list[int], int]:
-    """Returns the numbers of layouts, and that of ``contiguous``."""
-    own = layout.layout_number(layout.CONTIGUOUS)
-    others = [value for value in values if value != own]
-    if not others:
-        why = "a sweep compares each layout with contiguous"
-        raise InputError(
-            "layouts", layout.CONTIGUOUS, why, "give different ones, such as transposed"
-        )
-    for value in others:
-        window.shown_axis_value("layout", value)
-    return others, own
 
 
 class Plan:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from probe import installation, operands
 from probe.case import Case
@@ -160,14 +161,12 @@ def bisect_releases(
     right: Target,
     lengths: Sequence[int],
     what: str = "order",
-    store: Store | None = None,
     releases: Sequence[str] = (),
-    keep: bool = True,
-    tell: Say = silent,
+    **how: Any,
 ) -> ReleaseChange:
-    """Returns the first release after ``left`` that shows something else than it; see
-    :class:`ReleaseQuestion`.
+    """Returns the first release after ``left`` that shows something else than it.
 
+    ``how``: ``store``, ``keep`` and ``tell``, as of :class:`ReleaseQuestion`.
     ``left`` and ``right``: one target at two releases, in either order. ``lengths``: two or more.
     Costs an installation of about a minute and 0.5 GB for each release run: log2(n) + 2 of them.
     Errors: InputError; StoreError.
@@ -177,5 +176,5 @@ def bisect_releases(
     between = releases_between(left, right, releases)
     about = min(len(between), 2 + (len(between) - 1).bit_length())
     with VOICE.counted("releases", about) as count:
-        asked = ReleaseQuestion(case, left, lengths, what, store, keep, tell, about, count)
+        asked = ReleaseQuestion(case, left, lengths, what, about=about, count=count, **how)
         return first_change(between, asked)

@@ -95,15 +95,16 @@ class ByOrder:
         """Returns whether every output of every value was tested for every addition and every
         fusion."""
         every = [*self.values, self.base]
-        return all(one.certified == one.compared for one in self.values) and not any(
-            one.refusal for one in every
-        )
+        tested = all(one.certified == one.compared for one in self.values)
+        return bool(self.compared) and tested and not any(one.refusal for one in every)
 
     @property
     def uncertified(self) -> str:
         """Returns how many outputs were not asked for all they add, and why; empty if all were."""
         if self.certified:
             return ""
+        if not self.compared:
+            return "no outputs were compared"
         count = self.compared - sum(one.certified for one in self.values)
         reasons = [one.orders.uncertified for one in [*self.values, self.base] if one.orders]
         why = next(filter(None, reasons), "")
@@ -215,7 +216,14 @@ def sweep_by_order(
         found, left = work.at(cases[value], value)
         if left and right and left.orders and right.orders:
             pairs = OutputPairs.must_agree(ComparedShapes(case, vary, value, against, None))
-            _contrast(found, Comparison(case, left, right, pairs))
+            both = Comparison(case, left, right, pairs)
+            found.unknown, found.compared = both.unknown, both.compared
+            found.certified = int(both.certified().sum())
+            found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
+            found.outputs = both.by_order
+            if found.outputs:
+                places = both.pairs.left[np.concatenate(list(both.apart.values()))]
+                found.first = int((places @ np.array([both.left.case.filters, 1])).min())
         result.values.insert(0, found)
         if progress:
             progress(done, len(shorter))
@@ -245,17 +253,6 @@ class _RevealWork:
         found = AtValue(value, side.orders, refusal)
         found.reached = 0 if refusal else int(reached.sum())
         return found, side
-
-
-def _contrast(found: AtValue, both: Comparison) -> None:
-    """Fills in which of the outputs that must agree are added differently."""
-    found.unknown, found.compared = both.unknown, both.compared
-    found.certified = int(both.certified().sum())
-    found.causes = Counter({cause: len(which) for cause, which in both.apart.items()})
-    found.outputs = both.by_order
-    if found.outputs:
-        places = both.pairs.left[np.concatenate(list(both.apart.values()))]
-        found.first = int((places @ np.array([both.left.case.filters, 1])).min())
 
 
 def measure_by_order(

@@ -162,7 +162,21 @@ class Periodic:
     ) -> Iterator[np.ndarray]:
         """Yields a summation's outputs on any windows, container (windows, filters), set by set."""
         for weights in sets:
-            yield _replayed_windows(self.case, summation, columns, weights)
+            case = self.case
+            w, b = weights
+            flat = w.reshape(case.summands, case.groups, -1)
+            found = []
+            for group, x in enumerate(columns):
+                mine, width = flat[:, group], flat.shape[2]
+                bias = None if b is None else b.reshape(case.groups, -1)[group]
+                parts = []
+                for start in range(0, x.shape[1], max(1, AT_ONCE // width)):
+                    part = x[:, start : start + max(1, AT_ONCE // width)]
+                    adds = None if bias is None else np.tile(bias, part.shape[1])
+                    pair = np.repeat(part, width, axis=1), np.tile(mine, part.shape[1])
+                    parts.append(replay(summation, *pair, case.dtype, adds).reshape(-1, width))
+                found.append(np.concatenate(parts))
+            yield np.concatenate(found, axis=1)
 
 
 class Repeated(Periodic):
@@ -201,23 +215,3 @@ class Repeated(Periodic):
             found = list(self.replayed(summation, columns, self.sets_for(read)))
             self.tables[summation, read] = found
         return self.tables[summation, read]
-
-
-def _replayed_windows(
-    case: Case, summation: Summation, columns: Columns, weights: Weights
-) -> np.ndarray:
-    """Returns outputs of all windows and filters by one summation, (windows, filters) container."""
-    w, b = weights
-    flat = w.reshape(case.summands, case.groups, -1)
-    found = []
-    for group, x in enumerate(columns):
-        mine, width = flat[:, group], flat.shape[2]
-        bias = None if b is None else b.reshape(case.groups, -1)[group]
-        parts = []
-        for start in range(0, x.shape[1], max(1, AT_ONCE // width)):
-            part = x[:, start : start + max(1, AT_ONCE // width)]
-            adds = None if bias is None else np.tile(bias, part.shape[1])
-            pair = np.repeat(part, width, axis=1), np.tile(mine, part.shape[1])
-            parts.append(replay(summation, *pair, case.dtype, adds).reshape(-1, width))
-        found.append(np.concatenate(parts))
-    return np.concatenate(found, axis=1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,18 +50,30 @@ LONGEST_PERIOD = 16  # of tails
 MOST_SPLITS = 40  # contradictions that are looked into
 
 
+class SearchLimits(NamedTuple):
+    """How much a search may cost.
+
+    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
+    little (``WORK``). ``checks``: random lengths, by ``seed``, that are run in each interval.
+    ``memory``: bytes; lengths that need more are left out, which the result says. ``seconds``: no
+    length is begun after that time; None: no limit.
+    """
+
+    scanned: int | None = None
+    checks: int = CHECKS
+    seed: int = 0
+    memory: int = MEMORY
+    seconds: float | None = None
+
+
 def find_switch_points(
     session: AnySession,
     case: Case,
     upto: int = 1_000_000,
     *,
-    scanned: int | None = None,
-    checks: int = CHECKS,
-    seed: int = 0,
-    memory: int = MEMORY,
-    seconds: float | None = None,
     progress: Say | None = None,
     vary: str | None = None,
+    **limits: Any,
 ) -> Thresholds:
     """Returns the lengths up to ``upto`` at which ``case`` on a started session changes its
     summations.
@@ -69,12 +81,10 @@ def find_switch_points(
     ``vary``: ``length``, or ``batch`` (then the case's length is set); None: the length, of a dense
     layer the batch.
 
-    ``scanned``: that many of the shortest lengths are all run; None: 64, and as many more as cost
-    little (``WORK``). Then lengths double, intervals whose ends differ are bisected, and ``checks``
-    random lengths are run in each. ``memory``: bytes;
-    lengths that need more are left out, which the result says. ``seconds``: no length is begun
-    after that time; None: no limit. ``progress(text)`` before each run. Calls of more than 4
-    million outputs are looked at in some rows only: both ends, the middle and scattered ones.
+    ``limits``: those of :class:`SearchLimits`. All short lengths are run, then they double,
+    intervals whose ends differ are bisected, and random lengths are run in each. ``progress(text)``
+    before each run. Calls of more than 4 million outputs are looked at in some rows only: both
+    ends, the middle and scattered ones.
 
     A length costs 9 calls of the operator (25 for sums of up to 32 products), and half as many for
     every way in which windows meet padding; more only where a summation is met that was not known,
@@ -90,10 +100,11 @@ def find_switch_points(
     if upto < first:
         why = f"the shortest length with a window without padding is {first}"
         raise InputError("upto", upto, why, "raise it")
-    search = _Search(session, case, vary, seconds, progress)
-    search.result.limited = _fit(search, upto, memory)
-    search.scan(first, min(search.reach, search.first_scan(first, scanned)))
-    search.far(checks, np.random.default_rng(seed))
+    within = SearchLimits(**limits)
+    search = _Search(session, case, vary, within.seconds, progress)
+    search.result.limited = _fit(search, upto, within.memory)
+    search.scan(first, min(search.reach, search.first_scan(first, within.scanned)))
+    search.far(within.checks, np.random.default_rng(within.seed))
     search.certify()
     search.conclude()
     return search.result

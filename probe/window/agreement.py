@@ -56,7 +56,6 @@ class Agreement:
 
     @property
     def not_compared(self) -> int:
-        """Returns outputs of the left side without a partner."""
         return self.outputs - self.compared
 
 
@@ -168,7 +167,21 @@ def agreement(
     are compared with the partner at the same place only. Raises InputError.
     """
     right = case if against_padding is None else case.with_(padding=against_padding)
-    return _agreement_of(_side_at(case, vary, at), _side_at(right, vary, against), vary)
+    left, other = _side_at(case, vary, at), _side_at(right, vary, against)
+    # blocks of partners: the product of the runs along every axis, the largest one first
+    axes = [[(slice(0, min(left.batch, other.batch)),) * 2]]
+    axes += [_partners(left.windows, other.windows, axis) for axis in range(len(left.shape) - 2)]
+    # filters read the same channels where they are in groups of the same number
+    number = np.arange(min(left.filters, other.filters))
+    groups = [number // (side.filters // side.windows.groups) for side in (left, other)]
+    axes += [[(run, run) for run in _runs_of_true(groups[0] == groups[1])]]
+    blocks = []
+    for runs in itertools.product(*axes):
+        ours, theirs = zip(*runs, strict=True)
+        blocks.append((ours, theirs))
+    blocks.sort(key=lambda block: -math.prod(part.stop - part.start for part in block[0]))
+    found = Agreement(tuple(blocks), math.prod(left.shape))
+    return replace(found, reason=_reason(left, other, vary)) if found.not_compared else found
 
 
 @dataclass(frozen=True)
@@ -197,23 +210,6 @@ def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     if vary in ("channels", "layout"):
         return _ComparedSide(Geometry.of(case_at(case, vary, value)), case.batch, case.filters)
     return _ComparedSide(Geometry.of(case_at(case, "filters", value)), case.batch, value)
-
-
-def _agreement_of(left: _ComparedSide, right: _ComparedSide, vary: str) -> Agreement:
-    """Blocks of partners: the product of the runs along every axis, the largest one first."""
-    axes = [[(slice(0, min(left.batch, right.batch)),) * 2]]
-    axes += [_partners(left.windows, right.windows, axis) for axis in range(len(left.shape) - 2)]
-    # filters read the same channels where they are in groups of the same number
-    number = np.arange(min(left.filters, right.filters))
-    groups = [number // (side.filters // side.windows.groups) for side in (left, right)]
-    axes += [[(run, run) for run in _runs_of_true(groups[0] == groups[1])]]
-    blocks = []
-    for runs in itertools.product(*axes):
-        ours, theirs = zip(*runs, strict=True)
-        blocks.append((ours, theirs))
-    blocks.sort(key=lambda block: -math.prod(part.stop - part.start for part in block[0]))
-    found = Agreement(tuple(blocks), math.prod(left.shape))
-    return replace(found, reason=_reason(left, right, vary)) if found.not_compared else found
 
 
 def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:

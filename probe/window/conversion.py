@@ -7,7 +7,6 @@ onnx).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probe import backends
@@ -90,9 +89,12 @@ def equivalent(case: Case, framework: str) -> Equivalent:
         lines = _library_lines(framework, case, pairs)
     except Unsupported as error:
         raise InputError("framework", framework, str(error), "use a different framework") from None
+    # where the code uses the case's convention by name, it holds at every size as the case does
+    words = ('"SAME"', '"same"', '"SAME_UPPER"', '"SAME_LOWER"')
+    named = isinstance(case.padding, str) and any(word in lines for word in words)
     return Equivalent(
         *(framework, FRAMEWORKS[framework], pairs, case.rounds_up, lines, note),
-        *(_kept_word(case, lines) or resolved, whole),
+        *(case if named else resolved, whole),
     )
 
 
@@ -107,28 +109,18 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
     if framework == "onnx" and set(case.dilation) == {1} and not zeros:
         named = case.padding  # it has words for both SAMEs, which hold at every size
     elif framework in ("tensorflow", "keras"):
-        named = _tensorflow_word(case, pairs).lower() or pairs
+        same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
         if case.pool:  # whose padding is not zeros, or counts them
             named = case.padding if case.pad_with == "nothing" else pairs
+        elif case.padding == "same":
+            named = "same"
+        elif not any(map(any, pairs)):
+            named = "valid"
+        elif set(case.stride) == {1} and list(pairs) == same:
+            named = "same"
     ceil = case.rounds_up and named not in BY_SIZE
     program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
     return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
-
-
-def _tensorflow_word(case: Case, pairs: Pairs) -> str:
-    """Returns ``SAME`` or ``VALID`` where that gives these zeros at every size; else nothing."""
-    if not any(map(any, pairs)):
-        return "SAME" if case.padding == "same" else "VALID"
-    unit = set(case.stride) == {1}
-    same = [around("same", 0, extent, extent, 1) for extent in case.effective_kernel]
-    return "SAME" if case.padding == "same" or (unit and list(pairs) == same) else ""
-
-
-def _kept_word(case: Case, lines: str) -> Case | None:
-    """Returns the case itself where the code uses its convention by name: it then holds at every
-    size."""
-    words = ('"SAME"', '"same"', '"SAME_UPPER"', '"SAME_LOWER"')
-    return case if any(word in lines for word in words) and isinstance(case.padding, str) else None
 
 
 def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:
@@ -175,24 +167,13 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
         *("pooling rounds sizes up" if pool else "", _sizes_said(case, pairs), _pooling(case)),
     )
     note = "; ".join(filter(None, said))
-    lines = _caffe_layer(case, pads, keep)
+    flat = (1,) * (case.spatial_rank == 1)  # of a one-dimensional case the height is 1
+    dims = (1, case.in_channels, *flat, *case.spatial())
+    text: str = caffe.prototxt(case.spec(), dims, pads)
+    lines, shown = text[text.index("layer") :].rstrip(), [caffe.slice_text(part) for part in keep]
+    if set(shown) != {":"}:
+        lines += f"\ny = net.forward()[{', '.join([':', ':', *[':'] * len(flat), *shown])}]"
     return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))
-
-
-def _caffe_layer(case: Case, pads: Sequence[int], keep: Sequence[slice]) -> str:
-    """Returns the prototxt of a layer, and the crop of its outputs where there is one.
-
-    Of a one-dimensional case the height is 1.
-    """
-    from probe.backends import caffe
-
-    flat = case.spatial_rank == 1
-    dims = (1, case.in_channels, *((1,) * flat), *case.spatial())
-    text: str = caffe.prototxt(case.spec(), dims, list(pads))
-    layer, shown = text[text.index("layer") :].rstrip(), [caffe.slice_text(part) for part in keep]
-    if set(shown) == {":"}:
-        return layer
-    return f"{layer}\ny = net.forward()[{', '.join([':', ':', *[':'] * flat, *shown])}]"
 
 
 def _check_caffe(case: Case, pairs: tuple[Pair, ...], around: tuple[Pair, ...]) -> None:

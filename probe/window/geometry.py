@@ -44,7 +44,6 @@ class Geometry:
 
     @property
     def positions(self) -> int:
-        """Returns how many output positions there are."""
         return math.prod(self.outputs)
 
     @property
@@ -126,7 +125,9 @@ def gather(
     keeps its number with or without padding. Costs leaves * outputs elements of x and of w.
     """
     geometry = _geometry(case, x)
-    entries, positions, filters = output_places(case, x, outputs)
+    flat = np.asarray(outputs, dtype=np.int64)
+    places = (x.shape[0], geometry.positions, case.filters)
+    entries, positions, filters = np.unravel_index(flat, places)
     spatial = geometry.reads(positions)
     groups = filters // (geometry.filters // geometry.groups)
     first = groups * geometry.group_channels
@@ -163,17 +164,6 @@ def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
     geometry = _geometry(case, x)
     met = np.repeat(geometry.reads() < 0, geometry.group_channels, axis=1)
     return np.tile(met, (x.shape[0], 1)).T
-
-
-def output_places(
-    case: Case, x: np.ndarray, outputs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (batch entry, position, filter) of flat indices of the outputs of ``x``."""
-    positions = _geometry(case, x).positions
-    entry, position, filter_ = np.unravel_index(
-        np.asarray(outputs, dtype=np.int64), (x.shape[0], positions, case.filters)
-    )
-    return entry, position, filter_
 
 
 def scale(

@@ -52,9 +52,12 @@ class CaseCall:
             known = "length, batch, filters and channels can"
             raise ValueError(f"axis={sorted(axes)}: can't be cut; {known}")
         if channels is not None and channels != self.x.shape[-1]:
-            return self._split(x, channels)
+            if not 0 < channels < x.shape[-1]:
+                raise ValueError(f"channels={channels}: the operands have {x.shape[-1]}")
+            return self._other(x, self.w, self.b, split=channels)
         if filters is not None and filters != self.w.shape[-1]:
-            return self._fewer(x, filters)
+            b = None if self.b is None else self.b[:filters].copy()
+            return self._other(x, _cut_axis(self.w, -1, "filters", filters), b, filters=filters)
         operator = self._operator.at(x.shape)
         if operator not in self._bound:  # lines for other sizes want the operands again
             if len(self._bound) >= BOUND:
@@ -71,16 +74,8 @@ class CaseCall:
             self._others[word] = CaseCall(self.operators, spec, self.x, self.w, self.b)
         return self._others[word]
 
-    def _split(self, x, channels):
-        if not 0 < channels < x.shape[-1]:
-            raise ValueError(f"channels={channels}: the operands have {x.shape[-1]}")
-        operator = self.operators(dict(self.spec, split=channels)).at(x.shape)
-        return Prepared(operator, x, operator.bind(self._operands(self.w, self.b)))
-
-    def _fewer(self, x, filters):
-        w = _cut_axis(self.w, -1, "filters", filters)
-        operator = self.operators(dict(self.spec, filters=filters)).at(x.shape)
-        b = None if self.b is None else self.b[:filters].copy()
+    def _other(self, x, w, b, **words):
+        operator = self.operators(dict(self.spec, **words)).at(x.shape)
         return Prepared(operator, x, operator.bind(self._operands(w, b)))
 
     def _operands(self, w, b):

@@ -20,6 +20,7 @@ from probe.case import Case
 from probe.comparison import outputs_of_call
 from probe.errors import InputError, TargetError
 from probe.target import Target
+from tests.backends import conforming
 
 pytestmark = pytest.mark.long
 
@@ -382,3 +383,38 @@ def test_what_onednn_has_no_primitive_for_is_unsupported(op, dtype):
         else:
             pytest.skip("AVX2 has a primitive for it in this release")
     assert refused.kind == "unsupported" and "refuses" in refused.why
+
+
+@pytest.mark.parametrize(
+    "text", ["onnxruntime", "onnxruntime,weights=argument", "opencv", "litert", "reference"]
+)
+def test_new_weights_and_a_new_bias_count(started, text):
+    spec = conformance.spec("conv1d", [2], bias=True)
+    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
+    bias = np.array([1], np.float32)
+    for w, b, expected in (
+        (one, bias, [2, 4, 6]),
+        (2 * one, bias, [3, 7, 11]),
+        (one, 0 * bias, [1, 3, 5]),
+    ):
+        assert conforming.run(started(text), spec, x, w, b).ravel().tolist() == expected
+
+
+LACKING = [
+    ("onnxruntime", "float64", "NOT_IMPLEMENTED"),
+    ("onnxruntime", "bfloat16", "it can't be fed from NumPy"),
+    ("opencv", "float64", "float32"),
+    ("opencv", "bfloat16", "float32"),
+    ("openvino,precision=f32", "float64", "computes it in float32"),
+    ("openvino,precision=f32", "bfloat16", "NumPy lacks it"),
+    ("litert,xnnpack=0", "float16", "LiteRT refuses: .*kTfLiteFloat32"),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype", "why"), LACKING)
+def test_formats_that_a_library_lacks_are_unsupported(started, text, dtype, why):
+    kind = "uint16" if dtype == "bfloat16" else dtype
+    spec = conformance.spec("conv1d", [2], dtype=dtype)
+    with pytest.raises(TargetError, match=why) as caught:
+        conforming.run(started(text), spec, np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind))
+    assert caught.value.kind == "unsupported"

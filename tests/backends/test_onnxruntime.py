@@ -9,7 +9,6 @@ from probe import program as programs
 from probe.backends import conformance
 from probe.backends.onnxruntime import OnnxRuntime
 from probe.backends.source import ValueShapes
-from probe.errors import TargetError
 from tests.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -41,32 +40,6 @@ def test_every_output_is_revealed_and_replayed(started, text):
 @pytest.mark.slow
 def test_float16_replays(started):
     assert not conforming.not_replayed(started("onnxruntime"), conforming.CASES[::3], "float16")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "why"), [("float64", "NOT_IMPLEMENTED"), ("bfloat16", "it can't be fed from NumPy")]
-)
-def test_formats_without_a_convolution_are_unsupported(started, dtype, why):
-    spec = conformance.spec("conv1d", [2], dtype=dtype)
-    kind = np.uint16 if dtype == "bfloat16" else np.float64
-    with pytest.raises(TargetError, match=why) as caught:
-        conforming.run(
-            started("onnxruntime"), spec, np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind)
-        )
-    assert caught.value.kind == "unsupported"
-
-
-@pytest.mark.parametrize("text", ["onnxruntime", "onnxruntime,weights=argument"])
-def test_new_weights_and_a_new_bias_count(started, text):
-    spec = conformance.spec("conv1d", [2], bias=True)
-    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
-    bias = np.array([1], np.float32)
-    for w, b, expected in (
-        (one, bias, [2, 4, 6]),
-        (2 * one, bias, [3, 7, 11]),
-        (one, 0 * bias, [1, 3, 5]),
-    ):
-        assert conforming.run(started(text), spec, x, w, b).ravel().tolist() == expected
 
 
 def test_constant_weights_get_blocked_layouts_and_fed_ones_do_not(started):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from probe.backends import conformance
 from probe.backends.caffe import prototxt, symmetric
 from probe.case import Case
-from probe.errors import TargetError
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import reveal
 from probe.summation.windows import reveal_windows
@@ -45,28 +42,6 @@ def test_winograd_is_no_sum_and_winograd_0_is_one(started):
 def test_the_windows_of_winograd_are_told_from_its_rounding(started):
     revealed = reveal_windows(SessionOperator(started("opencv"), WIDE))
     assert (revealed[0] == Geometry.of(WIDE).gather_indices()).all()
-
-
-def test_new_weights_and_a_new_bias_count(started):
-    spec = conformance.spec("conv1d", [2], bias=True)
-    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
-    bias = np.array([1], np.float32)
-    for w, b, expected in (
-        (one, bias, [2, 4, 6]),
-        (2 * one, bias, [3, 7, 11]),
-        (one, 0 * bias, [1, 3, 5]),
-    ):
-        assert conforming.run(started("opencv"), spec, x, w, b).ravel().tolist() == expected
-
-
-@pytest.mark.parametrize(("dtype", "why"), [("float64", "float32"), ("bfloat16", "float32")])
-def test_other_formats_are_unsupported(started, dtype, why):
-    spec = conformance.spec("conv1d", [2], dtype=dtype)
-    kind = np.uint16 if dtype == "bfloat16" else np.float64
-    x, w = np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind)
-    with pytest.raises(TargetError, match=why) as caught:
-        conforming.run(started("opencv"), spec, x, w)
-    assert caught.value.kind == "unsupported"
 
 
 def test_a_model_is_one_layer_of_caffe():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import probe
 from probe import Case, target
 from probe.backends import conformance
-from probe.errors import TargetError
 from probe.target import Target
 from tests.backends import conforming
 
@@ -37,17 +35,6 @@ def test_integers_are_exact_and_nothing_is_refused(started, text):
 def test_every_output_is_revealed_and_replayed(started, text, cases):
     """Constant weights are compiled anew for each mask, some 20 ms each."""
     assert not conforming.not_replayed(started(text), cases)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "why"), [("float64", "computes it in float32"), ("bfloat16", "NumPy lacks it")]
-)
-def test_formats_that_it_does_not_compute_are_unsupported(started, dtype, why):
-    spec = conformance.spec("conv1d", [2], dtype=dtype)
-    kind = np.uint16 if dtype == "bfloat16" else np.float64
-    with pytest.raises(TargetError, match=why) as caught:
-        conforming.run(started(PLAIN), spec, np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind))
-    assert caught.value.kind == "unsupported"
 
 
 def test_the_default_is_what_its_users_have(started):

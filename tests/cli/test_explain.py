@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from probe.cli import shell
-from probe.explaining import explain_case
 from probe.explaining.evidence import differing_example
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 from probe.target import Target
 from tests.cli.commands import answered
+from tests.convolutions import explain_case
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 

@@ -58,9 +58,17 @@ def test_a_project_may_say_its_target_shape_and_sizes(capsys, tmp_path, monkeypa
     words = "order --op sum --in-channels 4 --length 2 --target reference --json"
     status, out, _ = ran(capsys, words)
     assert json.loads(out)["target"] == "reference"
-    file.write_text('[tool.probe]\ntargte = "numpy"\n')
-    status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2")
-    assert status == 2 and "did you mean target" in err
+    two = "network numpy:square --shape 8x4 --vary batch --at 1 --against 5 --json"
+    assert json.loads(ran(capsys, two)[1])["verdict"] == "equal"  # whatever the sizes of sweeps are
+    for content, why in {
+        '[tool.probe]\ntargte = "numpy"\n': "did you mean target",
+        "[tool]\nprobe = 3 # [tool.probe]\n": "tool.probe is not a table; write target",
+        "[tool.probe]\n=": "it is not TOML",
+        "# [tool.probe] is told of in docs/start.md\n": "",
+    }.items():
+        file.write_text(content)
+        status, _, err = ran(capsys, "order --op sum --in-channels 4 --length 2 --target numpy")
+        assert (status, why in err) == (2 if why else 0, True), err
 
 
 def test_sweeps_write_nothing_unasked(capsys, tmp_path, monkeypatch):

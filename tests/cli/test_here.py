@@ -134,6 +134,14 @@ def test_a_store_is_explained(capsys):
     assert found["replayed"] == found["differing"] > 0 and found["failures"] == []
     stored, text = answered(capsys, "results results")
     assert stored["targets"][0]["causes"] == found["causes"] and "order" in text
+    for more, flag in {
+        "--target torch": "--target",
+        "--certify": "--certify",
+        "--kernels all --vary batch": "--vary, --kernels",
+        "--zeros differ": "--zeros",
+    }.items():
+        assert shell.run(f"explain --from results/sweep {more}".split()) == 2
+        assert f"leave out {flag}, or --from" in capsys.readouterr().err
 
 
 SCRIPT = """

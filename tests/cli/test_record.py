@@ -127,13 +127,15 @@ def test_the_report_is_of_the_source_that_is_named(planted, monkeypatch):
 
     written = []
     folder = SimpleNamespace(no_case="")
-    fake = SimpleNamespace(write_operation=lambda *given: written.append(given) or folder)
+    fake = SimpleNamespace(
+        write_operation=lambda *given: written.append(given) or folder, ModelScript=dict
+    )
     monkeypatch.setitem(sys.modules, "probe.reproduction.recorded", fake)
     found = probe.first_difference(*apart(X))
     found.reproduce("report")
     found.reproduce("report", "block.first")
     assert [str(one[0]) for one in written] == ["report"] * 2
-    assert written[0][3] is found.first and written[0][4].kind == "order"
+    assert written[0][2] is found.first and written[0][3].kind == "order"
     assert folder.no_case  # no target runs tapes, so that it is no case
     with pytest.raises(InputError, match="source=head: this operation is not a source"):
         found.reproduce("report", "head")

@@ -9,7 +9,6 @@ import probe
 from probe import floats, window
 from probe.case import Case
 from probe.errors import InputError
-from probe.explaining import explain_case
 from probe.launch import InlineSession, open_session
 from probe.store import Store
 from probe.summation.orders import reveal
@@ -18,6 +17,7 @@ from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.target import Target
 from tests.backends import conforming
+from tests.convolutions import explain_case
 
 pytestmark = pytest.mark.long
 

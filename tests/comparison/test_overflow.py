@@ -12,6 +12,7 @@ from probe.comparison import overflow
 from probe.summation.certificate import SummationModel
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
+from tests.summation.test_tree import any_tree
 
 TREES = {
     "chain": Tree.sequential(6),
@@ -36,6 +37,19 @@ def test_each_fused_leaf_is_told_from_one_that_is_rounded_first(tree):
         found = overflow.overflowing(model, claimed)
         assert found.shape == (len(fused), 1, 1)
         assert found[:, 0, 0].tolist() == [leaf in first for leaf in fused]
+
+
+def test_every_leaf_stands_beside_a_leaf_of_a_node_that_is_added_to_it():
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        tree = any_tree(rng, 1 + trial % 8)
+        found, under = overflow._siblings(tree), {leaf: {leaf} for leaf in tree.leaves}
+        for node, children in enumerate(tree.nodes):
+            under[~node] = set().union(*(under[child] for child in children))
+        assert sorted(found) == [leaf for leaf in tree.leaves if leaf in tree.parents]
+        for leaf, beside in found.items():
+            others = set(tree.nodes[tree.parents[leaf]]) - {leaf}
+            assert beside == min(min(under[child]) for child in others)
 
 
 def test_products_rounded_first_are_float32_s_where_sums_go_through_it():

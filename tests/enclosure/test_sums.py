@@ -16,11 +16,11 @@ from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.few import FEW, allowed
-from probe.explaining import explain_case
 from probe.launch import open_session
 from probe.reproduction import content
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
 from probe.target import Target
+from tests.convolutions import explain_case
 
 REFERENCE = Target.parse("reference")
 
@@ -110,11 +110,8 @@ def test_the_ends_of_few_summands_are_attained():
     found = of_sums(x, w, "float32")
     trees = list(all_trees([0, 1, 2, 3]))
     assert len(trees) == 15
-    results = [
-        Sum(x, w, None, "float32", random.Random(seed)).value(tree)
-        for tree in trees
-        for seed in range(40)
-    ]
+    every = itertools.product(trees, map(random.Random, range(40)))
+    results = [Sum(x, w, None, "float32", one).value(tree) for tree, one in every]
     low, high = np.min(results, axis=0), np.max(results, axis=0)
     assert (found.low <= low).all() and (high <= found.high).all()
     # float64 sums are rounded outwards, which may move an end that lies on a midpoint
@@ -220,13 +217,8 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
         y[4, 1] *= 1.01
 
     found = wrong_on_the_right(change)
-    assert found.to_json()["rounding"] == {
-        "explained": 0,
-        "within": 0,
-        "beyond": 1,
-        "unknown": 0,
-        "beyond_on": {"left": 0, "right": 1},
-    }
+    counts = {"explained": 0, "within": 0, "beyond": 1, "unknown": 0}
+    assert found.to_json()["rounding"] == counts | {"beyond_on": {"left": 0, "right": 1}}
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
 
 

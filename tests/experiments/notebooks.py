@@ -1,7 +1,8 @@
-"""A notebook executed on other results than the committed ones."""
+"""Quick runs of experiments, and notebooks executed on these results."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import nbformat
@@ -18,3 +19,8 @@ def pictures(name, store, folder):
     cells = nbformat.read(path, as_version=4).cells
     outputs = [one for cell in cells for one in cell.get("outputs", []) if "data" in one]
     return sum("image/png" in one["data"] for one in outputs)
+
+
+def ran(name, store):
+    """A quick run of ``experiments/NAME.py`` in this process."""
+    assert not import_module(name).main(["--quick", "--store", str(store)], standalone_mode=False)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from lib import notebook
 from probe import load, machine
-from tests.experiments.notebooks import pictures
+from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments"))
 
 SWEEPS = ("prefix_stability", "length_sweep")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -30,12 +27,6 @@ def quick(request, tmp_path_factory):
     store = tmp_path_factory.mktemp(request.param)
     ran(request.param, store)
     return request.param, store
-
-
-def ran(name, store):
-    """A quick run, in this process."""
-    script = import_module(name)
-    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
 
 
 each_of = partial(pytest.mark.parametrize, "quick", indirect=True, scope="module")

@@ -2,28 +2,13 @@
 
 import contextlib
 import io
-import runpy
-from pathlib import Path
 
 import pytest
 
 from probe import load
+from tests.experiments.notebooks import ran
 
 pytestmark = pytest.mark.long
-
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
-
-@pytest.fixture(autouse=True)
-def scripts_import_each_other(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-
-
-def ran(name, store):
-    """The results of a quick run."""
-    script = runpy.run_path(str(EXPERIMENTS / f"{name}.py"))
-    assert not script["main"](["--quick", "--store", str(store)], standalone_mode=False)
-    return load(store)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +41,8 @@ def test_what_changes_with_the_size_is_found_and_explained(name, first):
 
 
 def test_doubles_compute_each_filter_by_itself(tmp_path):
-    found = ran("filter_subsets", tmp_path)
+    ran("filter_subsets", tmp_path)
+    found = load(tmp_path)
     assert len(found.comparisons) and not found.comparisons.differing.any()
     assert set(found.comparisons.vary) == {"filters"} and not len(found.failures)
 
@@ -64,7 +50,8 @@ def test_doubles_compute_each_filter_by_itself(tmp_path):
 def test_outputs_of_all_targets_at_one_length_are_stored_once_with_their_orders(first):
     folder, _ = first("frameworks")
     before = load(folder).outputs
-    found = ran("frameworks", folder)
+    ran("frameworks", folder)
+    found = load(folder)
     assert len(found.outputs) == len(before) > 0
     assert len(found.outputs.groupby("target")) == 2
     assert set(found.outputs.run_id) == set(found.runs.run_id)

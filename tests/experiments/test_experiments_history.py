@@ -17,7 +17,6 @@ from probe.target import Target
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments"))
 
 
 @pytest.mark.parametrize("name", ["version_history", "processors"])

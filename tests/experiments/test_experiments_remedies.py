@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
-
 import pytest
 
 from probe import load
 from probe.invariant import mitigated_cases
-from tests.experiments.notebooks import pictures
+from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments"))
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +16,8 @@ def store(tmp_path_factory):
     found = tmp_path_factory.mktemp("remedies")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mitigated_cases, "SECONDS", 0.001)
-        ran(found)
+        ran("remedies", found)
     return found
-
-
-def ran(store):
-    script = import_module("remedies")
-    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
 
 
 def test_a_case_and_a_network_are_stored_with_every_turn(store):
@@ -47,10 +35,9 @@ def test_a_case_and_a_network_are_stored_with_every_turn(store):
 
 def test_what_is_stored_is_not_measured_again(store):
     before = load(store).measurements.value.tolist()
-    ran(store)
+    ran("remedies", store)
     assert load(store).measurements.value.tolist() == before
 
 
-@pytest.mark.slow
 def test_the_notebook_draws_what_the_run_stored(store, tmp_path):
     assert pictures("remedies", store, tmp_path) == 4

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from importlib import import_module
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -18,30 +15,18 @@ from probe.errors import StoreError
 from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.target import Target
-from tests.experiments.notebooks import pictures
+from tests.experiments.notebooks import pictures, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments"))
 SWITCHES = Target.parse("reference,algorithm=pairwise,length_switch=9")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """The store of a quick run."""
-    found = tmp_path_factory.mktemp("reproductions")
-    ran(found)
-    return found
+EXPERIMENT = "reproductions"
 
 
-def ran(store):
-    script = import_module("reproductions")
-    assert not script.main(["--quick", "--store", str(store)], standalone_mode=False)
-
-
-def test_every_finding_is_confirmed_and_small(store):
-    found = load(store)
+def test_every_finding_is_confirmed_and_small(quick):
+    found = load(quick)
     assert set(found.runs.experiment) == {"reproductions"} and found.failures.empty
     rows = found.reproductions
     assert len(rows) == 6 and rows.confirmed.all() and rows.emulated.all()
@@ -52,15 +37,14 @@ def test_every_finding_is_confirmed_and_small(store):
     assert set(rows.case_id) <= set(found.cases.case_id)
 
 
-def test_a_second_run_tries_nothing_again(store):
-    before = load(store).reproductions.seconds.tolist()
-    ran(store)
-    assert load(store).reproductions.seconds.tolist() == before
+def test_a_second_run_tries_nothing_again(quick):
+    before = load(quick).reproductions.seconds.tolist()
+    ran(EXPERIMENT, quick)
+    assert load(quick).reproductions.seconds.tolist() == before
 
 
-@pytest.mark.slow
-def test_its_notebook_runs_on_it(store, tmp_path):
-    assert pictures("reproductions", store, tmp_path) > 0
+def test_its_notebook_runs_on_it(quick, tmp_path):
+    assert pictures(EXPERIMENT, quick, tmp_path) > 0
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from probe import load
 from tests.experiments.notebooks import pictures
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 scale = import_module("scale")
 
 

@@ -1,8 +1,6 @@
 """The fuzz draws the same trials again, and its referee agrees with probe, and can disagree."""
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -19,18 +17,10 @@ from tests.experiments.notebooks import pictures
 
 pytestmark = pytest.mark.slow
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-fuzz = import_module("fuzz")
+EXPERIMENT = "fuzz"
+fuzz = import_module(EXPERIMENT)
 
 PLAIN = Drawing({"float32": 1, "float64": 1}, {"normal": 1, "cancel": 1}, {"matmul": 1, "sum": 1})
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """The store of a quick run."""
-    store = tmp_path_factory.mktemp("fuzz")
-    assert not fuzz.main(["--quick", "--store", str(store)], standalone_mode=False)
-    return store
 
 
 def test_a_quick_run_explains_all_that_differs(quick):

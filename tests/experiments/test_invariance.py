@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,15 +12,8 @@ from lib import invariance_torch as layers
 from probe import floats, load
 from tests.experiments.notebooks import pictures
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-invariance = import_module("invariance")
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    store = tmp_path_factory.mktemp("invariance")
-    assert not invariance.main(["--quick", "--store", str(store)], standalone_mode=False)
-    return store
+EXPERIMENT = "invariance"
+invariance = import_module(EXPERIMENT)
 
 
 def test_a_quick_run_finds_what_the_library_changes_and_the_mode_does_not(quick):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 import probe
-from tests.experiments.notebooks import pictures
+from tests.experiments.notebooks import pictures, ran
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 script = import_module("lock")
 
 pytestmark = pytest.mark.long
@@ -20,8 +17,7 @@ pytestmark = pytest.mark.long
 @pytest.mark.slow
 def test_a_quick_run_has_no_false_alarm_and_its_notebook_runs_on_it(tmp_path):
     for _ in range(2):  # what is stored already is not measured twice
-        told = script.main(["--quick", "--store", str(tmp_path)], standalone_mode=False)
-        assert not told
+        ran("lock", tmp_path)
     rows = probe.load(tmp_path).measurements
     assert not rows.duplicated(["subject", "variant", "size", "repeat"]).any()
     verdicts = rows[rows.unit == "exit status"]

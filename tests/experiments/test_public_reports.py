@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from probe.launch import open_session
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "experiments"))
-script = import_module("public_reports")
+EXPERIMENT = "public_reports"
+script = import_module(EXPERIMENT)
 
 THREADS = {
     *(f"pytorch/pytorch#{n}" for n in (24172, 134908, 81694, 91612, 116373, 104587, 156154)),
@@ -33,14 +32,6 @@ SWITCH = "reference,algorithm=pairwise,length_switch=9"
 
 def in_this_process(target):
     return open_session(target, inline=True)
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """The store of a quick run."""
-    store = tmp_path_factory.mktemp("public_reports")
-    assert not script.main.main(["--quick", "--store", str(store)], standalone_mode=False)
-    return store
 
 
 def test_every_thread_has_a_row_and_the_ported_questions_have_four():

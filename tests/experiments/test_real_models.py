@@ -1,8 +1,6 @@
 """Models under variations: rows of what was compared, and the notebook that draws them."""
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -10,20 +8,12 @@ from lib import models, walking
 from lib.variations import Model, Variation
 from probe import load
 from probe.store import Store
-from tests.experiments.notebooks import pictures
+from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-real_models = import_module("real_models")
-
-
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory):
-    """The store of a quick run."""
-    store = tmp_path_factory.mktemp("walks")
-    assert not real_models.main(["--quick", "--store", str(store)], standalone_mode=False)
-    return store
+EXPERIMENT = "real_models"
+real_models = import_module(EXPERIMENT)
 
 
 def test_a_quick_run_compares_every_operation_and_explains_what_differs(quick):
@@ -37,7 +27,7 @@ def test_a_quick_run_compares_every_operation_and_explains_what_differs(quick):
 
 def test_a_second_run_walks_nothing_again(quick):
     before = load(quick).walks.seconds.tolist()
-    real_models.main(["--quick", "--store", str(quick)], standalone_mode=False)
+    ran(EXPERIMENT, quick)
     assert load(quick).walks.seconds.tolist() == before
 
 

@@ -13,7 +13,6 @@ from probe.case import Case
 from probe.errors import StoreError
 from probe.explaining.causes import explain_store
 from probe.store import Store, parquet
-from probe.summation.summation import ranges_of_mask
 from probe.sweeps import sweep_cases
 from probe.target import Target
 
@@ -117,8 +116,3 @@ def test_results_of_another_machine_stay_as_they_are(store, tmp_path):
         (other / file.name).write_bytes(file.read_bytes())
     with pytest.raises(StoreError, match="another-cpu"):
         explain_store(tmp_path)
-
-
-def test_ranges_of_a_mask():
-    assert ranges_of_mask(np.array([[True, True, False], [False, True, True]])) == [0, 2, 4, 6]
-    assert ranges_of_mask(np.zeros((2, 2), bool)) == []

@@ -30,6 +30,14 @@ def f(x: int | None, *, deep=False) -> int:
     if x is None or x < LIMIT:
         raise ValueError(f"x={x + 1}: too small" + "!")
     return x * 2 if not deep else -x
+
+def words(pairs):
+    return f"{len(pairs)} pair{'s' * (len(pairs) > 1)}" + ", ".join(pairs[:3])
+
+def g(pairs):
+    more = "s" * (len(pairs) > 1) + ", ".join(pairs[:3])
+    failed = InputError("g", pairs[0], "too few", more)
+    return [a < b for a, b in zip(pairs, more, strict=True)]
 '''
 
 
@@ -47,6 +55,7 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
         (10, "2", "3"),
         (10, "not deep", "deep"),
         (10, "-x", "x"),
+        (18, "a < b", "a <= b"),
     }
     for (line, _, _), source in found.items():
         compile(source, "f.py", "exec")
@@ -61,11 +70,11 @@ def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
         "tests/summation/test_flush.py": "from probe.summation import flush\n",
         "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
     }
+    texts["tests/comparison/test_far.py"] = texts["tests/summation/test_flush.py"]
     near = mutate.near("probe/summation/tree.py", texts)
-    assert near == ["tests/summation/test_tree.py", "tests/summation/test_orders.py"]
-    assert mutate.near("probe/summation/tree.py", texts, wide=True)[2:] == [
-        "tests/summation/test_flush.py"
-    ]
+    assert near == [f"tests/summation/test_{name}.py" for name in ("tree", "orders", "flush")]
+    wide = mutate.near("probe/summation/tree.py", texts, wide=True)
+    assert wide == [*near, "tests/comparison/test_far.py"]
     assert mutate.near("probe/summation/new.py", texts)[0] == "tests/summation/test_flush.py"
 
 

@@ -122,6 +122,17 @@ def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
         assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
 
 
+def test_functions_by_place_have_a_class_whatever_the_batch():
+    """Of one sample or two as elements no call has a whole vector; of theirs there are more."""
+
+    def layers(x):
+        return keras.ops.relu(L.Add()([L.ReLU()(x), L.LeakyReLU(0.1)(x), L.Activation("elu")(x)]))
+
+    model, report = stable.invariant(built(layers, 29), (1, 2), strict=True)
+    assert moved(model, numbers(2, 29), (1,)) == 0
+    assert report.complete
+
+
 class Odd(L.Layer):
     def call(self, x):
         return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
@@ -132,7 +143,14 @@ class Centred(L.Layer):
         return x - tf.reduce_mean(x, 0)
 
 
-@pytest.mark.parametrize(("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean")])
+class Bilinear(L.Layer):
+    def call(self, x):
+        return keras.ops.einsum("bi,kij,bj->bk", x, tf.ones((3, 8, 8)), x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean"), (Bilinear, "Einsum")]
+)
 def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation):
     plain, x = keras.Sequential([keras.Input((8,)), layer()]), numbers(3, 8)
     model, report = stable.invariant(plain, example=x)

@@ -1,10 +1,14 @@
 """Conditions: what decides bits here, in what an entry differs, and what brings it back."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from probe.lock import conditions
 from probe.lock.conditions import conditions_key, facts_apart, restoring
+from probe.lock.file import Bits, LockFile, read_lock
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
 HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}
@@ -32,6 +36,17 @@ def test_conditions_here_are_publishable_and_stable():
     assert found["library.numpy"] == np.__version__
     assert all("/" not in str(one) for name, one in found.items() if not name.startswith("flag."))
     assert conditions_key(found) == conditions_key(dict(reversed(found.items())))
+
+
+def test_a_lock_of_a_process_that_uses_a_gpu_is_read_again(tmp_path, monkeypatch):
+    gpu = SimpleNamespace(is_initialized=lambda: True, get_device_name=lambda: "NVIDIA H100")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=gpu, __version__="2.4.0"))
+    facts, lock = conditions.here(), LockFile()
+    named = lock.accept("test_a", facts, Bits("float32", (2,), "0" * 32))
+    (tmp_path / "bits.lock").write_text(lock.text())
+    assert read_lock(tmp_path / "bits.lock").conditions == {named: facts}
+    other = facts_apart(facts, facts | {"gpu": "NVIDIA L4"})
+    assert other == {"processor": {"gpu": ("NVIDIA H100", "NVIDIA L4")}}
 
 
 def test_an_openblas_has_a_release_of_its_own():

@@ -43,6 +43,13 @@ def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, cap
     assert 'reason = "because"' in path.read_text()
 
 
+def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["lock", "--help"]) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
+    assert run(line.split()[1:]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -51,6 +58,7 @@ def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, cap
         (["lock", "none.onnx"], "there is no such file"),
         (["lock", "m:f", "--op", "dense"], "a case is given too"),
         (["lock", *CASE, "--bless", " "], "a reason is required"),
+        (["lock", *CASE, "--shape", "3x4"], "a case generates its own operands"),
         (["setup", "hub"], "there is no such service"),
     ],
 )

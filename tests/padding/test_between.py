@@ -150,6 +150,22 @@ def test_constants_between_keep_the_bits_in_channels_last_memory_too(
     assert ulp.equal(short[box_index(box, True, 4)], whole[box_index(box, False, 4)], "float32")
 
 
+def test_constants_that_channels_last_memory_computes_otherwise_are_not_put_in(
+    switching, monkeypatch, tmp_path
+):
+    """Every size rounds alike there, but not as contiguous memory, whose constants they are."""
+    plain = Port.call
+
+    def call(port, one, reads, keep=True, word=CONTIGUOUS):
+        y = plain(port, one, reads, keep)
+        return y if word == CONTIGUOUS else np.nextafter(y, np.float32(9))
+
+    monkeypatch.setattr(Port, "call", call)
+    monkeypatch.setattr(There, "words", (CONTIGUOUS, CHANNELS_LAST))
+    graph = graph_of(SMALL, switching, tmp_path)
+    assert between.sought(graph, 13, graph.sized(13).safe, 0) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["torch", "tensorflow,onednn=0", "onnxruntime", "litert"])
 def test_a_librarys_program_has_constants_between_its_layers(text, tmp_path, started):

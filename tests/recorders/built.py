@@ -21,7 +21,7 @@ WORDED = ("Normalises", "Reduces", "Scans", "Whole", "Each", "Windows", "Steps",
 
 PLACES = {
     **dict.fromkeys("reduced along own_rows cumulated function approximate word_list".split(), 0),
-    **dict.fromkeys("function_named Each variance solved".split(), 0),
+    **dict.fromkeys("Each variance solved".split(), 0),
     **dict.fromkeys("Normalises Reduces Scans Whole".split(), 1),
     "norm": 4,
 }

@@ -37,7 +37,6 @@ LIBRARIES = {
 
 ELSEWHERE: dict[str, tuple[set[str], str]] = {
     "torch": ({"_fused_rms_norm", "cudnn_batch_norm"}, "operations of CUDA"),
-    "jax": ({"copy_p"}, "the name of copy in older releases"),
     "onnxruntime": (
         {"CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "Swish"},
         "its CPU has no kernel for these and runs what ONNX writes them out as, which is proved; "

@@ -1504,7 +1504,13 @@ def test_whatever_two_tables_build_is_compared():
 
 def otherwise(name: str, live: Any) -> str:
     """Returns how a library computes a function that it has no operation for, in canonical words;
-    empty where it has one, or where a word isn't canonical."""
+    empty where it has one, or where a word isn't canonical.
+
+    Those that are left are formulas of their own: JAX chooses (``trunc``, ``fmax``, ``floor_mod``),
+    TensorFlow sorts the negative numbers, a log_sigmoid is a softplus here and a logarithm there,
+    LiteRT's converter takes 1 / c for a divisor, log(x + 1) for ``log1p``, a series for ``lgamma``
+    and, for ``isinf``, whether a number is the largest finite one.
+    """
     every = [one.meaning for one in live.operations]
     words = [one.word for one in every if isinstance(one, Each)]
     if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():

@@ -451,3 +451,28 @@ def test_a_lost_trace_is_refused_with_what_loses_it() -> None:
     x = np.ones((2, 3), np.float32)
     with pytest.raises(InputError, match=r"no recorded call.*np\.asarray\(\)"):
         first_difference(lambda x: np.asarray(x) + 1, lambda x: x + 1, inputs=(x,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.fft.fft(x, axis=0).real,
+        lambda x: np.linalg.diagonal(x),
+        lambda x: np.linalg.inv(x[:, :, :3]),
+    ],
+)
+def test_functions_of_other_modules_are_written_by_their_own_names(function):
+    x, wrong = np.random.default_rng(3).standard_normal((2, 3, 4)), []
+
+    def visit(one):
+        if one.lines is not None:
+            arrays = [np.array(each.array()) for each in one.reads]
+            names = [f"a{n}" for n in range(len(arrays))]
+            scope = dict(zip(names, arrays, strict=True))
+            exec("\n".join([*one.imports, *one.lines(names, "y")]), scope)
+            wrong.extend(
+                [one.op] * (np.asarray(scope["y"]).tobytes() != one.gives[0].array().tobytes())
+            )
+
+    ArrayRecorder(function, x).record(visit)
+    assert not wrong

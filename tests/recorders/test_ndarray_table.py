@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probe.recorders.ndarray import REDUCTIONS, TABLE, UFUNCS, ArrayRecorder
-from tests.recorders.truth import shares, told
+from tests.recorders.truth import agreed, shares, told
 
 RNG = np.random.default_rng(31)
 A, T, V = RNG.standard_normal((4, 6)), RNG.standard_normal((4, 5, 8)), RNG.standard_normal(6)
@@ -113,3 +113,9 @@ def test_what_is_labelled_alike_is_the_same_number(name: str) -> None:
 
 def test_every_row_of_the_table_is_reached() -> None:
     assert TABLE.keys() == SAMPLES.keys()
+
+
+def test_an_array_with_another_name_gives_other_numbers() -> None:
+    """Bounds that are arrays are no row's: what isn't described is known by its arguments."""
+    sides = (lambda x, y: np.clip(x, min=y), lambda x, y: np.clip(x, max=y))
+    assert agreed(told(*(ArrayRecorder(one, A, V) for one in sides))) == 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.recorders.rows import ELSEWHERE
-from tests.recorders.truth import shares, told
+from tests.recorders.truth import agreed, shares, told
 
 onnx = pytest.importorskip("onnx", reason="models are made with onnx")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -424,3 +424,32 @@ def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
             if not share and not nodes[n].alone and len(rows) == 4
         ]  # fmt: skip
     assert not silent, "nothing of these is said to agree with a run that one element differs from"
+
+
+def one_node(op: str, *names: str, opset: int = NEWEST, **words: Any) -> Any:
+    """Returns a recorder of one operator. ``names``: of arrays; empty: one that is left out."""
+    given = {"x": INPUTS["a"][0] * 100, "t": np.array(0.5, np.float32), "s": INPUTS["s"][0],
+             "w": np.resize(INPUTS["p"][0], (1, 8, 3)), "r": np.resize(INPUTS["p"][0], (1, 8, 2)),
+             "h": INPUTS["h"][0]}  # fmt: skip
+    inputs = {name: given[name] for name in dict.fromkeys(names) if name}
+    ends = [helper.make_tensor_value_info(n, KINDS[v.dtype], v.shape) for n, v in inputs.items()]
+    nodes = [helper.make_node(op, names, ["q"], **words)]
+    nodes.append(helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT))
+    graph = helper.make_graph(nodes, "g", ends, [onnx.ValueInfoProto(name="y")])
+    sets = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=10).SerializeToString()
+    return onnxruntime.OnnxRecorder(model, inputs, {"optimisation": "none"})
+
+
+def test_an_operand_in_another_slot_gives_other_numbers() -> None:
+    # bounds that are fed aren't known, so this one is Unknown
+    told(one_node("Clip", "x", "t"), one_node("Clip", "x", "", "t"), NEAR)
+    ends = ("h",), ("", "h")  # the first states, or the first cells
+    lstm = (one_node("LSTM", "s", "w", "r", "", "", *end, hidden_size=2, clip=9.0) for end in ends)
+    assert agreed(told(*lstm, NEAR)) == 0
+
+
+def test_numbers_beyond_a_format_are_its_largest_whatever_the_scale() -> None:
+    kinds = TensorProto.INT8, TensorProto.INT16
+    made = (one_node("QuantizeLinear", "x", "t", opset=21, output_dtype=kind) for kind in kinds)
+    assert agreed(told(*made, NEAR)) == 0

@@ -436,6 +436,41 @@ def test_bodies_in_bodies_give_the_bits_of_the_model(taken):
     assert {one.path for one in seen if one.op == "Sub"} == {"loop[2]/b", "loop[3]/b"}
 
 
+def test_a_body_in_a_body_reads_weights_of_the_model_as_onnx_runtime_does():
+    """It packs none that far out: a row times a matrix has other bits then."""
+    node, ends = helper.make_node, [value("t", TensorProto.BOOL), value("s")]
+    product = [node("MatMul", ["a", "w"], ["p"]), node("Constant", [], ["h"], value_float=0.5),
+               node("Mul", ["p", "h"], ["q"])]  # fmt: skip
+    inner = [helper.make_graph(product, "taken", [], [value("q")])]
+    inner += [helper.make_graph([node("Neg", ["a"], ["m"])], "other", [], [value("m")])]
+    branch = node("If", ["t"], ["s"], then_branch=inner[0], else_branch=inner[1])
+    given = [value("i", TensorProto.INT64), ends[0], value("a")]
+    body = helper.make_graph([branch, node("Identity", ["t"], ["g"])], "body", given,
+                             [value("g", TensorProto.BOOL), value("s")])  # fmt: skip
+    x, held = normal(1, 64), {"w": normal(64, 64), "n": np.array(3), "yes": np.array(True)}
+    loop = node("Loop", ["n", "yes", "x"], ["y"], name="loop", body=body)
+    content = model([loop], {"x": x}, ["y"], held, opened=())
+    wrong, ran = [], []
+
+    def visit(event):
+        reads = [np.array(one.array()) for one in event.reads]
+        names = [f"a{n}" for n in range(len(reads))]
+        scope = {"np": np, **dict(zip(names, reads, strict=True))}
+        exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
+        due = np.array(event.gives[0].array()).tobytes()
+        every = (event.again(reads)[0], scope["y"])
+        wrong.extend(event.op for one in every if np.asarray(one).tobytes() != due)
+        ran.append(event.op)
+
+    recorder = onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": "none"})
+    recorder.record(visit)
+    assert not recorder.note and not wrong
+    assert ran.count("MatMul") == 3
+    # and the loop as one operation, of a body that ONNX Runtime saved with a constant twice
+    found = recorder.cut(opens=False).run(lambda _: None)
+    assert [one.array().tobytes() for one in found] == [recorder.plain()[0].tobytes()]
+
+
 class Planted(onnxruntime.OnnxRecorder):
     """A recorder of a run in which one node gave the next number everywhere."""
 

@@ -23,7 +23,7 @@ from probe.recorders.torch_values import lay_like, slot_of  # noqa: E402
 from probe.recording.contract import WEIGHT, Operation  # noqa: E402
 from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
-from probe.recording.recording import Run, Watch, array_digest, record_run  # noqa: E402
+from probe.recording.recording import Run, array_digest, record_run  # noqa: E402
 from probe.reproduction import recorded as reports  # noqa: E402
 from probe.semantics import Moves, Unknown  # noqa: E402
 
@@ -72,16 +72,15 @@ def _events(
     function: Callable[[], Any],
 ) -> list[tuple[Operation, list[np.ndarray], list[np.ndarray]]]:
     """Returns every operation with the bits that it read and gave."""
-    arrays, found = list[np.ndarray](), []
+    arrays, found = dict[Any, np.ndarray](), []
 
-    class Noted(Watch):
-        def met(self, seen: Any, *_: Any) -> None:
-            arrays.append(np.array(seen.array(), order="C"))
+    def noted(one: Operation) -> None:
+        for some in ([seen for seen in one.reads if seen.key not in arrays], one.gives):
+            reads = [arrays.get(seen.key) for seen in one.reads]
+            arrays.update({seen.key: np.array(seen.array(), order="C") for seen in some})
+        found.append((one, reads, [arrays[seen.key] for seen in one.gives]))
 
-        def done(self, event: Operation, reads: Any, gives: Any) -> None:
-            found.append((event, [arrays[n] for n in reads], [arrays[n] for n in gives]))
-
-    TorchRecorder(function).record(Noted())
+    TorchRecorder(function).record(noted)
     return found
 
 
@@ -370,7 +369,7 @@ def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
     assert walked.first is not None
     both = walked.left, walked.right
-    made = reports.write_operation(tmp_path / "out", *both, walked.first, cause, times=1)
+    made = reports.write_operation(tmp_path / "out", both, walked.first, cause, times=1)
     assert f"{cause.differing} of 64 outputs differ" in repr(made)
 
 

@@ -740,6 +740,23 @@ def layer(x: torch.Tensor) -> list[Any]:
     return flat(found, *(one(x) for one in RECURRENT))
 
 
+# Arrays that stand for another argument of the same function: bounds, sizes or ends, an order.
+ARGUMENTS: dict[str, Callable[..., Any]] = {
+    "clamp": lambda x, t, n: torch.clamp(x, **{("min", "max")[n]: t}),
+    "segment_reduce": lambda x, t, n: torch.segment_reduce(
+        t, "sum", **{("lengths", "offsets")[n]: torch.tensor([0, 3, 3])}
+    ),
+    "searchsorted": lambda x, t, n: torch.searchsorted(t, x, sorter=t.argsort(descending=n > 0)),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_an_array_in_another_argument_gives_other_numbers(name: str) -> None:
+    x, t = torch.tensor(INPUTS["a"]), torch.tensor(INPUTS["b"][0])
+    one, two = (lambda n=n: ARGUMENTS[name](x, t, n) for n in range(2))
+    assert agreed(both(one, two)) == 0
+
+
 def test_inference_mode_shows_the_operations_that_no_grad_shows() -> None:
     """There PyTorch dispatches ``linear`` and ``gru`` themselves, which are others' operations."""
     x = torch.tensor(INPUTS["t"], dtype=torch.float32)

@@ -27,3 +27,13 @@ def test_a_size_that_differs_is_said_to_be_a_different_number(tmp_path):
     found = probe.network(tmp_path / "sizes.onnx", vary="batch", at=1, against=3, inputs={"x": x})
     (shape,) = (one for one in found.found.operations if one.op == "Shape")
     assert shape.verdict == "unknown" and shape.reason.why == OTHER_NUMBERS
+
+
+def test_an_array_without_elements_leaves_no_verdict_open():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(3, 5)
+    found = probe.first_difference(lambda: (x * 2, x[:0] * 2), lambda: (x * 2, x[:0] * 2))
+    assert found.verdict == "equal" and found.lines()[2] == "all 15 outputs that must agree do"
+    assert found.lines()[1].startswith("equal: ")
+    empty = probe.first_difference(lambda: x[:0] * 2, lambda: x[:0] * 2)
+    assert empty.verdict == "equal" and empty.lines()[2] == "the outputs have no elements"

@@ -138,16 +138,10 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     from probe.recording import enclosed
 
     torch.manual_seed(seed)
-    model = torch.nn.Sequential(
-        torch.nn.Conv1d(3, 8, 5, padding=2),
-        torch.nn.BatchNorm1d(8),
-        torch.nn.SiLU(),
-        torch.nn.Conv1d(8, 4, 3, groups=2),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.Linear(4 * 18, 10),
-        torch.nn.Softmax(1),
-    ).eval()
+    nn = torch.nn
+    layers = [nn.Conv1d(3, 8, 5, padding=2), nn.BatchNorm1d(8), nn.SiLU()]
+    layers += [nn.Conv1d(8, 4, 3, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 18, 10)]
+    model = nn.Sequential(*layers, nn.Softmax(1)).eval()
     x = torch.randn(5, 3, 20)
     side = probe.first_difference(lambda: model(x), lambda: model(x)).found.left
     (found,) = enclosed.output_intervals(side).values()
@@ -164,9 +158,8 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
 def test_rows_of_a_batch_decide_which_is_the_largest() -> None:
     """However labels say which elements are the same: rows by their number, or each by itself."""
     for rows in (1, 3):
-        (output,) = told(o.matmul(), wrong(product) if rows == 1 else rounded, W, rows=rows)[
-            "outputs"
-        ]
+        function = wrong(product) if rows == 1 else rounded
+        (output,) = told(o.matmul(), function, W, rows=rows)["outputs"]
         taken = {one["decision"]: one["taken"] for one in output["decisions"]}
         assert taken == {"argmax": rows, "top-5": rows, "threshold": rows * 16}
 
@@ -203,13 +196,8 @@ class Source(Meaning):
         return self.said(gives[0][0])
 
     def said(self, rows):
-        return Steps(
-            (
-                Inner(o.matmul(), (0, 1), (rows, 16)),
-                Inner(o.function("square"), (2,), (rows, 16)),
-                Inner(o.reduced("sum", (1,), True), (3,), (rows, 1)),
-            )
-        )
+        both = Inner(o.matmul(), (0, 1), (rows, 16)), Inner(o.function("square"), (2,), (rows, 16))
+        return Steps((*both, Inner(o.reduced("sum", (1,), True), (3,), (rows, 1))))
 
 
 def squares(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -240,20 +228,17 @@ def test_a_decision_that_a_bug_changes_is_not_among_the_proved_ones():
 def test_decisions_behind_nan_overflow_or_python_are_not_proved():
     torch = pytest.importorskip("torch")
     tenths = torch.tensor([[0.1] * 10, [1.0] + [0] * 9])
-    tiny = torch.tensor([[1.0, -(2.0**-25), -1.0, 2.0**-26]])
+    tiny = torch.tensor([[1.0, -(2.0**-25), -1.0, 2.0**-26]])  # some orders are below -2**-26
     large = torch.tensor([[3e38, 3e38, -3e38, -3e38, -1.0]])
 
+    def branch() -> Any:  # on 1 or 1.0000001
+        return torch.eye(2)[[int(tenths.sum(1).argmax())]]
+
     def beside(x: Any) -> Any:
-        return torch.cat([x, torch.full((1, 1), 5.0)], 1)
+        return torch.cat([x[:, None], torch.full((1, 1), 5.0)], 1)
 
-    def branch() -> Any:
-        sums = tenths.sum(1)  # one order gives 1, another one 1.0000001
-        return torch.tensor([[3.0, 1.0]]) if sums[0] > sums[1] else torch.tensor([[1.0, 3.0]])
-
-    def root() -> Any:  # of a sum that some orders make negative: NaN would be the largest
-        return beside(torch.sqrt(tiny.sum(1, keepdim=True) + 2.0**-26))
-
-    for run in (branch, root, lambda: beside(torch.tanh(large.sum(1, keepdim=True)))):
+    root, tanh = lambda: (tiny.sum(1) + 2.0**-26).sqrt(), lambda: large.sum(1).tanh()
+    for run in (branch, lambda: beside(root()), lambda: beside(tanh())):
         told = probe.first_difference(run, run).to_json()["decisions"]
         assert told["total"] == 3 and told["proved"] <= 1  # that 5 is above zero
     found = probe.first_difference(lambda: large[0, :4].exp(), lambda: large[0].exp())
@@ -264,10 +249,6 @@ def test_decisions_behind_nan_overflow_or_python_are_not_proved():
 def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
     """XLA multiplies by reciprocals and fuses products with additions, which cancel here."""
     jax = pytest.importorskip("jax")
-    x = jax.numpy.asarray(X)
-
-    def steps(z: Any) -> Any:
-        return (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True)
-
-    found = probe.first_difference(lambda: steps(x), lambda: jax.jit(steps)(x)).to_json()
-    assert found["rounding"]["beyond"] == 0
+    steps = jax.jit(lambda z: (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True))
+    found = probe.first_difference(lambda: steps.__wrapped__(X * 1), lambda: steps(X * 1))
+    assert found.to_json()["rounding"]["beyond"] == 0

@@ -7,16 +7,19 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import probe
+from probe import ulp
 from probe.answers import bisect
+from probe.answers.record import GivenModel
 from probe.errors import InputError, TargetError
 from probe.launch import AnySession, open_session
-from probe.recording import walk
+from probe.recording import replayed, walk
 from probe.recording.recording import Run, record_run
 from probe.recording.replayed import OnTarget, There, replay_run
 from probe.recording.subject import open_model
@@ -278,6 +281,47 @@ def test_other_inputs_and_sizes_are_replayed_on_the_weights_that_were_sent(
             assert own.shape == ours.shape and np.abs(own - ours).max() < BOUND
 
 
+def branching(path: Path) -> Path:
+    """Twice a positive number for a positive sum, else what is not negative; its path."""
+    onnx = pytest.importorskip("onnx")
+    node, y = onnx.helper.make_node, [onnx.ValueInfoProto(name="y")]
+    twice = onnx.helper.make_graph([node("Add", ["x", "x"], ["y"])], "then", [], y)
+    cut = onnx.helper.make_graph([node("Relu", ["x"], ["y"])], "else", [], y)
+    nodes = [node("ReduceSum", ["x"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"])]
+    nodes.append(node("If", ["c"], ["out"], then_branch=twice, else_branch=cut))
+    ends = [onnx.helper.make_tensor_value_info(n, 1, [1, 2]) for n in ("x", "out")]
+    zero = [onnx.numpy_helper.from_array(np.zeros((), np.float32), "zero")]
+    graph = onnx.helper.make_graph(nodes, "branching", ends[:1], ends[1:], zero)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+    return path
+
+
+def test_a_model_file_is_recorded_once_for_all_numbers_of_a_shape_unless_they_choose_a_branch(
+    made, session, monkeypatch, tmp_path
+):
+    """Recording takes most of a search of safe sizes, where many contents of a size are run."""
+    recorded = list[int]()
+    real = replayed.record_run
+    counting = lambda *given: recorded.append(1) or real(*given)  # noqa: E731
+    monkeypatch.setattr(replayed, "record_run", counting)
+    model, inputs, _ = made("onnx")
+    others = {name: one * np.float32(0.75) for name, one in inputs.items()}
+    there = OnTarget(open_model(model), session("reference"))
+    mine = [there.plain(inputs), there.plain(others)]
+    assert len(recorded) == 1
+    anew = OnTarget(open_model(model), session("reference")).plain(others)
+    assert all(ulp.equal(*both, "float32") for both in zip(mine[1], anew, strict=True))
+    assert not ulp.equal(mine[0][0], mine[1][0], "float32")
+
+    recorded.clear()
+    there = OnTarget(open_model(branching(tmp_path / "branching.onnx")), session("reference"))
+    x = np.array([[-1.0, 3.0]], "float32")
+    assert there.plain({"x": x})[0].tolist() == [[-2.0, 6.0]]
+    assert there.plain({"x": -x})[0].tolist() == [[1.0, 0.0]]
+    assert len(recorded) == 2
+
+
 def test_operations_of_a_replay_run_again_on_the_target(made, session):
     """What judging and explaining do: any operands, weights too, in a process that died since."""
     _, _, run = made("torch")
@@ -388,12 +432,13 @@ def test_replays_on_disk_are_compared_and_their_targets_asked_again(saved, tmp_p
 def test_conditions_of_a_replay_are_found(saved):
     """Of targets that are not the model's own library, or of another release: both are replayed."""
     ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
-    found = bisect.bisect(saved, *ends, shapes={"": (2, 16, 16, 3)})
+    given = GivenModel(saved, shapes={"": (2, 16, 16, 3)})
+    found = bisect.bisect(given, *ends)
     assert found.sets == [["algorithm=pairwise"]]
     assert all("operations ran there" in step.says for step in found.steps)
     missing = ends[0], Target.parse("reference==9")
     with pytest.raises(InputError, match="reference==9"):
-        bisect.bisect(saved, *missing, shapes={"": (2, 16, 16, 3)})
+        bisect.bisect(given, *missing)
 
 
 @pytest.mark.slow

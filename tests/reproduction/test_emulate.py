@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe import floats
 from probe.case import Case
@@ -23,8 +21,8 @@ from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.exact import awkward
-from tests.summation.test_replay import roundings
-from tests.summation.test_tree import trees
+from tests.summation.test_replay import any_rounding
+from tests.summation.test_tree import any_tree
 
 pytestmark = pytest.mark.long
 
@@ -53,14 +51,12 @@ def evaluated(tree: Tree, rounding: Rounding, x, w, dtype: str, bias=None) -> np
         return summation.rounded(found, len(nodes) - 1, dtype)
 
 
+@pytest.mark.parametrize("seed", range(50))
 @pytest.mark.parametrize("dtype", floats.FORMATS)
-@settings(max_examples=50, deadline=None)
-@given(data=st.data())
-def test_the_evaluator_gives_what_the_replay_gives(dtype: str, data) -> None:
-    tree = data.draw(trees(9))
-    rounding = data.draw(roundings(tree, dtype))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    shape = (31, 6)
+def test_the_evaluator_gives_what_the_replay_gives(dtype: str, seed: int) -> None:
+    rng, shape = np.random.default_rng(1000 + seed), (31, 6)
+    tree = any_tree(rng, 1 + seed % 9)
+    rounding = any_rounding(rng, tree, dtype)
     x = floats.round_to(rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 3, shape), dtype)
     w = floats.round_to(rng.standard_normal(shape), dtype)
     bias = floats.round_to(rng.standard_normal(6), dtype) if BIAS in tree.leaves else None

@@ -62,9 +62,9 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_script_shows_the_recorded_bits_anywhere_and_can_be_published(tmp_path: Path) -> None:
     left, right, first, cause = planted()
-    made = reports.write_operation(tmp_path / "out", left, right, first, cause, times=1)
+    made = reports.write_operation(tmp_path / "out", (left, right), first, cause, times=1)
     again = run(tmp_path / "out")
-    assert again.returncode == 1 and again.stdout == made.ran.printed  # type: ignore[union-attr]
+    assert again.returncode == 1 and again.stdout == made.ran.printed
     assert f"{first.differing} of {first.compared} outputs differ" in again.stdout
     assert "operands.npz" not in made.files and "order.png" in made.files
     report = (tmp_path / "out" / "report.md").read_text()
@@ -77,7 +77,7 @@ def test_the_script_shows_the_recorded_bits_anywhere_and_can_be_published(tmp_pa
 
 def test_what_is_too_large_for_a_script_stands_beside_it(tmp_path: Path) -> None:
     left, right, first, cause = planted(70, 80)
-    made = reports.write_operation(tmp_path, left, right, first, cause, times=1)
+    made = reports.write_operation(tmp_path, (left, right), first, cause, times=1)
     assert "operands.npz" in made.files and "order.png" not in made.files
     with np.load(tmp_path / "operands.npz", allow_pickle=False) as arrays:
         assert {"x0", "x1", "x0_right"} <= set(arrays)
@@ -97,25 +97,23 @@ def test_no_word_for_it_is_no_reason_not_to_report(tmp_path: Path) -> None:
     )
     first = compare_runs(left, right).first
     assert first is not None
-    made = reports.write_operation(tmp_path, left, right, first, times=1)
-    assert made.ran is not None and made.ran.verdict == "still there"
+    made = reports.write_operation(tmp_path, (left, right), first, times=1)
+    assert made.ran.verdict == "still there"
     assert "not classified yet" in (tmp_path / "report.md").read_text()
 
 
 def test_a_script_that_says_otherwise_is_not_written(tmp_path: Path) -> None:
     left, right, first, cause = planted(text="{y} = {0} @ {1} * 0")
     with pytest.raises(NotReproduced, match="fresh process"):
-        reports.write_operation(tmp_path / "out", left, right, first, cause, times=1)
+        reports.write_operation(tmp_path / "out", (left, right), first, cause, times=1)
     assert not (tmp_path / "out").exists()
-    made = reports.write_operation(tmp_path, left, right, first, cause, times=1, unproved=True)
-    assert made.ran is None and "reproduce.py" not in made.files
-    assert "There is no script" in (tmp_path / "report.md").read_text()
 
 
-def test_a_recorder_without_lines_gives_its_operands(tmp_path: Path) -> None:
+def test_a_recorder_without_lines_has_no_script(tmp_path: Path) -> None:
     left, right, first, cause = planted(text="")
-    made = reports.write_operation(tmp_path, left, right, first, cause, unproved=True)
-    assert "operands.npz" in made.files and "no lines" in made.why
+    with pytest.raises(NotReproduced, match="writes no lines for this operation"):
+        reports.write_operation(tmp_path / "out", (left, right), first, cause)
+    assert not (tmp_path / "out").exists()
 
 
 def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
@@ -128,7 +126,7 @@ def test_names_of_a_model_are_text_alone(tmp_path: Path) -> None:
         side.operations[0].path = name
     first = compare_runs(sides[0], sides[1]).first
     assert first is not None
-    made = reports.write_operation(tmp_path, sides[0], sides[1], first, times=1)
+    made = reports.write_operation(tmp_path, (sides[0], sides[1]), first, times=1)
     named = {
         node.names[0].name
         for node in ast.walk(ast.parse(made.script))
@@ -143,10 +141,10 @@ def test_a_folder_with_files_and_a_place_without_a_difference_are_refused(tmp_pa
     left, right, first, cause = planted()
     (tmp_path / "mine").write_text("")
     with pytest.raises(InputError, match="files"):
-        reports.write_operation(tmp_path, left, right, first, cause)
+        reports.write_operation(tmp_path, (left, right), first, cause)
     equal = Region("a", "a", "", 0, 0)
     with pytest.raises(InputError, match="no output of it differs"):
-        reports.write_operation(tmp_path / "out", left, right, equal, cause)
+        reports.write_operation(tmp_path / "out", (left, right), equal, cause)
 
 
 def test_sides_with_other_variables_run_in_processes_of_their_own(
@@ -164,5 +162,5 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
         "probe.reproduction.recorded._variables",
         lambda one: {"TF_PLANTED": "3" if "three" in one.side.target else "1"},
     )
-    made = reports.write_operation(tmp_path, left, right, first, times=1)
-    assert made.ran is not None and '"TF_PLANTED": "3"' in made.script
+    made = reports.write_operation(tmp_path, (left, right), first, times=1)
+    assert '"TF_PLANTED": "3"' in made.script

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
+
 import numpy as np
 import pytest
 
 from probe.semantics import Moves, Picks, Splits
-from probe.semantics.labels import ZERO, Labels, agreeing, joint, of_content, of_digest, tag
+from probe.semantics.labels import (
+    BLOCK,
+    ZERO,
+    Labels,
+    agreeing,
+    joint,
+    mixed,
+    of_content,
+    of_digest,
+    of_lines,
+    premix,
+    tag,
+    unmix,
+)
 from probe.semantics.mixing import (
     associated,
     axis_groups,
@@ -161,10 +177,85 @@ def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> N
             if first is None or theirs[first] != value:
                 first = theirs.index(value) if value in theirs else None
             wanted += [(n, first)] if first is not None else []
+        assert chosen.count(shapes[0]) == len(wanted) and chosen.empty == (not wanted)
+        for side, (one, other) in enumerate(((content[0], content[1]), (content[1], content[0]))):
+            assert np.array_equal(chosen.rest(shapes[side], side), ~np.isin(one, other))
         if chosen.whole:
             assert wanted == [(n, n) for n in range(len(theirs))]
         else:
             assert list(zip(chosen.left.tolist(), chosen.right.tolist(), strict=True)) == wanted
+
+
+def test_rows_are_selected_whole_where_labels_name_rows_alone() -> None:
+    """As along channels that are left out: against rows that are compared one by one."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        rows = [rng.integers(0, 4, (int(rng.integers(1, 5)), 1)) for _ in range(2)]
+        sides = [np.concatenate([one, one * 10 + 5, one], 1) for one in rows]
+        axes = int(rng.integers(2))
+        sides = [one.T if axes else one for one in sides]
+        chosen = agreeing(*(of_lines(np.float32(one), (axes,)) for one in sides))
+        hit = np.isin(rows[0], rows[1])
+        first, second = (np.broadcast_to(one.T if axes else one, side.shape) for one, side in
+                         ((hit, sides[0]), (np.isin(rows[1], rows[0]), sides[1])))  # fmt: skip
+        assert chosen.axes in ((axes,), ()) and chosen.count(sides[0].shape) == first.sum()
+        assert np.array_equal(chosen.mask(sides[0].shape, 0), first)
+        assert np.array_equal(chosen.rest(sides[1].shape, 1), ~second)
+        taken = [chosen.taken(one, n) for n, one in enumerate(sides)]
+        assert np.array_equal(*taken)
+        back = chosen.put(np.zeros(sides[0].shape), taken[0], 0)
+        assert np.array_equal(back, np.where(first, sides[0], 0))
+
+
+def test_numbers_are_scattered_as_published() -> None:
+    """SplitMix64 from a seed of 0, and MurmurHash3's last step, which is undone by its inverse."""
+    golden = 0x9E3779B97F4A7C15
+    found = mixed(np.array([0, golden, golden * 2 % 2**64], np.uint64)).tolist()
+    assert found == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    some = np.random.default_rng(2).integers(0, 2**64, 3 * BLOCK + 5, np.uint64)
+    assert unmix(np.array([0, 1], np.uint64)).tolist() == [0, 0xB456BCFC34C2CB2C]
+    assert np.array_equal(premix(unmix(some)), some) and np.array_equal(unmix(premix(some)), some)
+    parts = np.concatenate([mixed(part) for part in np.array_split(some, 7)])
+    assert np.array_equal(mixed(some), parts)
+    scalars = [joint(a, b, b) for a, b in zip(some[:9], some[9:18], strict=True)]
+    assert np.array_equal(np.array(scalars), joint(some[:9], some[9:18], some[9:18]))
+    assert len(np.unique([joint(a, b) for a, b in product(some[:3], repeat=2)])) == 9
+    assert (
+        len({*map(int, (tag(1), tag(1.0), tag("1"), tag(1, 1), tag("a", "bc"), tag("ab", "c")))})
+        == 6
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "float16", "float32", "int64", "complex64"]
+)
+def test_content_is_labelled_by_its_bits_and_format(dtype: str) -> None:
+    array = np.array([[0, 1], [2, 1]]).astype(dtype)
+    found = of_content(array).array
+    assert found[0, 0] == 0 and found[0, 1] == found[1, 1] != 0
+    assert len(np.unique(found)) == (2 if dtype == "bool" else 3)
+    assert np.array_equal(of_content(array.T).array, found.T)
+    assert not np.isin(found[0, 1], of_content(array.real.astype("int32")).array)
+    if dtype == "complex64":
+        one, turned, real = of_content(np.complex64([1j, 1, 1 + 1j])).array
+        assert len({int(one), int(turned), int(real)}) == 3
+    assert len(np.unique(of_content(np.array(["a", "b"])).array)) == 1
+
+
+def test_axes_are_split_into_the_smallest_groups_of_equal_products() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        ours = tuple(rng.choice([1, 2, 3, 4, 6], rng.integers(0, 4)).tolist())
+        cuts = [prod(ours[:n]) for n in range(len(ours) + 1)]
+        sizes = [int(n) for n in rng.permutation(ours)]
+        theirs = tuple(sizes) if rng.integers(2) else (prod(ours),)
+        found = axis_groups(ours, theirs)
+        assert [n for mine, _ in found for n in mine] == list(range(len(ours)))
+        assert [n for _, other in found for n in other] == list(range(len(theirs)))
+        for mine, other in found:
+            assert prod(ours[n] for n in mine) == prod(theirs[n] for n in other)
+        both = {*cuts} & {prod(theirs[:n]) for n in range(len(theirs) + 1)}
+        assert sum(prod(ours[n] for n in mine) > 1 for mine, _ in found) == len(both) - 1
 
 
 def test_labels_of_what_is_moved_do_not_depend_on_how_it_is_said():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
-from probe.semantics import moving
-from probe.semantics.labels import of_digest
+from probe.semantics import Meaning, Unknown, moving
+from probe.semantics.contract import Call, Operand
+from probe.semantics.labels import Labels, of_content, of_digest
+from tests.semantics.formulas import POOL, drawn, one_to_one
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
@@ -70,3 +75,135 @@ def test_what_was_never_written_is_like_nothing_and_all_else_keeps_its_labels():
     )
     assert first[[0, 2]].tolist() == again[[0, 2]].tolist() == one.full()[[2, 0]].tolist()
     assert len({*first[[1, 3]].tolist(), *again[[1, 3]].tolist(), *one.full().tolist()}) == 8
+
+
+MOVEMENTS: list[tuple[Meaning, Callable[..., Any]]] = [
+    (moving.Joins(1), lambda a, b: np.concatenate([a, b], 1)),
+    (moving.Joins(-1), lambda a, b: np.concatenate([a, b], -1)),
+    (moving.Joins(0, True), lambda a, b: np.stack([a, b])),
+    (moving.Joins(-1, True), lambda a, b: np.stack([a, b], -1)),
+    (moving.Splits(1, (2, 1)), lambda a, _: np.split(a, [2], 1)),
+    (moving.Splits(-1, (1, 3)), lambda a, _: np.split(a, [1], -1)),
+    (moving.Splits(1, (1, 1, 1), True), lambda a, _: [a[:, 0], a[:, 1], a[:, 2]]),
+    (moving.Pads(((0, 0), (1, 2), (0, 1))), lambda a, _: np.pad(a, [(0, 0), (1, 2), (0, 1)])),
+    (moving.Pads(((0, 1), (-1, -1), (2, -3))),
+     lambda a, _: np.pad(a, [(0, 1), (0, 0), (2, 0)])[:, 1:-1, :-3]),
+    (moving.Pads(((0, -1), (0, 0), (-2, 1))),
+     lambda a, _: np.pad(a, [(0, 0), (0, 0), (0, 1)])[:-1, :, 2:]),
+    (moving.Turns((2, 0, 1)), lambda a, _: a.transpose(2, 0, 1)),
+    (moving.Turns((-2, -1, 0)), lambda a, _: a.transpose(1, 2, 0)),
+    (moving.Broadcasts((0, 2, 3)), lambda a, _: np.broadcast_to(a[:, None], (2, 5, 3, 4))),
+    (moving.Broadcasts((1, 2, 3)), lambda a, _: np.broadcast_to(a, (3, 2, 3, 4))),
+    (moving.Moves(lambda a, b: (np.flip(a), b[:, ::2])), lambda a, b: [np.flip(a), b[:, ::2]]),
+    (moving.Moves(lambda a, b: np.pad(b, 1)), lambda _, b: np.pad(b, 1)),
+    (moving.Reshapes(), lambda a, _: a.reshape(2, 12)),
+    (moving.Reshapes(), lambda a, _: a.reshape(1, 2, 3, 2, 2)),
+    (moving.Same(), lambda a, _: a),
+    (moving.Passes((1, 0, 1)), lambda a, b: [b, a, b]),
+    *((moving.Picks(axis=axis, index=np.array(index)), lambda a, _, x=axis, i=index: a.take(i, x))
+      for axis in (0, 1, -1) for index in (1, [0], [1], [0, 1], [1, 0], [[1, 0], [1, 1]])),
+]  # fmt: skip
+
+
+def test_what_is_moved_has_the_labels_of_what_numpy_moves() -> None:
+    """By content; and labels that are left out move as those that are written."""
+    rng = np.random.default_rng(31)
+    given = [drawn(rng, 2, 3, 4) for _ in range(2)]
+    numbered = moving.Pads, moving.Turns, moving.Broadcasts, moving.Moves
+    for meaning, function in MOVEMENTS:
+        for digests in ("", "ab") if type(meaning) in numbered else ("",):
+            reads = [of_digest((2, 3, 4), name) for name in digests] or [*map(of_content, given)]
+            made = function(*([one.full() for one in reads] if digests else given))
+            every = made if isinstance(made, list) else [made]
+            found = meaning.labels(reads, [one.shape for one in every], np.uint64(1))
+            assert meaning.exact and meaning.rounds == 0
+            for one, wanted in zip(found, every, strict=True):
+                assert one.shape == wanted.shape and one.known
+                array = wanted if digests else of_content(wanted).array
+                assert np.array_equal(one.full(), array), meaning
+    x, widths = given[0], ((0, 0), (1, 0), (0, 0))
+    (padded,) = moving.Pads(widths, 1.5).labels([of_content(x)], [(2, 4, 4)], np.uint64(1))
+    wanted = of_content(np.pad(x, widths, constant_values=1.5))
+    assert np.array_equal(padded.full(), wanted.array)
+
+
+def test_what_is_joined_along_left_out_axes_reads_all_pieces_at_its_place() -> None:
+    one, other, longer = (
+        of_digest(*of) for of in [((2, 3), "one"), ((2, 3), "other"), ((2, 4), "other")]
+    )
+    row, what = of_digest((1, 3), "one"), np.uint64(1)
+
+    def joined(axis: int, *reads: Labels, stacked: bool = False) -> Labels:
+        function = np.stack if stacked else np.concatenate
+        shape = function([np.empty(one.shape) for one in reads], axis).shape
+        return moving.Joins(axis, stacked).labels(reads, [shape], what)[0]
+
+    ways = [joined(1, *reads) for reads in ((one, other), (other, one), (one, longer), (one, one))]
+    ways += [joined(0, one, other), joined(-1, one._replace(names=(0, 5)), other)]
+    every = np.concatenate([way.full().reshape(-1) for way in ways])
+    assert len(np.unique(every)) == every.size and all(way.array.size == 1 for way in ways)
+    for axis, implicit, reads in (
+        *((0, 1, (row, row)), (0, 1, (row, other)), (1, 0, (one, of_digest((2, 1), "other")))),
+        (0, 1, (of_digest((0, 3), "x"), row)),
+    ):
+        way = joined(axis, *reads)
+        assert way.implicit(implicit) and not way.implicit(axis)
+        assert np.array_equal(way.full(), np.concatenate([one.full() for one in reads], axis))
+    pair = joined(2, one, other, stacked=True)
+    assert pair.implicit(0) and pair.implicit(1)
+    assert np.array_equal(pair.full(), np.stack([one.full(), other.full()], 2))
+    unlike = joined(0, row, row._replace(names=(0, 5)))
+    assert not unlike.implicit(1) and len(np.unique(unlike.full())) == 6
+    assert not joined(0, one, other._replace(known=False)).known
+    assert not joined(0, row, row._replace(known=False)).known
+    assert joined(0, *[of_digest((0, 3), "x")] * 2).array.size == 0
+
+
+@pytest.mark.parametrize("into", [True, False])
+def test_updates_are_put_and_added_where_numpy_does_it(into: bool) -> None:
+    def found() -> Iterator[tuple[Labels, np.ndarray]]:
+        rng = np.random.default_rng(33)
+        for _ in range(30):
+            base, updates = drawn(rng, 2, 3), drawn(rng, 2)
+            reads = [Operand(int(into), (2,), "float32")]
+            reads = [Operand(0, (2, 3), "float32"), *reads] if into else reads
+            call = Call("scatter", {}, reads, [(2, 3)], ["float32"] * int(rng.integers(2)))
+            slots, given = (int(into), 0 if into else None), [of_content(base), of_content(updates)]
+            places = rng.permutation(6)[: rng.integers(4) * 2].reshape(-1, 2)
+            wanted = (base if into else base * 0).reshape(-1).copy()
+            wanted[places] = np.broadcast_to(updates, places.shape)
+            (put,) = moving.put_at(call, places, *slots).labels(
+                given[not into :], [(2, 3)], np.uint64(1)
+            )
+            assert np.array_equal(put.full().reshape(-1), of_content(wanted).array)
+            twice = moving.put_at(call, np.concatenate([places, places, [[0, 0]]]), *slots)
+            assert isinstance(twice, Unknown) and twice.why == moving.SEVERAL
+            places = rng.integers(0, 6, (int(rng.integers(1, 4)), 2))
+            sums = np.empty(6, object)
+            for at, number in enumerate(base.reshape(-1).tolist()):
+                terms = np.broadcast_to(updates, places.shape)[places == at].tolist()
+                here = sorted(one for one in (*terms, number * into) if one)
+                sums[at] = (any(terms), *here) if here else None
+            added = moving.put_at(call, places, *slots, adds=True)
+            yield added.labels(given[not into :], [(2, 3)], np.uint64(1))[0], sums.reshape(2, 3)
+
+    one_to_one(found())
+
+
+@pytest.mark.parametrize("wraps", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_one_hot_has_one_number_at_the_index_and_another_elsewhere(axis: int, wraps: bool) -> None:
+    index = np.array([0, 3, -1, -4, 4, -5])
+    at = np.where((index < 0) & (index >= -4), index + 4, index) if wraps else index
+    hot = np.expand_dims(at, axis) == np.expand_dims(np.arange(4), 1 - axis % 2)
+    off, on = (of_content(one) for one in POOL[1:3])
+    for reads, shape, slots in (
+        ([off, on], (), (1, 0)),
+        ([of_content(POOL[1:3])], (2,), (0, None)),
+    ):
+        given = [Operand(n, shape, "float32") for n in range(len(reads))]
+        meaning = moving.one_hot(
+            Call("one_hot", {}, given, [hot.shape]), index, axis, *slots, wraps
+        )
+        (found,) = meaning.labels(reads, [hot.shape], np.uint64(1))
+        assert np.array_equal(found.full(), np.where(hot, on.array, off.array))

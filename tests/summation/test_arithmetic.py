@@ -47,58 +47,88 @@ def assert_equal(got: np.ndarray, expected: np.ndarray, name: str) -> None:
 
 @pytest.mark.parametrize("name", floats.FORMATS)
 def test_awkward_operands(name: str) -> None:
-    a, b, c = (awkward(name, 3000, seed) for seed in (1, 2, 3))
+    a, b, c = (awkward(name, 1000, seed) for seed in (1, 2, 3))
     assert_equal(multiply_add(a, b, c, name), exact(name, (a, b), (c,)), name)
     one = np.broadcast_to(floats.round_to(np.ones(1), name), a.shape)
     assert_equal(multiply_add(a, one, c, name), exact(name, (a,), (c,)), name)
     assert_equal(multiply(a, b, name), exact(name, (a, b)), name)
 
 
-@pytest.mark.parametrize("name", floats.FORMATS)
-def test_cancellation_leaves_the_rounding_error_of_the_product(name: str) -> None:
-    rng = np.random.default_rng(4)
-    a, b = (floats.round_to(rng.standard_normal(1000), name) for _ in range(2))
-    c = multiply(floats.round_to(-floats.widen(a, name), name), b, name)
-    got = multiply_add(a, b, c, name)
-    assert_equal(got, exact(name, (a, b), (c,)), name)
-    assert np.count_nonzero(floats.widen(got, name)) > 500
-
-
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
-def test_sums_just_beside_a_midpoint(name: str) -> None:
-    """c is an odd multiple of half a step away from the grid; a * b tips the balance."""
-    form = floats.FORMATS[name]
-    rng, count = np.random.default_rng(5), 1000
-    c = 1 + rng.integers(0, 2 ** (form.precision - 1), count) * floats.eps(name)
-    a = floats.eps(name) * (0.5 + rng.integers(-1, 2, count) * floats.eps(name))
-    b = 1 + rng.integers(-1, 2, count) * floats.eps(name)
-    operands = [floats.round_to(values, name) for values in (a, b, c)]
-    assert_equal(
-        multiply_add(*operands, name), exact(name, tuple(operands[:2]), (operands[2],)), name
+def test_float64_sums_of_products_of_any_size_are_rounded_once() -> None:
+    """Sizes all over, and on both sides of where the error-free steps could over- or underflow."""
+    rng, count = np.random.default_rng(6), 500
+    bounds = np.array([-1074, -1022, -960, 0, 900, 990, 1000, 1010, 1023])
+    powers = np.clip(
+        bounds[rng.integers(0, 9, (6, count))] + rng.integers(-3, 3, (6, count)), -1074, 1023
     )
+    sizes = powers[0] - powers[1] * (rng.random(count) < 0.9)  # their product has such a size
+    sizes = np.clip(sizes, -1074, 1023)
+    a, b, x, w, c, d = np.ldexp(rng.uniform(-2, 2, (6, count)), [sizes, *powers[1:]]) / 2
+    with np.errstate(all="ignore"):
+        c = np.where(rng.random(count) < 0.5, np.clip(-a * b, -1e308, 1e308), c)
+        d = np.where(rng.random(count) < 0.5, np.nextafter(-c, 0), d)
+        got = multiply_add(a, b, c, "float64")
+        assert_equal(got, exact("float64", (a, b), (c,)), "float64")
+        terms = (
+            ([(a, b)], [c]),
+            ([(a, b), (x, w)], [c]),
+            ([(a, b), (x, w)], [c, d]),
+            ([(a, b)], [c, d]),
+        )
+        for factors, some in terms:
+            got = arithmetic.sum_of_products(factors, some)
+            assert_equal(got, exact("float64", *factors, *((one,) for one in some)), "float64")
+    odd = np.array([np.inf, 1.0, np.nan, -np.inf, 2.0**1000, 2.0**1000])
+    with np.errstate(all="ignore"):
+        found = arithmetic.sum_of_products([(odd, np.full(6, 2.0**1000))], [-odd])
+    np.testing.assert_array_equal(found, [np.nan, 2.0**1000 - 1, np.nan, np.nan, np.inf, np.inf])
 
 
-def test_double_rounding_of_float32_is_undone() -> None:
-    """In float64 these sums round to a midpoint, whose rounding to even is then wrong."""
-    a, b = np.float32([1 + 2**-23, -1]), np.float32([2**-24 - 2**-47, 2**-80])
-    c = np.float32([1 + 2**-23, 1 + 2**-23])
-    a, b, c = (np.append(side, np.float32(last)) for side, last in ((a, 1), (b, 2**-90), (c, 1)))
-    a[1], b[1], c[1] = 3, 2**-25, 1  # an exact sum beside them stays as it is
-    twice = (a.astype(float) * b + c).astype(np.float32)
-    once = multiply_add(a, b, c, "float32")
-    assert_equal(once, exact("float32", (a, b), (c,)), "float32")
-    assert twice[0] != once[0]
+@pytest.mark.parametrize("tiny", [True, False])
+@pytest.mark.parametrize("name", [*floats.FORMATS, "tf32"])
+def test_sums_of_two_exact_terms_are_rounded_once(name: str, tiny: bool) -> None:
+    """Around midpoints, with a tail that float64 loses; with ``tiny`` below normal numbers too."""
+    form, rng, count = floats.format_of(name), np.random.default_rng(7), 800
+    digits = form.precision
+    grid = rng.integers(2 ** (digits - 1), 2**digits, count) * 2.0 ** (1 - digits)
+    half = rng.integers(-3, 4, count) * 2.0**-digits
+    tail = rng.choice([0, 1, -1], count) * 2.0 ** -rng.integers(digits + 1, 100, count)
+    power = rng.integers(-4, 4, count).astype(float)
+    if tiny and name != "float64":
+        below = form.emin + rng.integers(-digits, 2, count)
+        power = np.where(rng.random(count) < 0.5, below, power)
+        on_grid = np.rint(grid * 2.0 ** (power - form.emin + digits - 1)) * 2.0 ** (
+            form.emin - digits + 1
+        )
+        grid, half = (
+            on_grid * 2.0**-power,
+            np.where(power < 0, 2.0 ** (form.emin - digits - power), half),
+        )
+    first = (grid + half) * 2.0**power if name != "float64" else grid
+    second = tail * 2.0**power
+    rounder, out = arithmetic.Rounder(name, count, tiny), np.empty(count)
+    rounder.settle(rounder.total(first, second, out))
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    expected = [rounded(Fraction(one) + Fraction(other), name) for one, other in pairs]
+    np.testing.assert_array_equal(out, expected)
 
 
-def test_float64_out_of_the_safe_range() -> None:
-    rng, count = np.random.default_rng(6), 300
-    a = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
-    b = rng.standard_normal(count) * 2.0 ** rng.integers(-600, -480, count)
-    c = rng.standard_normal(count) * 2.0 ** rng.integers(-1074, -1000, count)
-    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
-    a, b = a * 2.0**1000, b * 2.0**1000
-    c = -rng.standard_normal(count) * 2.0 ** rng.integers(980, 1020, count)
-    assert_equal(multiply_add(a, b, c, "float64"), exact("float64", (a, b), (c,)), "float64")
+@pytest.mark.parametrize("kind", [None, "before", "grid"])
+def test_what_counts_as_subnormal_in_float64_is_told_by_the_exact_sum(kind: str | None) -> None:
+    """2^-1022 less k units of the grid, and m / 64 of one more, of either sign."""
+    least, unit = Fraction(2) ** -1022, Fraction(2) ** -1074
+    limit = {None: least - unit / 4, "before": least, "grid": least - unit / 2}[kind]
+    table = [(k, m, sign) for k in (-1, 0, 1, 2) for m in range(-70, 71) for sign in (1, -1)]
+    k, m, sign = (np.array(side, float) for side in zip(*table, strict=True))
+    x, w = sign * m * 2.0**-540, np.full(len(k), 2.0**-540)
+    terms = [sign * 2.0**-1022, -sign * k * 2.0**-1074]
+    total = [least - a * unit + b * unit / 64 for a, b, _ in table]
+    once = np.array(
+        [rounded(one * int(c), "float64") for one, (_, _, c) in zip(total, table, strict=True)]
+    )
+    found = arithmetic.tiny_doubles([(x, w)], terms, once, kind)
+    # the tie between the two numbers of the grid goes to the even one, 2^-1022
+    assert found.tolist() == [one < limit for one in total]
 
 
 @pytest.mark.parametrize("name", floats.FORMATS)
@@ -132,15 +162,18 @@ def test_an_inexact_sum_is_rounded_to_the_neighbour_whose_last_bit_is_one() -> N
     assert found.tolist() == [up, down, -down, -up, odd, odd, 1, np.inf]
 
 
-def test_exact_total_of_many_terms_is_rounded_once() -> None:
+@pytest.mark.parametrize("spread", [3, 60, 500])
+def test_exact_total_of_many_terms_is_rounded_once(spread: int) -> None:
     rng = np.random.default_rng(8)
-    terms = list(rng.standard_normal((6, 500)) * 2.0 ** rng.integers(-60, 60, (6, 500)))
-    terms += [-terms[0] * (1 + 2.0**-52), terms[1] * 2.0**-70]
-    total, error = arithmetic.exact_total(terms)
-    for i in range(500):
-        true = sum((Fraction(float(term[i])) for term in terms), Fraction(0))
-        assert total[i] == rounded(true, "float64")
-        assert np.sign(error[i]) == (true > Fraction(total[i])) - (true < Fraction(total[i]))
+    for count in (1, 2, 3, 7):
+        shape = (count, 300)
+        terms = list(rng.standard_normal(shape) * 2.0 ** rng.integers(-spread, spread, shape))
+        terms += [-terms[0] * (1 + rng.integers(-1, 2, 300) * 2.0**-52), terms[-1] * 2.0**-70]
+        total, error = arithmetic.exact_total(terms)
+        for i in range(300):
+            true = sum((Fraction(float(term[i])) for term in terms), Fraction(0))
+            assert total[i] == rounded(true, "float64")
+            assert np.sign(error[i]) == (true > Fraction(total[i])) - (true < Fraction(total[i]))
 
 
 def test_exact_total_follows_infinities_and_overflow_on_the_way() -> None:

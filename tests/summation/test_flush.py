@@ -11,7 +11,6 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.errors import TargetError
-from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation import flush
@@ -21,6 +20,7 @@ from probe.summation.replay import replay
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
+from tests.convolutions import explain_case
 from tests.exact import rounded
 from tests.reproduction.test_emulate import evaluated
 from tests.summation.test_reveal import Known, everywhere, revealed

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe.summation.fprev import Growth, NoTree, fprev, fprev_calls
 from probe.summation.tree import Tree
 from tests.summation.synthetic import trees
+from tests.summation.test_tree import any_tree, as_tree, every_nested
 
 
 class Asked:
@@ -40,19 +39,19 @@ def test_orders_that_libraries_have_are_read_in_no_more_calls_than_published(kin
     assert n - 1 <= asked.questions <= fprev_calls(tree)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_any_tree_is_read_nodes_of_many_summands_too(data):
-    parts, nodes = list(range(data.draw(st.integers(2, 20)))), []
-    n = len(parts)
-    while len(parts) > 1:
-        width = data.draw(st.integers(2, min(5, len(parts))))
-        nodes.append(
-            tuple(parts.pop(data.draw(st.integers(0, len(parts) - 1))) for _ in range(width))
-        )
-        parts.append(~(len(nodes) - 1))
-    tree = Tree.from_nodes(nodes)
-    assert fprev(Asked(tree), n) == tree
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_every_tree_is_read_nodes_of_many_summands_too(n):
+    for tree in map(as_tree, every_nested(range(n))):
+        assert fprev(Asked(tree), n) == tree
+    for seed in range(25):
+        tree = in_order(any_tree(np.random.default_rng(seed), 6 + seed, 5))
+        assert fprev(Asked(tree), len(tree.leaves)) == tree
+
+
+def in_order(tree):
+    """The same tree of the leaves 0, 1, ..."""
+    rank = {leaf: n for n, leaf in enumerate(tree.leaves)}
+    return Tree.from_nodes([[rank.get(child, child) for child in node] for node in tree.nodes])
 
 
 def test_a_single_leaf_has_nothing_to_ask():

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from probe import floats
+from probe.case import Case
 from probe.errors import InputError
+from probe.launch import InlineSession
 from probe.summation import masks as masks_room
-from probe.summation.masks import Masks, Scale, classify, deal_questions
-from probe.summation.tree import Tree
+from probe.summation.masks import Masks, Scale, SessionOperator, classify, deal_questions
+from probe.summation.summation import Summation
+from probe.summation.tree import BIAS, Tree
+from probe.target import Target
+from tests.summation.synthetic import Kernel
 from tests.summation.test_reveal import Known, everywhere
 
 
@@ -90,10 +95,41 @@ def test_equal_rows_are_asked_once_in_order(width):
         assert len(np.unique(distinct, axis=0)) == len(distinct)
 
 
-@pytest.mark.parametrize("columns", [1, 3, 8, 9, 20])
-@pytest.mark.parametrize("count", [0, 1, 2, 40])
-def test_rows_that_are_asked_once_stand_where_they_were(columns, count):
-    rows = np.random.default_rng(columns).integers(0, 2, (count, columns))
-    found, where = masks_room._distinct_rows(rows)
-    assert np.array_equal(found[where], rows) and len({*map(tuple, rows)}) == len(found)
-    assert found.tolist() == sorted(found.tolist())
+@pytest.mark.parametrize(
+    ("case", "tree"),
+    [
+        (Case("matmul", in_channels=5, filters=3, length=4, bias="normal"), [*range(5), BIAS]),
+        (Case("conv1d", 3, 2, 4, 3, groups=2), range(3)),
+        (Case("sum", in_channels=6, length=3), range(6)),
+    ],
+    ids=lambda one: getattr(one, "op", ""),
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_library_is_asked_what_a_kernel_is(case, tree, dtype):
+    """Numbers so small that they add exactly, where a filter, a call and a leaf have their own."""
+    case, rng = case.with_(dtype=dtype), np.random.default_rng(1)
+    operator = SessionOperator(InlineSession(Target("reference")).start(), case)
+    biased = BIAS in tree
+    truth = np.zeros((operator.positions, operator.filters), int)
+    chain = Summation(Tree.sequential(tree))
+    kernel = Kernel([chain], truth, case.summands, bias=biased, dtype=dtype)
+    size = case.summands + biased
+    for calls, slots, x in ((1, 1, 1.0), (4, 3, 0.5), (3, 2, 2.0)):
+        leaves = np.array(
+            [[rng.permutation(size)[:slots] for _ in range(case.filters)] for _ in range(calls)]
+        )
+        leaves[rng.random(leaves.shape) < 0.3] = -1
+        template, values = rng.integers(-2, 3, size) / 4, rng.integers(1, 5, slots) / 2
+        found = operator.run(x, template, leaves, values)
+        assert found.shape == (calls, operator.positions, case.filters)
+        assert (found == kernel.run(x, template, leaves, values)).all()
+        weights = rng.integers(-3, 4, (calls, size)) / 4 * (rng.random((calls, size)) < 0.6)
+        assert (operator.each(weights) == kernel.each(weights)).all()
+        own = rng.integers(1, 5, leaves.shape) / 2  # of each call, filter and slot its own
+        for slot in range(slots):
+            alone = own[..., slot : slot + 1]
+            found = operator.run(x, template, leaves[..., slot : slot + 1], alone)
+            for call, filt in np.ndindex(calls, case.filters):
+                given = leaves[call : call + 1, :, slot : slot + 1]
+                expected = kernel.run(x, template, given, alone[call, filt])
+                assert (found[call, :, filt] == expected[0, :, filt]).all()

@@ -10,16 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe import window
+from probe import ulp, window
 from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
 from probe.summation import orders as orders_room
 from probe.summation.fprev import fprev_calls
 from probe.summation.masks import SessionOperator
-from probe.summation.orders import _OpenOutputs, reveal
-from probe.summation.reveal import ASKED, Answers
-from probe.summation.summation import Summation
+from probe.summation.orders import (
+    ContainerOperands,
+    Orders,
+    _OpenOutputs,
+    replays_agree,
+    reveal,
+)
+from probe.summation.replay import replay
+from probe.summation.reveal import ASKED, EDGES, Answers
+from probe.summation.summation import Summation, ranges_of_mask
 from probe.summation.tree import BIAS, Tree
 from probe.summation.windows import reveal_windows
 from probe.target import Target
@@ -285,12 +292,23 @@ def test_a_known_way_that_replays_by_luck_is_asked():
     assert not work.answers.like(Tree.lanes(case.summands, 16), *places).any()
 
 
-def test_only_wanted_outputs_are_revealed():
-    case = conv()
+@pytest.mark.parametrize("channels", [4, 40])
+def test_only_wanted_outputs_are_revealed(channels):
+    case = conv(in_channels=channels)
     wanted = np.zeros((7, 3), bool)
     wanted[2, 1] = True
     orders = reveal(session(), case, wanted=wanted)
     assert (orders.replayed == wanted).all() and ((orders.index >= 0) == wanted).all()
+
+
+def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
+    """They are asked a few questions, not all that their own trees would take."""
+    plain, padded = (
+        reveal(session("reversed"), conv(in_channels=40, length=9, padding=padding, filters=1))
+        for padding in ("valid", 1)
+    )
+    assert padded.replayed.all() and plain.summations == padded.summations
+    assert padded.calls <= plain.calls + EDGES + ASKED
 
 
 def test_an_open_length_is_said():
@@ -343,3 +361,77 @@ def test_windows_of_one_leaf_in_a_long_kernel_are_revealed():
     with InlineSession(Target.parse("reference")) as session:
         found = reveal(session, case)
     assert found.replayed.all() and case.summands > 32
+
+
+@pytest.mark.parametrize("certified", [False, True])
+def test_rows_and_counts_are_of_the_outputs_that_add_so(certified):
+    case, rng = conv(length=8), np.random.default_rng(0)
+    index = rng.integers(-1, 2, (6, 3))
+    replayed = (index >= 0) | (rng.random((6, 3)) < 0.4)
+    sure = replayed & (rng.random((6, 3)) < 0.5)
+    kinds = [Summation(Tree.sequential(12)), Summation(Tree.pairwise(12))]
+    given = {"evidence": "why", "calls": 7, "checks": 3, "seconds": 0.5}
+    found = Orders(case, kinds, index, replayed, ~replayed, **given)
+    found = replace(found, certified=sure if certified else None)
+    assert found.shape == (1, 6, 3) and found.counts().tolist() == [
+        (index == 0).sum(),
+        (index == 1).sum(),
+    ]
+    assert found.sure.tolist() == (sure & certified).tolist()
+    left = int((~found.sure).sum())
+    assert found.doubts == f"{left} of 18 outputs" + " (--certify tests)" * (not certified)
+    assert replace(found, uncertified="too long").doubts == f"{left} of 18 outputs (too long)"
+    assert replace(found, certified=np.ones((6, 3), bool)).doubts == ""
+    some, again = rng.random((6, 3)) < 0.7, rng.random((6, 3)) < 0.5
+    for wanted, proved in ((None, None), (some, None), (some, again)):
+        rows = found.rows({"at": 1}, wanted, proved)
+        mine = (index >= 0) | ~replayed if wanted is None else wanted
+        told = replayed if proved is None else proved
+        parts = [(n, mine & (index == n)) for n in (0, 1, -1)]
+        parts = [(n, part) for n, part in parts if part.any()]
+        assert len(rows) == len(parts)
+        for row, (number, part) in zip(rows, parts, strict=True):
+            assert row["outputs"] == part.sum()
+            assert row["replayed"] == ((part & told).sum() if number >= 0 else 0)
+            assert row["certified"] == ((part & sure).sum() if certified else None)
+            assert row["ranges"] == ranges_of_mask(part)
+            assert row["order_id"] == (kinds[number].tree.id if number >= 0 else None)
+            assert row["evidence"] == (None if number >= 0 else "why")
+            assert (row["at"], row["calls"], row["checks"]) == (1, 7, 3)
+
+
+@pytest.mark.parametrize("bias", [None, "normal"])
+@pytest.mark.parametrize("odd", [False, True])
+def test_outputs_replay_over_their_own_windows_filters_and_groups(odd, bias):
+    case = conv(in_channels=4, filters=6, groups=2, padding="same", batch=2, bias=bias, length=5)
+    rng = np.random.default_rng(1)
+    x, w, b = case.operands()
+    tree = Tree.pairwise([*range(6), *[BIAS] * (bias is not None)])
+    kernels = [w.copy(), (w * 3).astype(np.float32)]
+    if odd:
+        kernels[1][0, 0, 0] = np.inf
+    shape = (10, 6)
+    sets = [ContainerOperands(case, x, one, b, np.zeros(shape, np.float32)) for one in kernels]
+    rows = np.argwhere(np.ones(shape, bool))[rng.permutation(60)[:40]]
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    expected = []
+    for kernel in kernels:
+        side = []
+        for position, filt in rows.tolist():
+            entry, at = divmod(position, 5)
+            reads = padded[entry, at : at + 3, 2 * (filt // 3) : 2 * (filt // 3) + 2].reshape(-1, 1)
+            met = kernel[..., filt].copy()
+            met[[n for n in range(3) if not 0 <= at + n - 1 < 5]] = 0
+            added = None if b is None else b[filt : filt + 1]
+            side.append(replay(Summation(tree), reads, met.reshape(-1, 1), "float32", added)[0])
+        expected.append(np.array(side))
+    found = [one.replay(Summation(tree), *rows.T) for one in sets]
+    assert all(ulp.equal(*pair, "float32") for pair in zip(found, expected, strict=True))
+    assert [one.finite for one in sets] == [True, not odd]
+    for one, side in zip(sets, expected, strict=True):
+        one.y[tuple(rows.T)] = side
+    assert replays_agree(sets, Summation(tree), *rows.T).all()
+    place = tuple(rows[7])
+    sets[1].y[place] = np.nextafter(sets[1].y[place], np.float32(0))
+    told = replays_agree(sets, Summation(tree), *rows.T)
+    assert np.flatnonzero(~told).tolist() == ([] if np.isnan(expected[1][7]) else [7])

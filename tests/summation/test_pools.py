@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import probe
-from probe import floats, window
+from probe import floats, ulp, window
 from probe.backends import pooling
 from probe.backends.contract import Unsupported
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
-from probe.explaining import explain_case
 from probe.launch import InlineSession
 from probe.summation import pools
 from probe.summation.orders import reveal
+from probe.summation.tree import Tree
 from probe.summation.windows import as_windows, reveal_pool
 from probe.target import Target
 from probe.window import Geometry
+from tests.convolutions import explain_case
+from tests.exact import rounded
 
 pytestmark = pytest.mark.long
 
@@ -293,17 +296,141 @@ def test_a_pool_is_not_asked_about_its_order(tmp_path):
     assert "divided by the count" in repr(told) and told.tree == "((0+1)+2)"
 
 
+def largest(way: pools.PoolMaximum, met, there, dtype):
+    """One output of a maximum, value by value."""
+    starts = {
+        "minus infinity": -np.inf,
+        "the smallest finite number": -floats.largest_finite(dtype),
+    }
+    best, shown = (starts.get(way.start),) * 2
+    least = 2.0 ** floats.FORMATS[dtype].emin
+    for value, here in zip(met, there, strict=True):
+        if not (here or way.padded):
+            continue
+        seen = 0.0 if way.flushed and abs(value) < least else value
+        if best is None:
+            best, shown = seen, value
+            continue
+        if way.choose == "NaN gives NaN":
+            moves = best == best and not seen <= best
+        elif way.choose == "NaN is passed over":
+            moves = seen > best or (best != best and seen == seen)
+        elif way.choose == "NaN is never larger":
+            moves = seen > best
+        else:
+            moves = not best > seen and seen != best and not (best != best and seen != seen)
+        best, shown = (seen, value) if moves else (best, shown)
+    result = shown if way.flushed == pools.COMPARED else best
+    return 0.0 if result is None else result
+
+
 @pytest.mark.parametrize("choose", pools.CHOOSE)
 @pytest.mark.parametrize("start", pools.STARTS)
-def test_a_maximum_that_flushes_to_compare_gives_the_number_as_it_is_and_no_padding(choose, start):
-    tiny = 2.0**-140
-    met = np.array([[-3, tiny, 0, -1], [0, 0, 0, 0], [-5, -1, -tiny, tiny]], np.float64)
-    there = np.array([[True] * 4, [False] * 4, [True] * 4])
-    way = pools.PoolMaximum(choose, start, flushed=pools.COMPARED)
-    found = way.outputs(met, there, np.ones(4), "float32")
-    assert found.tolist()[:2] == [-3, tiny] and found[3] == tiny and abs(found[2]) in (0, tiny)
-    plain = replace(way, flushed="").outputs(met, there, np.ones(4), "float32")
-    assert plain.tolist() == [-3, tiny, 0, tiny]
+def test_a_maximum_takes_value_after_value_as_its_way_says(choose, start):
+    tiny, dtype = 2.0**-140, "float32"
+    values = [-np.inf, -3.0, -1.0, -tiny, 0.0, tiny, 2.0**-126, 1.0, np.inf, np.nan]
+    every = np.array(list(itertools.product(values, repeat=3))).T
+    there = np.random.default_rng(0).random(every.shape) < 0.8
+    met = np.where(there, every, 0.0)
+    for flushed, padded in itertools.product(("", "operands", pools.COMPARED), (False, True)):
+        way = pools.PoolMaximum(choose, start, padded, flushed)
+        found = way.outputs(met, there, np.ones(met.shape[1]), dtype)
+        columns = zip(met.T.tolist(), there.T.tolist(), strict=True)
+        expected = [largest(way, one, here, dtype) for one, here in columns]
+        assert ulp.equal(found, np.float32(expected), dtype), way
+
+
+def averaged(way: pools.Average, met, count, dtype):
+    """One output of an average, in rational numbers."""
+    form = way.kept
+
+    def read(value):
+        small = (
+            "operands" in way.flushed and abs(value) < Fraction(2) ** floats.FORMATS[way.kept].emin
+        )
+        return Fraction(0) if small else value
+
+    def gives(value, form):
+        below = "results" in way.flushed and abs(value) < Fraction(floats.flushed_below(form))
+        return Fraction(0) if below else Fraction(rounded(value, form))
+
+    sums = {}
+    for node, children in enumerate(way.tree.nodes):
+        terms = [read(met[c] if c >= 0 else sums[c]) for c in children]
+        total = terms[0]
+        for term in terms[1:]:
+            total = gives(total + term, form)
+        sums[~node] = total
+    total = sums[~(len(way.tree.nodes) - 1)] if sums else met[0]
+    if way.rounded:
+        total, form = Fraction(rounded(total, dtype)), dtype
+    by = Fraction(len(met)) if way.whole else count
+    if way.last == pools.TIMES:
+        share = gives(1 / by, form)
+        total, ones = gives(read(total) * share, form), gives(count * share, form)
+    else:
+        total, ones = gives(read(total) / by, form), gives(count / by, form)
+    if way.whole:
+        total, ones = (Fraction(rounded(one, dtype)) for one in (total, ones))
+        total = gives(read(total) / ones, dtype)
+    return rounded(total, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_an_average_adds_and_divides_as_its_way_says(dtype):
+    rng, form = np.random.default_rng(1), floats.FORMATS[dtype]
+    for trial in range(72):
+        kernel = [(1,), (3,), (2, 3), (10,)][trial % 4]
+        trees = pools.orders(kernel)
+        kept = [dtype, "float32", "float64"][trial // 4 % 3]
+        way = pools.Average(
+            trees[int(rng.integers(len(trees)))],
+            kept,
+            rounded=kept != dtype and bool(rng.integers(2)),
+            last=[pools.DIVIDED, pools.TIMES][int(rng.integers(2))],
+            whole=bool(rng.integers(2)),
+            flushed=pools.FLUSHES[int(rng.integers(4))] if kept != "float64" else "",
+        )
+        n, shape = int(np.prod(kernel)), (int(np.prod(kernel)), 12)
+        powers = rng.integers(-3, 3, shape) + (form.emin if trial % 2 else 0)
+        met = floats.nearest(rng.standard_normal(shape) * 2.0**powers, dtype)
+        counts = rng.integers(1, n + 1, 12).astype(float)
+        found = way.outputs(met, np.ones(shape, bool), counts, dtype)
+        expected = [
+            averaged(way, list(map(Fraction, column)), Fraction(count), dtype)
+            for column, count in zip(met.T.tolist(), counts.tolist(), strict=True)
+        ]
+        assert ulp.equal(found, floats.round_to(np.array(expected), dtype), dtype), way
+
+
+def test_orders_of_windows_are_those_of_libraries_each_once():
+    nine = "((((0+1)+8)+(6+7))+((2+3)+(4+5)))"
+    for n, text in (
+        (3, "((0+1)+2)"),
+        (9, nine),
+        (10, f"({nine}+9)"),
+        (12, f"({nine}+((9+10)+11))"),
+    ):
+        rows = list(range(n))
+        wanted = [
+            Tree.sequential(n),
+            Tree.parse(text),
+            Tree.sequential(rows[::-1]),
+            Tree.pairwise(n),
+        ]
+        assert pools.orders((n,)) == tuple(dict.fromkeys(wanted))
+    assert pools.orders((1,)) == (Tree.sequential(1),)
+    texts = {tree.text for tree in pools.orders((2, 3))}
+    assert texts == {
+        "(((((0+1)+2)+3)+4)+5)",  # rows, one after the other
+        "(((((0+3)+1)+4)+2)+5)",  # columns
+        "((0+3)+((1+4)+(2+5)))",  # columns, by nine
+        "((0+1)+((2+3)+(4+5)))",  # rows, by nine
+        "(0+(1+(2+(3+(4+5)))))",
+        "(((0+1)+2)+((3+4)+5))",  # each row, then these
+        "(((0+3)+(1+4))+(2+5))",
+        "(((0+1)+(2+3))+(4+5))",
+    }
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

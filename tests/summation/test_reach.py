@@ -14,13 +14,13 @@ from probe.answers.explain import predicted, window
 from probe.case import Case
 from probe.cli.show import orders
 from probe.errors import TargetError
-from probe.explaining import explain_case
 from probe.explaining.evidence import differing_example
 from probe.launch import open_session
 from probe.summation import reach
 from probe.summation.reach import NAMED, Axis, reveal_reach
 from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
+from tests.convolutions import explain_case
 
 PLAIN = Target.parse("reference")
 NEIGHBOUR = Target.parse("reference,algorithm=neighbour")
@@ -197,6 +197,20 @@ def test_a_request_carries_as_many_edits_as_are_allowed_and_one_set_at_least(mon
         whole = reveal_reach(session, SHAPES["groups"])
     assert named(parted) == named(whole) and named(whole)
     assert (parted.inputs == whole.inputs).all() and parted.calls == whole.calls
+
+
+def test_a_step_is_the_smallest_that_keeps_all_that_is_left_of_a_row_apart():
+    rng = np.random.default_rng(0)
+    for trial in range(120):
+        size = 1 + trial % 9
+        left = rng.random((1 + trial % 3, size)) < rng.choice([0.0, 0.2, 0.5, 1.0])
+        places = [np.flatnonzero(row) for row in left]
+        apart = (
+            step
+            for step in range(1, size + 1)
+            if all(len(set(some % step)) == len(some) for some in places)
+        )
+        assert reach._step(left) == next(apart)
 
 
 ROWS = [(65, 64, 32), (129, 48, 201), (63, 32, 21), (33, 32, 21)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from probe.summation.masks import MaskRows, Masks, ask
-from probe.summation.reveal import reveal_trees
+from probe.summation.reveal import ASKED, Answers, column_labels, reveal_trees
 from probe.summation.rounding import reveal_roundings
+from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
+from tests.summation.synthetic import Kernel, random_tree
+from tests.summation.test_tree import any_tree
 
 pytestmark = pytest.mark.long
+
+ONE = np.zeros(1, int)
 
 
 class Known:
@@ -103,45 +108,22 @@ def assert_revealed(operator, **how):
     return masks
 
 
-@st.composite
-def trees(draw, leaves):
+def any_order(rng, leaves):
     """Any tree over the leaves, nodes of two to four children, leaves fused where they can be."""
-    parts = list(draw(st.permutations(list(leaves))))
-    nodes = []
-    while len(parts) > 1:
-        width = draw(st.integers(2, min(4 if draw(st.booleans()) else 2, len(parts))))
-        picked = [parts.pop(draw(st.integers(0, len(parts) - 1))) for _ in range(width)]
-        nodes.append(tuple(picked))
-        parts.append(~(len(nodes) - 1))
-    tree = Tree.from_nodes(nodes, leaf=max(parts[0], 0))
-    fused = {
-        draw(st.sampled_from(leaves_of))
-        for children in tree.nodes
-        if (leaves_of := [c for c in children if 0 <= c < BIAS]) and draw(st.booleans())
-    }
-    return tree, frozenset(fused)
+    tree = any_tree(rng, len(leaves), int(rng.choice([2, 4])), leaves)
+    able = [some for node in tree.nodes if (some := [c for c in node if 0 <= c < BIAS])]
+    return tree, frozenset(int(rng.choice(some)) for some in able if rng.integers(2))
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_tree_and_fusion_is_revealed_at_every_output(data):
-    n, bias = data.draw(st.integers(1, 14)), data.draw(st.booleans())
-    leaves = [*range(n), *([BIAS] if bias else [])]
-    kinds = data.draw(st.lists(trees(leaves), min_size=1, max_size=3))
-    rows = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
-    filters = data.draw(st.integers(1, 4))
+@pytest.mark.parametrize("seed", range(60))
+def test_any_tree_and_fusion_is_revealed_at_every_output(seed):
+    rng = np.random.default_rng(seed)
+    n, bias, filters = 1 + seed % 14, bool(rng.integers(2)), int(rng.integers(1, 5))
+    kinds = [any_order(rng, [*range(n), *[BIAS] * bias]) for _ in range(1 + seed % 3)]
+    rows = [kinds[one] for one in rng.integers(0, len(kinds), 4)]
     assert_revealed(Known([[kind] * filters for kind in rows], n, bias=bias))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_edges_that_miss_leaves_have_trees_of_their_own(data):
-    n = data.draw(st.integers(3, 9))
-    rows = [
-        data.draw(trees(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1)))))
-        for _ in range(4)
-    ]
-    assert_revealed(Known([[row] for row in rows], n))
+    reads = [rng.permutation(n)[: int(rng.integers(1, n + 1))].tolist() for _ in range(4)]
+    assert_revealed(Known([[any_order(rng, sorted(read))] for read in reads], n))
 
 
 def test_what_has_nothing_to_ask_gets_no_answers_beside_what_has():
@@ -267,3 +249,70 @@ def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
     masks = Masks(operator)
     found, refused = reveal_trees(masks, np.zeros(3, int), [np.arange(6)])
     assert not found and "with p0 = +M" in refused[0].evidence
+
+
+def answering(seed, n=40, most=2):
+    """A kernel of three filters whose windows at the first and last position miss leaves."""
+    rng = np.random.default_rng(seed)
+    reads = [np.arange(n), np.flatnonzero(rng.random(n) < 0.6), np.arange(7, n)]
+    whole = [random_tree(n, rng), Tree.lanes(n, 4), Tree.sequential(n)]
+    claims = [*whole, random_tree(n, rng), Tree.sequential([1, 0, *range(2, n)])]
+    summations = [Summation(tree.restricted(read)) for read in reads for tree in whole]
+    truth = np.arange(9).reshape(3, 3)[[1, 0, 2]]
+    classes = np.array([1, 0, 2])
+    asked = Answers(Masks(Kernel(summations, truth, n)), classes, reads)
+    return asked, claims, whole, [reads[one] for one in classes]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_output_is_like_a_tree_that_gives_its_answers(seed):
+    asked, claims, whole, reads = answering(seed)
+    places = tuple(np.indices((3, 3)).reshape(2, -1))
+    pairs, _ = asked._everywhere()
+    assert 0 < len(pairs) <= ASKED and asked._everywhere()[0] is pairs
+    for claim in claims:
+        told = asked.like(claim, *places).reshape(3, 3)
+        near = asked.edges_like(claim, *places).reshape(3, 3)
+        for position, filt in np.ndindex(3, 3):
+            read = reads[position]
+            true, other = (tree.restricted(read) for tree in (whole[filt], claim))
+            alike = [
+                dict(zip(one.leaves, one.lca_sizes(i), strict=True))[j]
+                for one in (true, other)
+                for i, j in pairs
+                if i in read and j in read
+            ]
+            half = len(alike) // 2
+            assert told[position, filt] == (alike[:half] == alike[half:])
+            edge = len(read) < 40
+            assert near[position, filt] == (true == other or not edge), "leaf by leaf"
+    calls = asked.masks.calls
+    assert asked.like(claims[0], *places).shape == (9,) and asked.masks.calls == calls
+    nothing = np.zeros(0, int)
+    assert asked.edges_like(claims[0], nothing, nothing).shape == (0,)
+
+
+def test_nodes_of_three_are_asked_about_their_first_leaves():
+    tree = Tree.parse("((((0+1+2)+3+b)+(4+5+6+7))+(8+9+(10+11+12)))")
+    asked = Answers(Masks(Known([[(tree, ())]], 13, bias=True)), ONE, [ONE])
+    pairs = asked._within_nodes(tree)
+    expected = [(0, 1, 2), (0, 3, 13), (4, 5, 6), (10, 11, 12)]
+    assert pairs == [pair for one in expected for pair in itertools.combinations(one, 2)]
+    assert asked._within_nodes(Tree.lanes(9, 4)) == []
+    one = (np.zeros(1, int), np.zeros(1, int))
+    short = Answers(Masks(Known([[(tree, ())]], 13, bias=True)), ONE, [np.arange(14)])
+    assert short.like(tree, *one).all()
+    assert not short.like(
+        Tree.parse(tree.text.replace("0+1+2", "0+1+4").replace("4+5", "2+5")), *one
+    ).any()
+
+
+def test_columns_have_one_label_where_they_are_equal():
+    rng = np.random.default_rng(0)
+    for rows, columns in ((1, 7), (3, 40), (5, 1)):
+        table = rng.integers(-2, 2, (rows, columns)) * 2.0 ** rng.integers(-300, 300, (rows, 1))
+        table[0, 0] = np.nan if rows == 3 else table[0, 0]
+        label = column_labels(table)
+        kinds = [table[:, n].tobytes() for n in range(columns)]
+        assert set(label) == set(range(len(set(kinds))))
+        assert len(set(zip(label.tolist(), kinds, strict=True))) == len(set(kinds))

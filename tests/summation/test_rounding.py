@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,15 +15,16 @@ from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation import rounding
 from probe.summation.certificate import SummationModel
-from probe.summation.fusion import FusionPiece
 from probe.summation.masks import Masks
 from probe.summation.replay import replay
+from probe.summation.reveal import RevealedTree
 from probe.summation.rounding import result_truncated
-from probe.summation.summation import Rounding, Summation
+from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.exact import rounded
 from tests.reproduction.test_emulate import evaluated
+from tests.summation.synthetic import Kernel
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 
@@ -38,17 +40,6 @@ class Short(Known):
         given = [floats.round_to(one, self.dtype) for one in (columns, w[:, : self.summands].T)]
         bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
         return replay(Summation(tree, self.rounding), *given, self.dtype, bias)
-
-
-@pytest.mark.parametrize("nodes", [{10}, {2, 5}, set(range(11))])
-def test_nodes_of_a_narrower_format_are_named(nodes):
-    form, tree = "bfloat16", Tree.lanes(12, 4)
-    rounding = Rounding(shortened=frozenset(nodes), short_format=form)
-    operator = Short(everywhere(tree, 2, 3), 12, rounding=rounding)
-    orders, _ = revealed(operator, alone=True)
-    found = {one.summation.rounding for one in orders.values()}
-    assert {(one.shortened, one.short_format) for one in found} == {(frozenset(nodes), form)}
-    assert not any(one.truncated or one.rounded for one in found)
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "float16"])
@@ -170,19 +161,73 @@ def test_wider_sums_and_roundings_on_their_way_are_told(dtype):
     assert told == 1
 
 
-@pytest.mark.parametrize(
-    ("counts", "alone", "mixed"),
-    [
-        ([0, 0], False, False),
-        ([2, 0], False, False),
-        ([1, 1], False, True),
-        ([2, 1], False, True),
-        ([0, -1], False, True),
-        ([2, 2], True, True),
-    ],
-)
-def test_a_part_is_divided_where_some_position_fuses_some_of_its_leaves(counts, alone, mixed):
-    pairs = [(0, 1), (2, 3)]
-    piece = FusionPiece(None, None, alone)
-    assert piece.mixed((pairs, np.array(counts))) == mixed
-    assert not piece.mixed((pairs[:1], np.array(counts)))
+def roundings_of(tree, dtype, rng):
+    """Roundings that processors have, of this tree's nodes."""
+    every = Rounding.fused_everywhere(tree, dtype)
+    nodes, root = frozenset(range(len(tree.nodes) - 1)), len(tree.nodes) - 1
+    some = frozenset(leaf for leaf in every.fused if rng.random() < 0.5)
+    yield from (replace(every, fused=fused) for fused in (every.fused, frozenset(), some))
+    if dtype != "float16":  # whose smallest number is the unit of masks
+        both = frozenset([EVERY])
+        yield replace(every, flushed_inputs=both, flushed_weights=both, flushed_sums=both)
+        yield replace(every, fused=frozenset(), flushed_products=both, tininess="before")
+        yield replace(every, flushed_sums=frozenset([0]) if len(nodes) else frozenset())
+    if dtype == "float64":
+        return
+    wide = floats.FORMATS[dtype].wider[0]
+    kept = replace(every, accumulator_format=wide, product_format=dtype)
+    for fused in (frozenset(leaf for leaf in tree.leaves if leaf != BIAS), frozenset()):
+        yield replace(kept, fused=fused)
+        yield replace(kept, fused=fused, rounded=frozenset(n for n in nodes if rng.random() < 0.5))
+        yield replace(kept, fused=fused, truncated=frozenset([root]))
+    if dtype != "float32":
+        yield replace(every, intermediate_format=wide)
+    else:
+        yield replace(every, fused=frozenset(), input_format="bfloat16")
+        if tree.nodes:
+            yield replace(every, shortened=nodes | {root}, short_format="bfloat16")
+            yield replace(kept, operand_format="tf32", fused=frozenset(), accumulator_format=dtype)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@pytest.mark.parametrize("text", ["(((0+1)+2)+(3+4))", "((0+b)+2)", "2"])
+def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
+    """Each filter rounds in a way of its own; what is told of it gives its bits."""
+    tree, rng = Tree.parse(text), np.random.default_rng(len(text))
+    every = [Summation(tree, one) for one in roundings_of(tree, dtype, rng)]
+    truth = list(dict.fromkeys(one for one in every if one.wider(dtype) == wide))
+    kernel = Kernel(truth, [range(len(truth))] * 2, 6, bias=BIAS in tree.leaves, dtype=dtype)
+    pieces = [RevealedTree(tree, np.array([n]), np.arange(2)) for n in range(len(truth))]
+    told = rounding.reveal_roundings(Masks(kernel), pieces, True)
+    found = {int(one.filters[0]): one for one in told}
+    form, shape = floats.FORMATS[dtype], (6, 150)
+    for number, true in enumerate(truth):
+        told = found[number]
+        assert told.summation.tree == tree and told.positions.tolist() == [0, 1]
+        for power in (0, form.emin // 2):
+            x, w = rng.standard_normal((2, *shape)) * 2.0 ** (power + rng.integers(-2, 2, shape))
+            bias = rng.standard_normal(150) * 2.0 ** (2 * power) if BIAS in tree.leaves else None
+            given = [None if a is None else floats.round_to(a, dtype) for a in (x, w, bias)]
+            bits = [replay(one, *given[:2], dtype, given[2]) for one in (true, told.summation)]
+            assert ulp.equal(*bits, dtype), (true.rounding, told.summation.rounding)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_filters_that_flush_otherwise_are_told_apart(dtype):
+    """All of one tree, and taken to be alike before they are asked."""
+    tree, every = Tree.lanes(9, 2), frozenset([EVERY])
+    # of flushed products and sums it can not be told at once what their operands were
+    sets = [(), ("inputs",), ("weights",), ("inputs", "weights"), ("products",), ("sums",)]
+    sets.append(("products", "sums"))
+    truth = [
+        Rounding(accumulator_format=dtype, **{f"flushed_{one}": every for one in some})
+        for some in sets
+    ]
+    kernel = Kernel([Summation(tree, one) for one in truth], [range(len(truth))], 9, dtype=dtype)
+    piece = RevealedTree(tree, np.arange(len(truth)), np.zeros(1, int))
+    found = rounding.reveal_roundings(Masks(kernel), [piece])
+    told = {filt: one.summation.rounding for one in found for filt in one.filters.tolist()}
+    for number, true in enumerate(truth):
+        # what a sum counts as subnormal is read off a product, which may not be flushed
+        assert replace(told[number], tininess=None) == true, sets[number]

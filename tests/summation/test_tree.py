@@ -2,96 +2,177 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from probe.errors import InputError
-from probe.summation.tree import BIAS, Tree
+from probe.summation.tree import BIAS, Tree, leaf_name
+
+# A leaf, or what is added in one step.
+Nested = "int | tuple[Nested, ...]"
 
 
-def leaves_under(tree: Tree, node: int) -> list[int]:
-    """The leaves that a node sums."""
-    found: list[int] = []
-    for child in tree.nodes[node]:
-        found += [child] if child >= 0 else leaves_under(tree, ~child)
-    return found
+def partitions(items: Sequence[int]) -> Iterator[list[list[int]]]:
+    if not items:
+        yield []
+        return
+    for some in partitions(items[1:]):
+        yield [[items[0]], *some]
+        for at in range(len(some)):
+            yield [*some[:at], [items[0], *some[at]], *some[at + 1 :]]
 
 
-@st.composite
-def trees(draw: st.DrawFn, most: int = 12) -> Tree:
-    """Any tree over a subset of leaf numbers, with nodes of two to four children."""
-    leaves = draw(
-        st.lists(st.integers(0, 30) | st.just(BIAS), min_size=1, max_size=most, unique=True)
-    )
-    row, nodes = list(leaves), []
+def every_nested(leaves: Sequence[int]) -> Iterator[Nested]:
+    """Every way of adding these leaves: 1, 1, 4, 26 and 236 of one to five."""
+    if len(leaves) == 1:
+        yield leaves[0]
+    for parts in partitions(leaves):
+        if len(parts) > 1:
+            yield from itertools.product(*(list(every_nested(part)) for part in parts))
+
+
+def as_tree(nested: Nested, rng: np.random.Generator | None = None) -> Tree:
+    """The tree, its nodes written in any order that has children before parents."""
+    nodes: list[tuple[int, ...]] = []
+
+    def add(part: Nested) -> int:
+        if isinstance(part, int):
+            return part
+        order = range(len(part)) if rng is None else rng.permutation(len(part))
+        nodes.append(tuple([add(part[at]) for at in order]))
+        return ~(len(nodes) - 1)
+
+    return Tree.from_nodes(nodes, leaf=max(add(nested), 0))
+
+
+def under(nested: Nested) -> frozenset[int]:
+    if isinstance(nested, int):
+        return frozenset([nested])
+    return frozenset().union(*map(under, nested))
+
+
+def sums(nested: Nested, depth: int = 0) -> Iterator[tuple[frozenset[int], int]]:
+    """The leaves of every node, and how many nodes are above it."""
+    if not isinstance(nested, int):
+        yield under(nested), depth
+        for part in nested:
+            yield from sums(part, depth + 1)
+
+
+def kept(nested: Nested, keep: frozenset[int]) -> Nested | None:
+    """What is left of it: sums of one are dropped."""
+    if isinstance(nested, int):
+        return nested if nested in keep else None
+    left = tuple(part for part in (kept(one, keep) for one in nested) if part is not None)
+    return left if len(left) > 1 else left[0] if left else None
+
+
+def any_tree(
+    rng: np.random.Generator, n: int, most: int = 4, leaves: Sequence[int] | None = None
+) -> Tree:
+    """Any tree of so many leaves, the bias maybe among them, with nodes of two to ``most``."""
+    able = [*rng.permutation(31)[: n + 3], BIAS] if leaves is None else leaves
+    row: list[int] = rng.permutation(able)[:n].tolist()
+    nodes, leaf = [], row[0]
     while len(row) > 1:
-        count = draw(st.integers(2, min(4, len(row))))
-        row = draw(st.permutations(row))
+        row = [row[at] for at in rng.permutation(len(row))]
+        count = int(rng.integers(2, min(most, len(row)) + 1))
         nodes.append(tuple(row[:count]))
         row = [~(len(nodes) - 1), *row[count:]]
-    return Tree.from_nodes(nodes, leaf=leaves[0])
+    return Tree.from_nodes(nodes, leaf=leaf)
 
 
-@given(trees())
-def test_text_and_tree_are_one_to_one(tree: Tree) -> None:
-    again = Tree.parse(tree.text)
-    assert again == tree and hash(again) == hash(tree) and again.id == tree.id
-    assert Tree.parse(tree.text.replace("+", " + ")) == tree
+@pytest.mark.parametrize(
+    "leaves", [[0], [5], [1, 4], [0, 2, BIAS], [0, 1, 2, 3], [0, 2, 3, 7, BIAS]]
+)
+def test_every_tree_says_of_itself_what_it_was_made_of(leaves: list[int]) -> None:
+    rng, texts = np.random.default_rng(0), {}
+    for nested in every_nested(leaves):
+        tree, places = as_tree(nested, rng), dict(sums(nested))
+        assert texts.setdefault(tree.text, nested) is nested and tree.leaves == tuple(leaves)
+        for again in (
+            as_tree(nested),
+            Tree.parse(tree.text),
+            Tree.parse(f"{tree.text} ".replace("+", " + ")),
+        ):
+            assert again == tree and hash(again) == hash(tree) and again.id == tree.id
+        found = {leaf: frozenset([leaf]) for leaf in leaves}
+        for node, children in enumerate(tree.nodes):
+            found[~node] = frozenset().union(*(found[child] for child in children))
+            assert [min(found[child]) for child in children] == sorted(
+                min(found[c]) for c in children
+            )
+            assert all(tree.parents[child] == node for child in children)
+        assert {found[~node] for node in range(len(tree.nodes))} == set(places)
+        levels = tree.schedule()
+        assert tree.depth == len(levels) == max(places.values(), default=-1) + 1
+        for above, nodes in enumerate(reversed(levels)):
+            assert {found[~node] for node in nodes.tolist()} == {
+                some for some, depth in places.items() if depth == above
+            }
+        order = tree.text.replace("(", "").replace(")", "").split("+")
+        assert ["b" if leaf == BIAS else str(leaf) for leaf in tree.written] == order
+        names = tree.formula.replace("(", "").replace(")", "").split("+")
+        assert [leaf_name(leaf) for leaf in tree.written] == names
+        for leaf in leaves:
+            sizes = [
+                min(len(s) for s in [*places, {leaf}] if {leaf, other} <= s) for other in leaves
+            ]
+            assert tree.lca_sizes(leaf).tolist() == sizes
+    assert len(texts) == {1: 1, 2: 1, 3: 4, 4: 26, 5: 236}[len(leaves)]
 
 
-@given(trees(), st.randoms(use_true_random=False))
-def test_the_order_of_children_does_not_matter(tree: Tree, random) -> None:
-    shuffled = [random.sample(node, len(node)) for node in tree.nodes]
-    assert Tree.from_nodes(shuffled, leaf=tree.leaves[0]) == tree
+def test_a_restricted_tree_adds_what_is_left_in_the_same_order() -> None:
+    leaves = [0, 2, 3, BIAS]
+    for nested, mask in itertools.product(every_nested(leaves), range(1, 16)):
+        keep = frozenset(leaf for n, leaf in enumerate(leaves) if mask >> n & 1)
+        assert as_tree(nested).restricted([*keep, 9]) == as_tree(kept(nested, keep))
 
 
-@given(trees())
-def test_lca_sizes_count_the_leaves_of_the_smallest_common_sum(tree: Tree) -> None:
-    under = [set(leaves_under(tree, node)) for node in range(len(tree.nodes))]
-    for leaf in tree.leaves:
-        for other, size in zip(tree.leaves, tree.lca_sizes(leaf), strict=True):
-            common = [len(s) for s in under if leaf in s and other in s]
-            assert size == (min(common) if leaf != other else 1)
+@pytest.mark.parametrize("n", range(1, 24))
+def test_builders_add_as_they_say(n: int) -> None:
+    leaves = [3 * leaf + 1 for leaf in range(n)]
 
+    def chained(parts: list[Nested]) -> Nested:
+        total = parts[0]
+        for part in parts[1:]:
+            total = (total, part)
+        return total
 
-@given(trees())
-def test_children_stand_one_level_before(tree: Tree) -> None:
-    level = {int(node): k for k, nodes in enumerate(tree.schedule()) for node in nodes}
-    assert sorted(level) == list(range(len(tree.nodes)))
-    for node, children in enumerate(tree.nodes):
-        assert all(level[~child] == level[node] - 1 for child in children if child < 0)
+    def halved(parts: list[Nested]) -> Nested:
+        while len(parts) > 1:
+            last = parts[-1:] if len(parts) % 2 else []
+            parts = [(parts[at], parts[at + 1]) for at in range(0, len(parts) - 1, 2)] + last
+        return parts[0]
 
-
-@given(trees(), st.data())
-def test_a_restricted_tree_adds_what_is_left_in_the_same_order(tree: Tree, data) -> None:
-    keep = data.draw(st.lists(st.sampled_from(tree.leaves), min_size=1, unique=True))
-    left = tree.restricted(keep)
-    assert left.leaves == tuple(sorted(keep))
-    under = {frozenset(leaves_under(tree, node)) & set(keep) for node in range(len(tree.nodes))}
-    assert {frozenset(leaves_under(left, n)) for n in range(len(left.nodes))} == {
-        leaves for leaves in under if len(leaves) > 1
-    }
+    assert Tree.sequential(leaves[::-1]) == as_tree(chained(leaves[::-1]))
+    assert Tree.pairwise(leaves) == as_tree(halved(leaves))
+    assert Tree.together(leaves) == as_tree(tuple(leaves) if n > 1 else leaves[0])
+    for lanes in (1, 2, 3, 4, 8):
+        rows = [chained(leaves[lane::lanes]) for lane in range(min(lanes, n))]
+        assert Tree.lanes(leaves, lanes) == as_tree(halved(rows))
+        groups = [leaves[at : at + lanes] for at in range(0, n, lanes)]
+        parts = [tuple(group) if len(group) > 1 else group[0] for group in groups]
+        assert Tree.chain(groups) == as_tree(chained(parts))
+    for build in (Tree.sequential, Tree.pairwise, Tree.together):
+        assert build(n) == build(range(n))
+    assert [leaf_name(leaf) for leaf in (0, 7, BIAS)] == ["p0", "p7", "b"]
 
 
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
-        (Tree.sequential(4), "(((0+1)+2)+3)"),
         (Tree.sequential([BIAS, 0, 1]), "((0+b)+1)"),
-        (Tree.sequential([2, 1, 0]), "(0+(1+2))"),
-        (Tree.pairwise(5), "(((0+1)+(2+3))+4)"),
-        (Tree.pairwise(7), "(((0+1)+(2+3))+((4+5)+6))"),
         (Tree.lanes(6, 4), "(((0+4)+(1+5))+(2+3))"),
-        (Tree.together(3), "(0+1+2)"),
         (Tree.chain([[0, 1], [2, 3], [4], [BIAS]]), "((((0+1)+(2+3))+4)+b)"),
-        (Tree.parse("3"), "3"),
         (Tree.parse("b"), "b"),
         (Tree.parse("1+0"), "(0+1)"),
     ],
 )
-def test_builders(tree: Tree, text: str) -> None:
+def test_trees_are_written_so(tree: Tree, text: str) -> None:
     assert tree.text == text
 
 

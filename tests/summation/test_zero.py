@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from probe.cli import shell
 from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
 from probe.summation import zero
+from probe.summation.certificate import SummationModel
+from probe.summation.masks import Masks
 from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import Tree
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
+from tests.summation.test_tree import any_tree
 
 CASE = Case("matmul", in_channels=6, filters=4, length=3)
 
@@ -68,6 +72,34 @@ def test_how_a_sum_starts_decides_the_sign_of_zero(how, signs):
         got = replay(Summation(Tree.sequential(2), rounding), x, w, "float32")
         assert np.signbit(got).tolist() == [bool(sign) for sign in signs]
         assert Rounding.from_json(rounding.to_json()) == rounding
+
+
+def test_what_starts_a_sum_and_what_two_answers_stand_for():
+    rng = np.random.default_rng(6)
+    for trial in range(60):
+        tree = any_tree(rng, 1 + trial % 8)
+        fused = {leaf for leaf in tree.leaves if rng.random() < 0.4} - {BIAS}
+        lowest = [node for node in tree.nodes if min(node) >= 0 and BIAS not in node]
+        first = [next((leaf for leaf in node if leaf not in fused), None) for node in lowest]
+        alone = set(tree.leaves) - {BIAS} if not tree.nodes else set()
+        assert zero.starts(tree, fused) == {one for one in first if one is not None} | alone
+    both = np.array([[[0, 0], [1, 1]], [[0, 1], [0, 1]]])
+    words = [[zero.ADDED, zero.FUSED], [zero.KEPT, zero.KEPT]]
+    assert [[zero.start_of_answers(both[:, k, n]) for n in (0, 1)] for k in (0, 1)] == words
+    masks = SimpleNamespace(zeros=both.astype(np.int8))
+    assert zero.starts_of_outputs(masks).tolist() == words
+
+
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+@pytest.mark.parametrize("how", [zero.KEPT, zero.ADDED, zero.FUSED])
+def test_the_sign_of_a_sum_of_zeros_is_asked_once(how, dtype):
+    for tree in (Tree.sequential([0, 1, 2, BIAS]), Tree.lanes(4, 2)):
+        # what is rounded, added to +0, and then followed by fused products answers as if all were
+        for fused in {frozenset(), frozenset([1] * (how != zero.ADDED))}:
+            summation = Summation(tree, Rounding(fused, zero=how))
+            masks = Masks(SummationModel(summation, 4, BIAS in tree.leaves, dtype), signed=True)
+            assert zero.starts_of_outputs(masks).tolist() == [[how]]
+            assert zero.signs(masks) is masks.zeros and masks.calls == 2
 
 
 def test_distances_of_zeros():

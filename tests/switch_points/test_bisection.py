@@ -125,7 +125,7 @@ def releases(monkeypatch):
 def test_orders_bits_and_stability_are_asked_of_a_target(releases, what, tmp_path):
     ends = Target("reference", "1"), Target("reference", "4")
     with Store(tmp_path) as store:
-        found = bisect_releases(CASE, *ends, (5, 20), what, store, releases)
+        found = bisect_releases(CASE, *ends, (5, 20), what, releases, store=store)
     assert (found.last, found.first) == ("2", "3") and found.holds
     assert len(found.steps) <= 4
     stored = load(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import probe
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import InlineSession, open_session
@@ -117,3 +118,20 @@ def test_a_failure_is_told_and_the_sweep_goes_on(monkeypatch) -> None:
 def test_one_value_is_no_sweep() -> None:
     with pytest.raises(InputError, match="two or more"):
         swept("reference", CASE, [6])
+
+
+def test_nothing_is_said_to_add_alike_where_nothing_is_compared_or_known():
+    """Windows of SAME with a stride begin between each other; Winograd adds no products."""
+    strided = Case("conv1d", 5, in_channels=1, filters=1, stride=2, padding="same")
+    found = probe.sweep(strided, [7, 8], "reference", by="order")
+    assert found.lines()[2] == "no length has outputs that must agree with those of the longest"
+    assert not found.to_json()["certified"]
+    assert probe.sweep(strided, [7, 8], "reference").lines()[2] == found.lines()[2]
+    partly = probe.sweep(strided, [6, 7, 8, 9], "reference").lines()[2]
+    said = "every output that must agree with one of the longest does, with these operands"
+    assert partly == said
+    rows = probe.sweep(Case("dense", in_channels=4, filters=2), [1, 2], "reference")
+    assert rows.lines()[2] == "every batch agrees with batch 2, with these operands"
+    square = Case("conv2d", 3, in_channels=4, filters=2, height=4)
+    found = probe.sweep(square, [4, 5], "reference,algorithm=winograd", by="order")
+    assert found.lines()[2] == "none of those that are known is added differently"

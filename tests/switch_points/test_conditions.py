@@ -12,6 +12,7 @@ import pytest
 
 from probe.answers import bisect as answers_bisect
 from probe.answers.bisect import bisect as of_model
+from probe.answers.record import GivenModel
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
@@ -138,7 +139,7 @@ def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
     shapes = {"x": (5,)}
     ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
     with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
-        of_model(f"{module}:unsteady", *ends, shapes=shapes)
+        of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
 
 
 def test_what_only_a_case_or_a_model_takes(module, capsys):

@@ -68,12 +68,25 @@ def explanation(
     after: Sequence[tuple[str, str]] = (),
 ) -> RenderableType:
     """Returns everything ``probe explain`` says of two runs; ``after``: commands, what they do."""
-    parts: list[RenderableType] = [explanation_headline(found), _sides_line(found)]
+    sides = found.left, found.right
+    case = found.left.case
+    if case.layout != found.right.case.layout:
+        case = case.with_(layout=CONTIGUOUS)
+    text = Text(case.with_(length=None).label)
+    for name, side in zip((" left", "right"), sides, strict=True):
+        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
+    parts: list[RenderableType] = [explanation_headline(found), text]
     if found.causes:
         parts += ["", causes_table(found.causes)]
     if found.accuracy is not None and (words := found.accuracy.words):
         parts += ["", Text(words)]
-    parts += _certified_line(found)
+    known = [side.orders for side in sides if side.orders is not None]
+    if found.compared and any(orders.certified is not None for orders in known):  # it was asked for
+        count = int((~found.certified()).sum())
+        why = next(filter(None, (orders.uncertified for orders in known)), "")
+        doubts = f"{count:,} of {found.compared:,} outputs" + f" ({why})" * bool(why)
+        sure = certificate.words(doubts * bool(count))
+        parts.append(Text(sure, "yellow" if count else "green"))
     for name, side in (("left", found.left), ("right", found.right)):
         if side.refusal:
             parts.append(Text(f"{name}: {side.refusal}: {side.evidence}", "red"))
@@ -118,18 +131,6 @@ def explanation_headline(found: Comparison) -> Text:
     return text.append("; ").append(words, "bold red") if words else text
 
 
-def _sides_line(found: Comparison) -> Text:
-    """Returns both targets, with the length, and whatever else sets the sides apart."""
-    sides = found.left, found.right
-    case = found.left.case
-    if case.layout != found.right.case.layout:
-        case = case.with_(layout=CONTIGUOUS)
-    text = Text(case.with_(length=None).label)
-    for name, side in zip((" left", "right"), sides, strict=True):
-        text.append(f"\n{name}: {side.target.text}, {', '.join(_what_sets_apart(side, *sides))}")
-    return text
-
-
 def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     """Returns a side's length (of an operation without one its batch), and what sets it apart."""
     told, *both = (
@@ -146,17 +147,6 @@ def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     always = "length" if side.case.spatial_rank else "batch"
     apart = [key for key in told if key != always and both[0][key] != both[1][key]]
     return [f"{key} {told[key]}" for key in (always, *apart)]
-
-
-def _certified_line(found: Comparison) -> Iterator[Text]:
-    """Yields whether both sides' outputs were tested for every addition, where that was wanted."""
-    known = [side.orders for side in (found.left, found.right) if side.orders is not None]
-    if not found.compared or not any(orders.certified is not None for orders in known):
-        return
-    count = int((~found.certified()).sum())
-    why = next(filter(None, (orders.uncertified for orders in known)), "")
-    doubts = f"{count:,} of {found.compared:,} outputs" + f" ({why})" * bool(why)
-    yield Text(certificate.words(doubts * bool(count)), "yellow" if count else "green")
 
 
 def _orders_of_side(

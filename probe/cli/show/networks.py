@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,7 +13,6 @@ from probe.floats import rounded_text
 from probe.invariant.mitigated_models import InvariantResult
 from probe.invariant.mitigations import Measured, advise
 from probe.padding.kept import Box
-from probe.padding.plan import GraphPlan
 from probe.padding.search import SafeSize
 from probe.printing import counted, ranges, table
 from probe.switch_points.switches import threads_text
@@ -49,7 +46,27 @@ def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     parts.append(Text(f"exact?: {EXACT}; {what}", "dim"))
     refused = [one for one in measured.found if one.refusal]
     if verbose:
-        parts += ["", _remedies(measured), Text(COLUMNS.format(measured), "dim")]
+        unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
+        costs = (f"at {measured.content}", "x default", "of full", f"x at {measured.fixed}")
+        right = (f"differing {unit}", *costs, "error")
+        rows = table("remedy", "verdict", *right, "bits", "what it is", right=right)
+        best = advise(measured).name
+        for one in measured.found:
+            differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
+            seconds = measured.seconds(one, measured.content)
+            rows.add_row(
+                Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
+                Text(one.verdict, COLOURS[one.verdict]),
+                differing,
+                "" if seconds is None else f"{seconds * 1e3:.3g} ms",
+                rounded_text(measured.ratio(one, measured.content)),
+                rounded_text(measured.of_fixed(one)),
+                rounded_text(measured.ratio(one, measured.fixed)),
+                "" if one.error_rms is None else f"{one.error_rms:.2f}",
+                {True: "kept", False: "changed", None: ""}[one.keeps],
+                one.remedy.doc,
+            )
+        parts += ["", rows, Text(COLUMNS.format(measured), "dim")]
     else:
         parts.append(Text("--verbose: all columns, and why some are not known", "dim"))
     parts += [Text(f"{one.remedy.name}: {one.refusal}", "yellow") for one in refused * verbose]
@@ -63,30 +80,6 @@ COLUMNS = (
     "size; error: distance from the exact sums, in eps times the sum of magnitudes; bits: whether "
     "the full size keeps the default's"
 )
-
-
-def _remedies(measured: Measured) -> RenderableType:
-    unit = "outputs" if isinstance(measured.subject, Case) else "lengths"
-    costs = (f"at {measured.content}", "x default", "of full", f"x at {measured.fixed}")
-    right = (f"differing {unit}", *costs, "error")
-    rows = table("remedy", "verdict", *right, "bits", "what it is", right=right)
-    best = advise(measured).name
-    for one in measured.found:
-        differing = "" if one.compared is None else f"{one.differing:,} of {one.compared:,}"
-        seconds = measured.seconds(one, measured.content)
-        rows.add_row(
-            Text(one.remedy.name, "bold green" if one.remedy.name == best else ""),
-            Text(one.verdict, COLOURS[one.verdict]),
-            differing,
-            "" if seconds is None else f"{seconds * 1e3:.3g} ms",
-            rounded_text(measured.ratio(one, measured.content)),
-            rounded_text(measured.of_fixed(one)),
-            rounded_text(measured.ratio(one, measured.fixed)),
-            "" if one.error_rms is None else f"{one.error_rms:.2f}",
-            {True: "kept", False: "changed", None: ""}[one.keeps],
-            one.remedy.doc,
-        )
-    return rows
 
 
 def padded_on_targets(found: OnTargets) -> RenderableType:
@@ -131,10 +124,48 @@ def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
     if found.remedies and not verbose:
         parts.append(Text("--verbose: all columns of the remedies, and the operations", "dim"))
     elif found.remedies:
-        parts += ["", _graph_remedies(found.remedies), Text(TIMES, "dim")]
+        costs = ("of full", "x least")
+        rows = table(
+            "remedy",
+            "verdict",
+            *costs,
+            "bits at full size",
+            "prevented by",
+            "what it does",
+            right=costs,
+        )
+        for one in found.remedies:
+            verdict = one["verdict"] + ", certified" * (
+                one["verdict"] == "exact" and one["certified"]
+            )
+            if given := one.get("certified_for"):
+                verdict += f", for {given}"
+            rows.add_row(
+                one["name"],
+                verdict,
+                *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
+                {True: "same", False: "different", None: ""}[one["keeps"]],
+                one["refusal"] or "",
+                one["doc"],
+            )
+        parts += ["", rows, Text(TIMES, "dim")]
         parts += [] if found.invariant is None else _mode(found.invariant)
     if found.plan is not None:
-        parts += ["", *_graph_plan(found.plan)]
+        plan, longest = found.plan, found.plan.stretches[-1].last
+        text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
+        text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
+        text += (
+            f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
+        )
+        parts += ["", Text(text, "red" if plan.failed else "default")]
+        if plan.over:
+            parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
+        parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
+        for less in plan.between:
+            behind = ", ".join(f"{one.operation} from {one.start:,} on" for one in less.splices)
+            said = f"valid size {less.content:,} also keeps the bits when padded only to "
+            said += f"{less.size:,}, if constants are inserted after {behind}"
+            parts.append(Text(said))
     if found.walked is not None:
         parts += ["", Text("The run that differs, operation by operation:", "bold")]
         parts.append(walked(found.walked))
@@ -181,32 +212,6 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
     return Group(rows, Text(f"and {len(sizes) - MOST} more valid sizes; --json has all", "dim"))
 
 
-def _graph_remedies(ways: list[dict[str, Any]]) -> RenderableType:
-    costs = ("of full", "x least")
-    rows = table(
-        "remedy",
-        "verdict",
-        *costs,
-        "bits at full size",
-        "prevented by",
-        "what it does",
-        right=costs,
-    )
-    for one in ways:
-        verdict = one["verdict"] + ", certified" * (one["verdict"] == "exact" and one["certified"])
-        if given := one.get("certified_for"):
-            verdict += f", for {given}"
-        rows.add_row(
-            one["name"],
-            verdict,
-            *(rounded_text(one[cost]) for cost in ("of_fixed", "ratio")),
-            {True: "same", False: "different", None: ""}[one["keeps"]],
-            one["refusal"] or "",
-            one["doc"],
-        )
-    return rows
-
-
 def _mode(found: InvariantResult) -> list[RenderableType]:
     """Returns each operation of the invariant mode, with its class of sizes."""
     told = found.to_json()
@@ -234,19 +239,3 @@ def _kept_box(box: Box | None) -> str:
         + f" at {part.start + part.offset:,}" * bool(part.offset)
         for part in box
     )
-
-
-def _graph_plan(plan: GraphPlan) -> list[RenderableType]:
-    longest = plan.stretches[-1].last
-    text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
-    text += f"; checked on new inputs at {counted(len(plan.checked), 'valid size')}"
-    text += f", failed at {', '.join(map(str, plan.failed))}" if plan.failed else ", none failed"
-    parts: list[RenderableType] = [Text(text, "red" if plan.failed else "default")]
-    if plan.over:
-        parts.append(Text(f"not all sizes were tried: {plan.over}", "yellow"))
-    parts += [Text(f"assumed: {one}", "dim") for one in plan.assumed]
-    for one in plan.between:
-        behind = ", ".join(f"{each.operation} from {each.start:,} on" for each in one.splices)
-        said = f"valid size {one.content:,} also keeps the bits when padded only to {one.size:,}, "
-        parts.append(Text(f"{said}if constants are inserted after {behind}"))
-    return parts

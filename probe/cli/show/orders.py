@@ -200,17 +200,26 @@ MOST, DRAWN = 8, 3
 
 def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
-    parts = [Text(f"{side.case.label} on {side.target.text}", "bold"), _headline(side, found)]
+    title = Text(f"{side.case.label} on {side.target.text}", "bold")
+    parts: list[RenderableType] = [title, _headline(side, found)]
     if side.orders is None:
         return Group(*parts)
     if side.orders.certified is not None:  # it was asked for
         doubts = side.orders.doubts
         parts.append(Text(certificate.words(doubts), "yellow" if doubts else "green"))
-    return Group(
-        *parts,
-        *_summations_by_frequency(side.orders, side.case.dtype),
-        *_outputs_without_order(side.orders),
-    )
+    counts = side.orders.counts()
+    ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
+    for rank, number in enumerate(ranked[:MOST]):
+        one = side.orders.summations[number]
+        mask = (side.orders.index == number).reshape(side.orders.shape)
+        where = f"  {counted(counts[number], 'output')}: {where_true(mask)}"
+        head = Text(f"\norder {one.tree.id}", "bold cyan").append(where, "not bold default")
+        parts += [head, summation(one, side.case.dtype, rank < DRAWN)]
+    if len(ranked) > MOST:
+        rest = sum(int(counts[number]) for number in ranked[MOST:])
+        more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
+        parts.append(Text(more, "dim"))
+    return Group(*parts, *_outputs_without_order(side.orders))
 
 
 def _headline(side: CaseRun, found: Mapping[str, Any]) -> Text:
@@ -230,25 +239,6 @@ def _headline(side: CaseRun, found: Mapping[str, Any]) -> Text:
     return text.append(
         f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)", "dim"
     )
-
-
-def _summations_by_frequency(orders: Orders, dtype: str) -> Iterator[RenderableType]:
-    counts = orders.counts()
-    ranked = sorted(range(len(counts)), key=lambda number: -counts[number])
-    for rank, number in enumerate(ranked[:MOST]):
-        mask = (orders.index == number).reshape(orders.shape)
-        found = orders.summations[number]
-        head = Text(f"\norder {found.tree.id}", "bold cyan")
-        head.append(
-            f"  {counted(counts[number], 'output')}: {where_true(mask)}",
-            "not bold default",
-        )
-        yield head
-        yield summation(found, dtype, rank < DRAWN)
-    if len(ranked) > MOST:
-        rest = sum(int(counts[number]) for number in ranked[MOST:])
-        more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
-        yield Text(more, "dim")
 
 
 def _outputs_without_order(orders: Orders) -> Iterator[RenderableType]:
@@ -302,18 +292,13 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
         Text(f"{found.case.label} on {found.target}, {found.threads_text}", "bold"),
         switches,
         Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
-        *_classes_and_floor(found),
-        "",
-        *_stretch_lines(found),
-        *_kinds(found),
-        *_tails(found),
-        *_doubts(found),
+        *_found_sizes(found),
         *next_commands(after),
     )
 
 
-def _classes_and_floor(found: Thresholds) -> Iterator[Text]:
-    """Yields the classes of sizes that add alike, and the floor."""
+def _found_sizes(found: Thresholds) -> Iterator[RenderableType]:
+    """Yields the classes of sizes that add alike and the floor, stretches, kinds, tails, doubts."""
     every = floors.classes(found)
     told = ", ".join(one.text for one in every[:LISTED]) or "none"
     yield Text(f"classes of {found.sizes} at which all rows add alike: {told}")
@@ -323,24 +308,19 @@ def _classes_and_floor(found: Thresholds) -> Iterator[Text]:
             "dim",
         )
     yield Text(floors.floor(found).text, "bold")
-
-
-def _stretch_lines(found: Thresholds) -> Iterator[Text]:
-    all_of = list(islands(found))
-    for (first, last, kind), switch in list(zip(all_of, [None, *found.switches], strict=True))[
+    yield ""
+    stretches = list(islands(found))
+    for (first, last, kind), switch in [*zip(stretches, [None, *found.switches], strict=True)][
         :LISTED
     ]:
         why = "" if switch is None else f"  {', '.join(switch.causes)}"
         sure = "" if switch is None or switch.scanned else ", by bisection"
         line = Text(f"{first:>9,} .. {last:<9,}  adds as ")
         yield line.append(f"kind {kind}", "cyan").append(f"{why}{sure}", "dim")
-    if len(all_of) > LISTED:
-        yield Text(f"and {len(all_of) - LISTED} more stretches; --json has all", "dim")
-
-
-def _kinds(found: Thresholds) -> Iterator[RenderableType]:
-    """Yields the summations of each kind of row that is an interior or a tail."""
-    used = {kind for _, _, kind in islands(found)}
+    if len(stretches) > LISTED:
+        yield Text(f"and {len(stretches) - LISTED} more stretches; --json has all", "dim")
+    # the summations of each kind of row that is an interior or a tail
+    used = {kind for _, _, kind in stretches}
     used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
     for kind in sorted(used)[:LISTED]:
         yield Text(f"\nkind {kind}", "bold cyan")
@@ -353,35 +333,25 @@ def _kinds(found: Thresholds) -> Iterator[RenderableType]:
                 yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
             else:
                 yield summation(found.recogniser.summations[number], found.case.dtype)
-
-
-def _tails(found: Thresholds) -> Iterator[Text]:
-    """Yields what is left over behind the last full packet, by the length's remainder."""
-    tails = {
-        kind: {rest: tail for rest, tail in one.items() if tail}
-        for kind, one in found.tails.items()
-    }
-    for kind, one in tails.items():
-        if one:
-            yield Text(
-                f"\ntails of kind {kind}, by the {found.vary}'s remainder by {found.period}", "bold"
-            )
-        for rest, tail in sorted(one.items()):
+    # what is left over behind the last full packet, by the length's remainder
+    for kind, by_rest in found.tails.items():
+        tails = sorted((rest, tail) for rest, tail in by_rest.items() if tail)
+        if tails:
+            what = f"\ntails of kind {kind}, by the {found.vary}'s remainder by {found.period}"
+            yield Text(what, "bold")
+        for rest, tail in tails:
             said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)
             yield Text(f"  {rest}: {said}")
-
-
-def _doubts(found: Thresholds) -> Iterator[Text]:
-    """Yields what was assumed, what was checked, and what speaks against it."""
+    # what was assumed, what was checked, and what speaks against it
     yield Text("")
-    for word, lines, style in (
+    for word, sentences, style in (
         ("assumed", found.assumed, "dim"),
         ("checked", found.checked, "dim"),
         ("contradicted", found.violations, "bold red"),
         ("failed", found.failures, "yellow"),
         ("limited", [found.limited] if found.limited else [], "yellow"),
     ):
-        for line in lines:
-            yield Text(f"{word}: {line}", style)
+        for sentence in sentences:
+            yield Text(f"{word}: {sentence}", style)
     if any(one.unknown for one in found.patterns.values()):
         yield Text(f"not known: {found.recogniser.evidence}", "red")

@@ -61,6 +61,8 @@ def _verdict_by_bits(one: TargetSummary) -> Text:
         return Text("does not repeat its own bits", "magenta")
     if not one.comparisons:
         return Text("failed" if one.failures else "not run", "yellow")
+    if not one.compared:  # no window of the two sizes holds the same
+        return Text("nothing to compare", "yellow")
     found = Text("differs", "bold red") if one.differing else Text("agrees", "green")
     if one.alignment:  # what was compared lay alike; laid elsewhere, it has different bits
         found.append(", depends on the memory address", "magenta")
@@ -106,12 +108,24 @@ def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
     if found.store:
         yield Text(f"stored in {found.store}{known}")
     if found.left_out:
-        yield _left_out_text(found)
+        asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
+        told = [
+            f"{name}: {found.vary} {values_of_axis(found.vary, values)}"
+            for name, one in found.targets.items()
+            for values in one.left_out.values()
+        ]
+        kept = (
+            "the same command continues with them"
+            if found.store
+            else "give --store to continue later"
+        )
+        share = f"{found.left_out:,} of {found.left_out + asked:,} comparisons"
+        yield Text(f"the time is up: {share} were left out; {kept}\n{chr(10).join(told)}", "yellow")
     if found.interrupted:
         yield Text("interrupted; run the same command again to continue", "yellow")
     elif found.differing:
         yield _command_that_explains(found, case)
-    elif any(one.comparisons for one in found.targets.values()) and case.kind != "integers":
+    elif any(one.compared for one in found.targets.values()) and case.kind != "integers":
         yield Text(
             "No difference so far."
             if found.left_out
@@ -125,21 +139,6 @@ def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
             else "No difference, with operands that show nearly every change of order.",
             "dim",
         )
-
-
-def _left_out_text(found: Summary) -> Text:
-    """Returns what there was no time for, and how much it is of all that was wanted."""
-    asked = sum(one.comparisons + len(one.failures) for one in found.targets.values())
-    told = [
-        f"{name}: {found.vary} {values_of_axis(found.vary, values)}"
-        for name, one in found.targets.items()
-        for values in one.left_out.values()
-    ]
-    kept = (
-        "the same command continues with them" if found.store else "give --store to continue later"
-    )
-    share = f"{found.left_out:,} of {found.left_out + asked:,} comparisons"
-    return Text(f"the time is up: {share} were left out; {kept}\n{chr(10).join(told)}", "yellow")
 
 
 def _command_that_explains(found: Summary, case: Case) -> Text:
@@ -173,28 +172,6 @@ def sweep_by_order(
     from probe.summation import certificate
 
     head = f"{label}\n{vary} {values_of_axis(vary, values[:-1])} against {against}"
-    parts: list[RenderableType] = [
-        Text(f"{head}, by order, for all finite operands"),
-        "",
-        _orders_targets(found, told["failures"]),
-    ]
-    parts += [
-        Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
-        for one in told["failures"]
-    ]
-    for target, one in found.items():
-        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
-        sure.stylize("yellow" if one.uncertified else "green")
-        parts += [sure, *_by_order_refusals(target, one)]
-        parts += [*_reached_elsewhere(target, one), *_by_order_summations(target, one)]
-    if told["store"]:
-        parts.append(Text(f"\nstored in {told['store']}"))
-    return Group(*parts)
-
-
-def _orders_targets(
-    found: Mapping[str, ByOrder], failures: Sequence[Mapping[str, str]]
-) -> RenderableType:
     numeric = ("outputs", "compared", "not known")
     rows = table("target", "verdict", "where", "by", *numeric, right=numeric)
     for target, one in found.items():
@@ -207,6 +184,8 @@ def _orders_targets(
             verdict = Text("not revealed", "magenta")
         elif any(at.unknown for at in one.values):
             verdict = Text("not known", "yellow")
+        elif not one.compared:
+            verdict = Text("nothing to compare", "yellow")
         rows.add_row(
             target,
             verdict,
@@ -216,38 +195,46 @@ def _orders_targets(
             f"{one.compared:,}",
             f"{sum(at.unknown for at in one.values):,}",
         )
-    for failure in failures:
+    for failure in told["failures"]:
         rows.add_row(failure["target"], Text("failed", "yellow"))
-    return rows
+    parts: list[RenderableType] = [
+        Text(f"{head}, by order, for all finite operands"),
+        "",
+        rows,
+    ]
+    parts += [
+        Text(f"\n{one['target']}: {one['kind']}: {one['message']}", "yellow")
+        for one in told["failures"]
+    ]
+    for target, one in found.items():
+        sure = Text(f"\n{target}: {certificate.words(one.uncertified)}")
+        sure.stylize("yellow" if one.uncertified else "green")
+        parts.append(sure)
+        every = (*one.values, one.base)
+        reasons: dict[str, list[int]] = {}  # why some values have no orders, equal ones once
+        for at in every:
+            if at.refusal:
+                reasons.setdefault(at.refusal, []).append(at.at)
+        for why, some in reasons.items():
+            where = f"{one.vary} {values_of_axis(one.vary, some)}"
+            parts.append(Text(f"\n{target}: {where}: {why}", "yellow"))
+        # outputs into which infinities and NaN get from elsewhere
+        if reached := {at.at: at.reached for at in every if at.reached}:
+            where = f"{one.vary} {ranges(sorted(reached))}"
+            text = f"\n{target}: {where}: infinities and NaN get into up to "
+            text += f"{max(reached.values()):,} outputs that have no weight for them; "
+            parts.append(Text(f"{text}`probe window` names the inputs", "yellow"))
+        if one.differing:
+            parts += [Text(f"\n{target}", "bold"), *_by_order_summations(one)]
+    if told["store"]:
+        parts.append(Text(f"\nstored in {told['store']}"))
+    return Group(*parts)
 
 
-def _by_order_refusals(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields why some values have no orders, equal reasons once."""
-    reasons: dict[str, list[int]] = {}
-    for at in (*one.values, one.base):
-        if at.refusal:
-            reasons.setdefault(at.refusal, []).append(at.at)
-    for why, values in reasons.items():
-        yield Text(f"\n{target}: {one.vary} {values_of_axis(one.vary, values)}: {why}", "yellow")
-
-
-def _reached_elsewhere(target: str, one: ByOrder) -> Iterator[Text]:
-    """Yields into how many outputs infinities and NaN get from elsewhere."""
-    found = {at.at: at.reached for at in (*one.values, one.base) if at.reached}
-    if found:
-        most = max(found.values())
-        text = f"\n{target}: {one.vary} {ranges(sorted(found))}: infinities and NaN get into up to "
-        text += f"{most:,} outputs that have no weight for them; `probe window` names the inputs"
-        yield Text(text, "yellow")
-
-
-def _by_order_summations(target: str, one: ByOrder) -> Iterator[RenderableType]:
+def _by_order_summations(one: ByOrder) -> Iterator[RenderableType]:
     """Yields the summations, those of the largest value first."""
     from probe.cli.show import orders
 
-    if not one.differing:
-        return
-    yield Text(f"\n{target}", "bold")
     every = [*one.values, one.base]
     where = {
         number: [at.at for at in every if at.orders and each in at.orders.summations]

@@ -64,7 +64,24 @@ def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableTy
         kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
         head = ": ".join(filter(None, [f"{one.name} ({one.op})", kind]))
         parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
-    parts += ["", _outputs(found), *next_commands(after)]
+    right = ("compared", "differing", "max ulp", "scaled", "growth")
+    rows = table("output", *right, "decisions changed", right=right)
+    for number, output in enumerate(found.found.outputs):
+        decided = [
+            f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
+            for each in found.decisions(output)
+        ]
+        rows.add_row(
+            str(number),
+            f"{output.compared:,}",
+            f"{output.differing:,}",
+            "" if output.max_ulp is None else f"{output.max_ulp:,}",
+            rounded_text(output.scaled),
+            rounded_text(found.report_output(output)["growth"]),
+            ", ".join(decided),
+        )
+    what = "scaled: the largest difference over eps times the largest value; growth: since the "
+    parts += ["", Group(rows, Text(f"{what}first source", "dim")), *next_commands(after)]
     return Group(*parts)
 
 
@@ -120,28 +137,6 @@ def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
             yield [one]
     if some:
         yield some
-
-
-def _outputs(found: Walked) -> RenderableType:
-    right = ("compared", "differing", "max ulp", "scaled", "growth")
-    rows = table("output", *right, "decisions changed", right=right)
-    for number, one in enumerate(found.found.outputs):
-        told = found.report_output(one)
-        decided = [
-            f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
-            for each in found.decisions(one)
-        ]
-        rows.add_row(
-            str(number),
-            f"{one.compared:,}",
-            f"{one.differing:,}",
-            "" if one.max_ulp is None else f"{one.max_ulp:,}",
-            rounded_text(one.scaled),
-            rounded_text(told["growth"]),
-            ", ".join(decided),
-        )
-    what = "scaled: the largest difference over eps times the largest value; growth: since the "
-    return Group(rows, Text(f"{what}first source", "dim"))
 
 
 def recorded_run(found: Recorded) -> RenderableType:
