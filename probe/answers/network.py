@@ -16,6 +16,7 @@ from probe.answers.answer import (
     checked_targets,
     length_values,
 )
+from probe.arguments import whole_number
 from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
@@ -189,9 +190,13 @@ def remedies(
     as soon as it is judged. Errors: InputError; TargetError where the default can't run.
     """
     where = checked_target(target)
-    more: dict[str, Any] = {"only": None if only is None else list(only), "progress": progress}
-    if chunks:
-        more["chunks"] = list(chunks)
+    sizes = list(chunks or ())
+    tried = [*(only or ()), *(f"chunks={size}" for size in sizes)]
+    more: dict[str, Any] = {"only": None if only is None else tried, "progress": progress}
+    if only is not None:
+        sizes = [whole_number("chunks", one[7:]) for one in tried if one.startswith("chunks=")]
+    if sizes:
+        more["chunks"] = sizes
     values = length_values(lengths)
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _not_given(one)}
@@ -220,7 +225,6 @@ def remedies(
     asked = PaddingQuestion(vary or "length", fixed, values)
     tell = None if progress is None else (lambda text: progress(0, 0, text))
     words = {} if target == DEFAULT_TARGET else {"target": where}
-    tried = [*(only or ()), *(f"chunks={size}" for size in chunks or ())]
     with within(time):
         return remedied(
             given, asked, content=content, table=table, only=tried, progress=tell, **words

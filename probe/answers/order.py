@@ -15,7 +15,7 @@ from probe.case import Case, require_length
 from probe.comparison import CaseRun, run_and_reveal
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.printing import plain
+from probe.printing import counted, plain
 from probe.summation import functions
 from probe.summation.certificate import BUDGET
 from probe.summation.summation import Summation, ranges_of_mask
@@ -79,19 +79,19 @@ class Ordered(Answer):
             about = f"{why}: {told['outputs']:,} of {told['outputs']:,} outputs have no order"
             return (self._asked(), about, side.evidence)
         count, first = len(told["orders"]), told["orders"][0]
-        counted = f"{count:,} summation{'s' * (count > 1)}"
+        summations = counted(count, "summation")
         sure = "certified" if told["certified"] else "not certified"
         fused = {"all": "every product fused (FMA)", "none": "no product fused"}
         rounding = fused.get(first["rounding"], "some products fused (FMA)")
         return (
             self._asked(),
-            f"{counted}; replayed {told['replayed']:,} of {told['outputs']:,} outputs; {sure}",
+            f"{summations}; replayed {told['replayed']:,} of {told['outputs']:,} outputs; {sure}",
             f"{rounding}, sums in {first['accumulator']}: {first['tree']}",
         )
 
     def _asked(self) -> str:
         case, target = self.found.case, self.found.target
-        what = f"{case.in_channels:,} {case.dtype} numbers by"
+        what = f"{counted(case.in_channels, f'{case.dtype} number')} by"
         return f"{what if isinstance(target, functions.Own) else case.label + ' on'} {target.text}"
 
     @property

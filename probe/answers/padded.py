@@ -26,7 +26,7 @@ from probe.invariant.mitigations import INVARIANT
 from probe.launch import AnySession, open_session
 from probe.padding import between
 from probe.padding import plan as graph_plan
-from probe.padding.plan import GraphPlan
+from probe.padding.plan import OF_CONTIGUOUS, GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
 from probe.progress import Say, silent
 from probe.recording.apart import Apart, is_own_library
@@ -392,6 +392,8 @@ def padded(
                     tell(f"padding between operations: {one.content:,}")
                     told = between.sought(graph, one.content, one.safe)
                     answer.plan.between += [] if told is None else [told]
+            if any(one.contiguous for one in answer.plan.between):
+                answer.plan.assumed.append(OF_CONTIGUOUS)
         if asked.plan is not None and answer.plan is not None:
             answer.written = [str(path) for path in answer.plan.save(Path(asked.plan))]
     except BaseException:

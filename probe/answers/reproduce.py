@@ -105,7 +105,7 @@ def reproduce(
     left, right = checked_target(target), checked_target(against_target or target)
     checked_kernels(kernels)
     form_of(left, form)
-    room.fresh(Path(out), force)
+    room.fresh(Path(out), force)  # a folder with files is refused before minutes of work
     if against is None and right == left and against_padding is None:
         todo = "give against, against_target or against_padding"
         raise InputError("against", None, "there is nothing to compare with", todo)

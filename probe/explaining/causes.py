@@ -159,6 +159,7 @@ def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
         counts = rows.groupby("cause")["outputs"].sum().astype(int)
         result.by_target[str(target)] = Counter(counts.to_dict())
     result.replayed = int(before["replayed"].sum())
+    # by target first: starting one takes seconds, and serves all of its cases
     todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
     for (target, run_id, case_id, vary, against), some in groupby(

@@ -57,7 +57,8 @@ class Between:
     """Content padded to ``size``, with constants put in behind operations.
 
     ``by_order``, ``in_the_way``, ``why``, ``certified``, ``given``: as of ``search.Serves``.
-    ``proved``: contents on which it gave the full run's bits. ``constants``: by place in
+    ``proved``: contents on which it gave the full run's bits; ``contiguous``: in contiguous memory
+    alone, since padding gives other constants in another format. ``constants``: by place in
     ``splices``. ``sizes``: of the values along the padded axis, behind their splices.
     """
 
@@ -71,13 +72,14 @@ class Between:
     certified: bool = True
     given: str = ""
     proved: int = 0
+    contiguous: bool = False
     constants: list[np.ndarray] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain numbers and texts, without the constants."""
         found = vars(self) | {"certified_for": self.given or None}
-        del found["constants"], found["sizes"], found["given"]
+        del found["constants"], found["sizes"], found["given"], found["contiguous"]
         found["boxes"] = [None if box is None else [vars(p) for p in box] for box in self.boxes]
         found["kept"] = found.pop("boxes")
         found["splices"] = [
@@ -353,31 +355,44 @@ def _add_splice(
 
 
 def _gives_full_bits(graph: PaddedModel, found: Between) -> bool:
-    """Runs it on several contents, in each memory format that users have: whether each gives the
-    full run's bits."""
+    """Runs it on several contents: whether each gives the full run's bits. In another memory format
+    that users have, with the constants that padding alone gives there."""
     assert graph.positions is not None
     numbers = [one.value for one in found.splices]
-    padding = graph.nothing.arrays(numbers)
-    found.constants = [
-        np.take(padding[one.value], range(one.start, one.size), one.axis) for one in found.splices
-    ]
+    found.constants = _constants(found, graph.nothing.arrays(numbers))
     lengths = {n: graph.positions.length(n) for n in found.sizes}
     plain = replace(found, splices=[], constants=[], sizes=lengths)
     every = map(layouts_of, graph.positions.full.operations)
-    words = list(dict.fromkeys([CONTIGUOUS, *(word for each in every for word in each)]))
-    for seed in range(SETS):
-        for word in words:
-            given = [graph.inputs(found.content, n, seed) for n in (found.size, graph.fixed)]
-            try:
-                short = spliced(graph, found, given[0], word).results
-                if word == CONTIGUOUS:
-                    whole: Sequence[Any] = graph.run(found.content, graph.fixed, seed)
-                else:  # no user runs the whole model so here: operation by operation, without cuts
-                    whole = spliced(graph, plain, given[1], word).results
-            except Exception:  # a library says no as it likes
+    try:
+        for word in {word for each in every for word in each} - {CONTIGUOUS}:
+            padding = spliced(graph, plain, graph.inputs(0, graph.fixed), word)
+            turned = replace(found, constants=_constants(found, padding.arrays(numbers)))
+            both = zip(found.constants, turned.constants, strict=True)
+            found.contiguous |= any(a.tobytes() != b.tobytes() for a, b in both)
+            for seed in range(SETS):  # no user runs the whole model here: it is run without cuts
+                content = graph.inputs(found.content, graph.fixed, seed)
+                full = spliced(graph, plain, content, word)
+                if not _agrees(graph, turned, seed, word, full.results):
+                    return False
+        for seed in range(SETS):
+            whole = graph.run(found.content, graph.fixed, seed)
+            if not _agrees(graph, found, seed, CONTIGUOUS, whole):
                 return False
-            both = ([np.asarray(one) for one in run] for run in (short, whole))
-            if graph.parted(found.content, found.boxes, *both):
-                return False
-        found.proved += 1
+            found.proved += 1
+    except Exception:  # a library says no as it likes
+        return False
     return True
+
+
+def _constants(found: Between, padding: Mapping[int, Any]) -> list[np.ndarray]:
+    """Returns the constants of all splices; ``padding``: arrays of a run of padding alone."""
+    return [
+        np.take(padding[one.value], range(one.start, one.size), one.axis) for one in found.splices
+    ]
+
+
+def _agrees(graph: PaddedModel, found: Between, seed: int, word: str, whole: Sequence[Any]) -> bool:
+    """Returns whether the constants put in give the bits of a full run."""
+    run = spliced(graph, found, graph.inputs(found.content, found.size, seed), word)
+    both = ([np.asarray(one) for one in each] for each in (run.results, whole))
+    return not graph.parted(found.content, found.boxes, *both)

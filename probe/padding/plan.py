@@ -30,6 +30,12 @@ OWN_PLACES = (
 )
 
 
+OF_CONTIGUOUS = (
+    "constants between operations are those of contiguous memory: in torch.channels_last memory "
+    "padding alone has other bits, so take them from a run of padding there"
+)
+
+
 @dataclass(frozen=True)
 class GraphStretch:
     """Neighbouring contents that are padded to one size, with the same outputs kept.

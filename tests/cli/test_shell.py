@@ -84,6 +84,7 @@ BAD = {
     "explain --op conv1d --kernel 5 --length 6 --at 5 --against 9": "at=5: --length 6 contradicts",
     "explain --op conv1d --kernel 5 --at 5 --against 9 --workers 2": "workers=2: one process",
     "remedies --op conv1d --kernel 3 --lengths 3..5 --content 9": "content=9: the largest size is",
+    "remedies --op conv1d --kernel 3 --lengths 3..5 --only chunks=x": "chunks=x",
     "remedies --op conv1d --kernel 3 --lengths 3..5 --content 2": "length=2: shorter than the",
     "bisect --op conv1d --kernel 3 --between numpy,threads=1 --and numpy --remove": "remove=",
     "reproduce --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import probe
 from probe import Case, Store, Target, floats
+from probe.answers import network
 from probe.cli import shell
 from probe.errors import InputError, TargetError
 from probe.invariant import mitigated_cases as of_cases
@@ -204,6 +205,22 @@ def test_a_stable_target_needs_no_remedy():
     advice = advise(found)
     assert (advice.name, advice.keeping) == ("none", "default")
     assert advise_json(found)["recommended"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "sizes"),
+    [
+        ({"only": ["pad", "chunks=2"]}, ["pad", "chunks=2"], [2]),
+        ({"only": ["pad"], "chunks": [3]}, ["pad", "chunks=3"], [3]),
+        ({"chunks": [3, 4]}, None, [3, 4]),
+        ({"only": ["pad"]}, ["pad"], None),
+    ],
+)
+def test_chunks_that_are_named_are_tried(given, names, sizes, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(network, "measured_remedies", lambda *_, **words: asked.update(words))
+    probe.remedies(Case("conv1d", 3), [4, 9], "reference", **given)
+    assert asked["only"] == names and asked.get("chunks") == sizes
 
 
 def advise_json(found):

@@ -115,6 +115,7 @@ def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path
     for length in (1, 13, 40):
         found = between.sought(graph, length, graph.sized(length).safe, cut)
         assert found is not None and found.proved == between.SETS and found.certified
+        assert not found.contiguous  # there is one memory format
         x = content(length, length)
         (short,) = between.spliced(graph, found, padded(x, found.size)).results
         (whole,) = graph.opened.plain(padded(x, 80))
@@ -150,7 +151,7 @@ def test_constants_between_keep_the_bits_in_channels_last_memory_too(
     assert ulp.equal(short[box_index(box, True, 4)], whole[box_index(box, False, 4)], "float32")
 
 
-def test_constants_that_channels_last_memory_computes_otherwise_are_not_put_in(
+def test_constants_that_channels_last_memory_computes_otherwise_are_said_to_be_of_contiguous(
     switching, monkeypatch, tmp_path
 ):
     """Every size rounds alike there, but not as contiguous memory, whose constants they are."""
@@ -163,7 +164,8 @@ def test_constants_that_channels_last_memory_computes_otherwise_are_not_put_in(
     monkeypatch.setattr(Port, "call", call)
     monkeypatch.setattr(There, "words", (CONTIGUOUS, CHANNELS_LAST))
     graph = graph_of(SMALL, switching, tmp_path)
-    assert between.sought(graph, 13, graph.sized(13).safe, 0) is None
+    found = between.sought(graph, 13, graph.sized(13).safe, 0)
+    assert found is not None and found.contiguous and found.proved == between.SETS
 
 
 @pytest.mark.slow

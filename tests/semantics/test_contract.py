@@ -33,7 +33,11 @@ def test_a_call_knows_its_operands_by_their_slots() -> None:
     assert (CALL.shape(), CALL.rank(), CALL.dtype()) == ((2, 3), 2, "f")
     assert (CALL.shape(2), CALL.rank(2), CALL.dtype(3)) == ((2,), 1, "g")
     assert (CALL["b"], CALL.get("c"), CALL.get("c", 3), CALL.integers(2)) == (2, None, 3, [4, 5])
-    assert CALL.numbers() == (("a", "True"), ("b", "2"))
+    # the operand behind an empty slot would else stand for that of another call
+    assert CALL.numbers() == (("a", "True"), ("b", "2"), ("left out", "[1]"))
+    assert replace(CALL, reads=CALL.reads[:1]).numbers() == (("a", "True"), ("b", "2"))
+    every = "", [None], [3, None], [None, 3, None, 4, None]
+    assert [*map(contract.left_out, every)] == [[], [], [], [0, 2]]
     assert CALL.numbers("b", "c") == (("b", "2"), ("c", "None"))
     with pytest.raises(IndexError):
         CALL.operand(1)
