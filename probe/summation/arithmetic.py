@@ -184,7 +184,8 @@ def fma_float64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     total, rest = two_sum(high, above)
     result = total + to_odd(*two_sum(below, rest))
     size = np.abs(high)
-    # within these sizes no step above can under- or overflow; the few others are exact fractions
+    # within these sizes no step above can under- or overflow; the few others are exact fractions,
+    # and narrower bounds cost speed alone
     safe = (size >= 2.0**-960) & (size <= 2.0**1010) & (np.abs(c) <= 2.0**1010)
     safe &= (np.abs(a) <= 2.0**990) & (np.abs(b) <= 2.0**990)
     if not safe.all():

@@ -46,7 +46,7 @@ from probe.summation.tree import BIAS, Tree
 BUDGET = 16384
 
 AT_ONCE = 64  # speed alone: weights of that many calls are made at once
-KEPT = 1024  # products up to which the questions about a few summations are kept
+KEPT = 1024  # speed alone: products up to which the questions about a few summations are kept
 
 # Fields of ``Rounding`` that are asked; a summation in which another one is set has no proof.
 ASKED = {

@@ -279,11 +279,11 @@ class LeafAnswers:
                 breaks = (rises[step:] != rises[:-step])[window // 2 - step :]
                 # a lane costs its ends; each place where its answers stop rising evenly, as counted
                 # in the second half of the window, costs some more
-                costs[step] = 4 * step + PIECE * breaks.mean() * count
+                costs[step] = 4 * step + PIECE * breaks.mean() * count  # speed alone
             step = min(costs, key=lambda one: (costs[one], one))
             if costs[step] <= 2 * window:
                 return step
-        if costs[step] < count // 2:
+        if costs[step] < count // 2:  # speed alone
             return step
         if count > 2 * WINDOWS[-1]:
             raise Lost

@@ -120,7 +120,7 @@ def _answer_as_expected(
 ) -> np.ndarray:
     """Returns which outputs answer all of these calls as they should: bool (positions, filters)."""
     units, big = form.units(levels, paths), form.masks(levels, paths)
-    size = units[:, None] + np.zeros_like(big)
+    size = np.broadcast_to(units[:, None], big.shape)
     values = np.stack([big, -big, size, size], axis=-1)
     leaves = np.full((len(calls), levels, paths, WORDS), -1)
     expected = np.zeros(len(calls))

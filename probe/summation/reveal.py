@@ -159,7 +159,7 @@ def _teams(
     given = masks.survivors(ask)[:, here[:, None], active]
     answers = np.nan_to_num(given, nan=-1, posinf=-2, neginf=-3)
     # answers where a position does not read both leaves are only +-M; signs tell nothing
-    signature = np.clip(answers, -4, None).reshape(-1, len(active))
+    signature = np.clip(answers, -4, None).reshape(-1, len(active))  # speed alone
     _, label = np.unique(signature, axis=1, return_inverse=True)
     label = label.reshape(-1)
     return [active[label == value] for value in range(label.max() + 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -75,6 +76,10 @@ def drawn(rows: list[str]) -> set[frozenset[int]]:
     return found
 
 
+def in_lanes(lanes: Sequence[int]) -> Tree:
+    return Tree.sequential([leaf for lane in lanes for leaf in range(lane, 32, 8)])
+
+
 def meets(tree: Tree) -> set[frozenset[int]]:
     place = {leaf: row for row, leaf in enumerate(tree.written)}
     under: dict[int, frozenset[int]] = {}
@@ -97,6 +102,11 @@ def meets(tree: Tree) -> set[frozenset[int]]:
         (Tree.together(8), "{p0+p1+...+p7}"),
         (Tree.sequential([*range(9), BIAS]), "p0+p1+...+p8+b"),
         (Tree.sequential(range(9)[::-1]), "p8+p7+...+p0"),
+        (in_lanes(range(8)), "p0+p8+p16+p24+p1+p9+p17+p25+...+p7+p15+p23+p31"),
+        (
+            in_lanes([0, 1, 2, 3, 5, 6]),
+            "p0+p8+p16+p24+p1+p9+p17+p25+...+p3+p11+p19+p27+p5+p13+p21+p29+p6+p14+p22+p30",
+        ),
     ],
 )
 def test_dots_stand_for_what_goes_on_in_the_same_way(tree, text):

@@ -272,6 +272,11 @@ def test_windows_that_read_only_padding_have_no_way_and_no_fault():
     nothing = orders.index[:, 0] < 0
     assert nothing.tolist() == [True, True, False, False, False, True, True]
     assert orders.replayed.all()
+    again = reveal(session(), conv(kernel=1, padding="2:2", length=3), budget=4096)
+    assert again.certified.all() and not again.uncertified
+    again = reveal(session(), conv(kernel=1, padding="2:2", length=3), budget=1)
+    assert (again.certified[:, 0] == nothing).all()
+    assert again.uncertified == "it takes more calls than are allowed"
 
 
 def test_known_ways_of_long_sums_save_every_question():
@@ -309,6 +314,13 @@ def test_windows_at_edges_of_a_long_sum_are_settled_by_the_order_within():
     )
     assert padded.replayed.all() and plain.summations == padded.summations
     assert padded.calls <= plain.calls + EDGES + ASKED
+
+
+@pytest.mark.parametrize(("length", "filters", "more"), [(90, 3, 0), (10, 1, 4), (3, 1, 116)])
+def test_the_fewer_outputs_the_more_operands_they_have_to_replay(length, filters, more):
+    """Twelve sets, each run twice, subnormal ones, a mirrored and a halved one, and up to 128."""
+    orders = reveal(session(), conv(length=length, filters=filters))
+    assert orders.replayed.all() and orders.checks == 2 * 12 + 1 + 2 + more
 
 
 def test_an_open_length_is_said():

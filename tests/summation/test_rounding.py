@@ -25,32 +25,6 @@ from probe.target import Target
 from tests.exact import rounded
 from tests.reproduction.test_emulate import evaluated
 from tests.summation.synthetic import Kernel
-from tests.summation.test_reveal import Known, everywhere, revealed
-
-
-class Short(Known):
-    """An operator that rounds as it is told."""
-
-    def __init__(self, *given, rounding, **more):
-        super().__init__(*given, **more)
-        self.rounding = rounding
-
-    def _sum(self, tree, fused, x, w):
-        columns = np.full((self.summands, len(w)), x)
-        given = [floats.round_to(one, self.dtype) for one in (columns, w[:, : self.summands].T)]
-        bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
-        return replay(Summation(tree, self.rounding), *given, self.dtype, bias)
-
-
-@pytest.mark.parametrize("form", ["bfloat16", "float16"])
-def test_a_bias_of_a_narrower_format_is_told(form):
-    rounding = Rounding(shortened=frozenset([6]), short_format=form, bias_format=form)
-    tree = Tree.sequential([*range(7), BIAS])
-    operator = Short(everywhere(tree), 7, bias=True, rounding=rounding)
-    orders, _ = revealed(operator, alone=True, smaller=form == "float16")
-    (found,) = {one.summation.rounding for one in orders.values()}
-    assert found.bias_format == found.short_format == form and found.shortened == {6}
-    assert f"bias rounded to {form}" in Summation(tree, found).formats("float32")
 
 
 def explained(left, right, channels):
@@ -170,7 +144,8 @@ def roundings_of(tree, dtype, rng):
     if dtype != "float16":  # whose smallest number is the unit of masks
         both = frozenset([EVERY])
         yield replace(every, flushed_inputs=both, flushed_weights=both, flushed_sums=both)
-        yield replace(every, fused=frozenset(), flushed_products=both, tininess="before")
+        for kind in (None, "before", "grid"):
+            yield replace(every, fused=frozenset(), flushed_products=both, tininess=kind)
         yield replace(every, flushed_sums=frozenset([0]) if len(nodes) else frozenset())
     if dtype == "float64":
         return
@@ -184,6 +159,8 @@ def roundings_of(tree, dtype, rng):
         yield replace(every, intermediate_format=wide)
     else:
         yield replace(every, fused=frozenset(), input_format="bfloat16")
+        if BIAS in tree.leaves:
+            yield replace(every, fused=frozenset(), bias_format="bfloat16")
         if tree.nodes:
             yield replace(every, shortened=nodes | {root}, short_format="bfloat16")
             yield replace(kept, operand_format="tf32", fused=frozenset(), accumulator_format=dtype)
@@ -205,6 +182,8 @@ def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
     for number, true in enumerate(truth):
         told = found[number]
         assert told.summation.tree == tree and told.positions.tolist() == [0, 1]
+        flushed, kinds = true.rounding.flushed_products, (true, told.summation)
+        assert not flushed or len({one.rounding.tininess for one in kinds}) == 1
         for power in (0, form.emin // 2):
             x, w = rng.standard_normal((2, *shape)) * 2.0 ** (power + rng.integers(-2, 2, shape))
             bias = rng.standard_normal(150) * 2.0 ** (2 * power) if BIAS in tree.leaves else None

@@ -263,6 +263,16 @@ def test_what_a_rounding_is_written_as_is_read_again():
         for start, stop in _pairs(row["fused"]):
             marks[start:stop] = True
         assert np.flatnonzero(marks).tolist() == sorted(rounding.fused - {BIAS})
+    plain = {"fused": [], "products": None, "nodes": None, "narrow": [], "product_format": None}
+    assert Rounding().to_json() == plain and Rounding().rare() == {"cut": [], "through": None}
+    assert Rounding().id == "d60fc6927905", "ids are stored"
+    for name, fact, _ in Rounding().facts():
+        value = VALUES[name][0]
+        shown = value if not isinstance(value, frozenset) else sorted(value)
+        shown = "all" if value == frozenset([EVERY]) else shown
+        some = Rounding(**{name: value})
+        assert some.to_json() == plain | {fact.key: shown}
+        assert some.rare() == Rounding().rare() | ({fact.key: shown} if fact.rare else {})
     with pytest.raises(ValueError, match=r"rounding=\['other'\]: unknown"):
         Rounding.from_json({"other": 1})
     tree = Tree.parse("((0+1+2)+(3+b))")

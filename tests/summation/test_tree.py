@@ -162,20 +162,6 @@ def test_builders_add_as_they_say(n: int) -> None:
     assert [leaf_name(leaf) for leaf in (0, 7, BIAS)] == ["p0", "p7", "b"]
 
 
-@pytest.mark.parametrize(
-    ("tree", "text"),
-    [
-        (Tree.sequential([BIAS, 0, 1]), "((0+b)+1)"),
-        (Tree.lanes(6, 4), "(((0+4)+(1+5))+(2+3))"),
-        (Tree.chain([[0, 1], [2, 3], [4], [BIAS]]), "((((0+1)+(2+3))+4)+b)"),
-        (Tree.parse("b"), "b"),
-        (Tree.parse("1+0"), "(0+1)"),
-    ],
-)
-def test_trees_are_written_so(tree: Tree, text: str) -> None:
-    assert tree.text == text
-
-
 def test_the_id_of_a_text_never_changes() -> None:
     assert Tree.pairwise(5).id == "71bf6bd69240"
 
