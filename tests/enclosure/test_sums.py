@@ -246,8 +246,7 @@ def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "word"),
-    [("pairwise", "explained"), ("fused", "explained"), ("random", "within")],
+    ("algorithm", "word"), [("pairwise", "explained"), ("fused", "explained"), ("random", "within")]
 )
 def test_what_is_replayed_is_explained(algorithm, word):
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, operands="cancel", length=20)

@@ -107,10 +107,7 @@ def test_a_few_ulps_of_a_function_are_within_rounding() -> None:
 
 
 def test_what_is_unknown_is_not_judged() -> None:
-    def function(x: np.ndarray) -> np.ndarray:
-        return x + np.float32(len(x) == 1)
-
-    step = Step("double", Unknown(), function, ["x"])
+    step = Step("double", Unknown(), lambda x: x + np.float32(len(x) == 1), ["x"])
     sides = [Doubles({"x": one}, [step]) for one in (X, X)]
     assert probe.first_difference(*sides).to_json()["rounding"]["beyond"] == 0
 
@@ -217,8 +214,7 @@ def test_a_compiled_program_is_judged_by_the_steps_of_its_source():
 
 def test_a_decision_that_a_bug_changes_is_not_among_the_proved_ones():
     def negative(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        y = product(x, w)
-        return -y if len(x) == 1 else y
+        return product(x, w) * np.float32(-1 if len(x) == 1 else 1)
 
     decisions = told(o.matmul(), negative, W)["decisions"]
     assert decisions["changed"] > 0
@@ -230,15 +226,12 @@ def test_decisions_behind_nan_overflow_or_python_are_not_proved():
     tenths = torch.tensor([[0.1] * 10, [1.0] + [0] * 9])
     tiny = torch.tensor([[1.0, -(2.0**-25), -1.0, 2.0**-26]])  # some orders are below -2**-26
     large = torch.tensor([[3e38, 3e38, -3e38, -3e38, -1.0]])
-
-    def branch() -> Any:  # on 1 or 1.0000001
-        return torch.eye(2)[[int(tenths.sum(1).argmax())]]
-
-    def beside(x: Any) -> Any:
-        return torch.cat([x[:, None], torch.full((1, 1), 5.0)], 1)
-
-    root, tanh = lambda: (tiny.sum(1) + 2.0**-26).sqrt(), lambda: large.sum(1).tanh()
-    for run in (branch, lambda: beside(root()), lambda: beside(tanh())):
+    five = torch.full((1, 1), 5.0)
+    for run in (
+        lambda: torch.eye(2)[[int(tenths.sum(1).argmax())]],  # of 1 or 1.0000001, and 1
+        lambda: torch.cat([(tiny.sum(1, True) + 2.0**-26).sqrt(), five], 1),
+        lambda: torch.cat([large.sum(1, True).tanh(), five], 1),
+    ):
         told = probe.first_difference(run, run).to_json()["decisions"]
         assert told["total"] == 3 and told["proved"] <= 1  # that 5 is above zero
     found = probe.first_difference(lambda: large[0, :4].exp(), lambda: large[0].exp())
