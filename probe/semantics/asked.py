@@ -334,7 +334,7 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
             found = floats.widen(found, "bfloat16") if call.dtype() == "bfloat16" else found
             first = tuple(0 if a in axes and a != axis else slice(None) for a in range(rank))
             line = np.moveaxis(found[first], sum(a < axis for a in others), -1)
-            columns.append(line.reshape(planes, to[axis])[: shape[axis] - start])
+            columns.append(line.reshape(planes, to[axis]))
         matrix = np.concatenate(columns).T.astype(np.float64)
         if not np.allclose(matrix.sum(1), 1, atol=1e-3):
             raise NotSettled("its weights do not add up to 1: it is no resize")

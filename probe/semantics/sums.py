@@ -80,7 +80,7 @@ class Contracts(Meaning):
         texts = ins.split(",")
         dots = [len(s) - len(t.replace("...", "")) for s, t in zip((one, two), texts, strict=True)]
         dots = [n if "..." in t else 0 for n, t in zip(dots, texts, strict=True)]
-        names = "ABCDEFGHIJKLMNOP"[: max(dots, default=0)]
+        names = "ABCDEFGHIJKLMNOP"[: max(dots)]
         first, second = (
             text.replace("...", names[len(names) - n :])
             for text, n in zip(texts, dots, strict=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.semantics import Asked, Map, Mapped, Picks, Unknown
-from probe.semantics.asked import blended, maps_of
+from probe.semantics import Asked, Blends, Map, Mapped, Picks, Unknown, Whole, asked
+from probe.semantics.asked import asked_move, blended, maps_of
 from probe.semantics.contract import Call, NotSettled, Operand
 from probe.semantics.labels import Labels, of_content, of_digest
 
@@ -46,7 +46,7 @@ def several(found: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool"]
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool", "complex64"]
 )
 @pytest.mark.parametrize("name", MOVES)
 def test_a_movement_is_found_whatever_the_format(name: str, dtype: str) -> None:
@@ -121,6 +121,8 @@ def test_axes_along_which_nothing_moves_are_found() -> None:
     assert still(lambda a: a[:2, :, 2:], (3, 4, 5)) == [[(0, 0, 0), (1, 1, 0), (2, 2, 2)]]
     assert still(lambda a: a[:, ::2], (3, 4, 5)) == [[(0, 0, 0), (2, 2, 0)]]
     assert still(lambda a: np.roll(a, 1), (3, 4)) == [[]]
+    assert still(lambda a: a[1:], (4,)) == [[(0, 0, 1)]]
+    assert still(lambda a: [a, a[2:3], a[::2]], (4,)) == [[(0, 0, 0)], [], []]
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -195,3 +197,49 @@ def test_a_resize_tells_its_weights_along_each_axis(axes: dict[int, np.ndarray])
     doubled = Call("resize", {}, [operand], [to], run=lambda reads: [2 * run(reads[0])])
     with pytest.raises(NotSettled, match="its weights do not add up to 1"):
         blended(doubled, tuple(axes))
+
+
+def _asked_call(size: int, **how: Any) -> Call:
+    """A call that moves rows of its first operand by the indices of its third."""
+    rows = {"content": lambda: np.array([1, 0, 1])} | how
+    reads = [Operand(1, (2, size), "float32"), None, Operand(0, (3,), "int64", rows["content"])]
+    run = rows.get("run", lambda reads: [reads[1][reads[0]]])
+    return Call("take", {}, [*reads, Operand(-1, (), "int64")], [(3, size)], run=run)
+
+
+def test_an_operation_is_asked_with_what_its_other_operands_hold(monkeypatch) -> None:
+    x = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+    for slots in ((), (0,)):
+        meaning = asked_move(_asked_call(4), *slots)
+        reads = [of_content(np.array([1, 0, 1])), of_content(x)]
+        (found,) = meaning.labels(reads, [(3, 4)], np.uint64(7))
+        assert np.array_equal(found.full(), of_content(x[[1, 0, 1]]).array)
+        assert isinstance(meaning.written([], []), Mapped)
+    monkeypatch.setattr(asked, "MOST", 12)
+    assert asked_move(_asked_call(4))
+    for call, why in (
+        (_asked_call(5), "15 elements"),
+        (_asked_call(4, content=None), "floating-point numbers decide"),
+        (_asked_call(4, run=None), "can't be run alone"),
+    ):
+        with pytest.raises(NotSettled, match=why):
+            asked_move(call)
+    broken = asked_move(_asked_call(4, run=lambda _: 1 / 0)).answer  # type: ignore[attr-defined]
+    assert isinstance(broken, Unknown) and "ZeroDivisionError" in broken.why
+
+
+def test_a_resize_that_cannot_be_asked_reads_its_plane() -> None:
+    sizes, run = _blend({1: HALVES})
+    to = run(np.zeros(sizes)).shape
+
+    def call(dtype: str = "float32", gives: tuple[int, ...] = to) -> Call:
+        read = [Operand(0, sizes, dtype)]
+        return Call("resize", {}, read, [gives], run=lambda reads: [run(reads[0])])
+
+    assert isinstance(asked.asked_resize(call(), (1,), ()), Blends)
+    assert isinstance(asked.asked_resize(call("bfloat16"), (1,), ()), Blends | Whole)
+    batch = (to[0] + 1, *to[1:])
+    for one in (call("int32"), call(gives=batch)):
+        assert asked.asked_resize(one, (1,), (1,)) == Whole(
+            ((0, 0), (2, 2), (3, 3)), "resize", (1,)
+        )

@@ -183,6 +183,16 @@ def test_operands_lie_along_the_axis_that_is_said() -> None:
         assert np.array_equal(found.array, wanted.array)
 
 
+def test_a_squared_difference_from_a_mean_is_the_square_of_what_is_left() -> None:
+    x, mean = of_content(X.reshape(8, 5)), of_content(X[:8, None])
+    reads = {word: o.function(word) for word in ("squared_difference", "subtract", "square")}
+    (less,) = reads["subtract"].labels([x, mean], [x.shape], tag("subtract"))
+    (wanted,) = reads["square"].labels([less], [x.shape], tag("square"))
+    for both in ([x, mean], [mean, x]):
+        (found,) = reads["squared_difference"].labels(both, [x.shape], tag("squared_difference"))
+        assert np.array_equal(found.array, wanted.array)
+
+
 def test_choices_and_numbers_have_the_labels_of_what_they_give() -> None:
     mask, yes, no = np.array([True, False, True]), *np.float32([[1, 2, 0], [3, 0, 4]])
     reads = [*map(of_content, (mask, yes, no))]
@@ -208,7 +218,8 @@ def test_choices_and_numbers_have_the_labels_of_what_they_give() -> None:
         for value in (0, 1)
         for to in ((3,), (4,))
     ]
-    assert len(np.unique(np.concatenate(places))) == 14 and places[0].shape == (3,)
+    assert len(np.unique(np.concatenate(places))) == 14
+    assert all(one.known for one in Made(0, places=True).labels([], [(3,), (4,)], tag("m")))
     assert np.array_equal(Holds(yes).labels([], [(3,)], tag("h"))[0].array, reads[1].array)
 
 

@@ -53,16 +53,9 @@ def test_a_causal_query_sees_the_keys_up_to_its_own_as_masks_of_each_kind_say() 
         assert not np.isin(_attended(*own, causal=True)[:, query], causal[:, query]).any()
 
 
-def test_fewer_heads_of_keys_are_shared_by_neighbours() -> None:
-    queries, keys, values = _qkv(heads=1)
-    repeated = (np.repeat(one, 2, axis=0) for one in (keys, values))
-    assert np.array_equal(_attended(queries, keys, values), _attended(queries, *repeated))
-
-
-@pytest.mark.parametrize("steps", [groups.MOST_STEPS, 1])
-def test_a_first_state_is_read_by_its_own_sample_alone(steps, monkeypatch) -> None:
-    """Also of layers that are too large to be labelled step by step."""
-    monkeypatch.setattr(groups, "MOST_STEPS", steps)
+def test_a_first_state_is_read_by_its_own_sample_alone(monkeypatch) -> None:
+    """Of layers that are too large to be labelled step by step."""
+    monkeypatch.setattr(groups, "MOST_STEPS", 1)
     rng = np.random.default_rng(5)
     sizes = [(3, 2, 2), (4, 2), (4, 4), (2, 4)]
     given = [rng.normal(size=size).astype(np.float32) for size in sizes]
@@ -150,7 +143,6 @@ def test_a_norm_reads_its_group_and_its_own_place(word: str) -> None:
 def test_a_norm_gives_its_means_beside_and_ones_and_zeros_are_no_scale_and_shift() -> None:
     x, ones = of_content(np.random.default_rng(1).normal(size=(3, 4))), of_content(np.ones(4))
     made = o.norm((1,), 0.5, False, False).labels([x], [(3, 4), (3, 1), (3, 1)], tag("layer_norm"))
-    (mean,) = o.reduced("mean", (1,), True).labels([x], [(3, 1)], tag("mean"))
     assert len(np.unique(np.concatenate([one.full().reshape(-1) for one in made]))) == 18
     both = o.norm((1,), 0.5).labels([x, ones, of_content(np.zeros(4))], [(3, 4)], tag("layer_norm"))
     (shifted,) = o.norm((1,), 0.5, False, True).labels([x, ones], [(3, 4)], tag("layer_norm"))
@@ -158,9 +150,7 @@ def test_a_norm_gives_its_means_beside_and_ones_and_zeros_are_no_scale_and_shift
         np.array_equal(both[0].array, made[0].array) and not (shifted.array == both[0].array).any()
     )
     again = o.norm((1,), 0.5, False, False).labels([x], [(3, 4), (3, 1)], tag("layer_norm"))
-    assert (
-        np.array_equal(again[1].array, made[1].array) and mean.array.shape == again[1].array.shape
-    )
+    assert np.array_equal(again[1].array, made[1].array)
     assert o.softmax((0,)).notices and not o.log_softmax((0,)).notices
 
 
@@ -172,23 +162,22 @@ def test_attention_has_equal_labels_where_it_is_equal() -> None:
         for _ in range(25):
             heads, causal, kind = *rng.integers(1, 3, 2).tolist(), int(rng.integers(3))
             order = rng.permutation(5)
-            q, k, v = base[0][:, rng.permutation(4)], *(one[:heads, order] for one in base[1:])
-            seen = rng.integers(0, 3, (2, 4, 5)) > 0
+            q = np.concatenate([base[0], base[0] * 0.7])[:, rng.permutation(4)]
+            k, v = (one[:heads, order] for one in base[1:])
+            seen = rng.integers(0, 3, (4, 4, 5)) > 0
             scale = (0.5,) * int(rng.integers(2))
-            scores = q @ np.swapaxes(np.repeat(k, 2 // heads, 0), 1, 2) * (scale or (1,))[0]
-            mask = (seen | ~seen.any(-1, keepdims=True)) if kind else np.ones_like(seen)
-            mask = mask & np.tril(np.ones((4, 5), bool)) if causal == 2 else mask
+            scores = q @ np.swapaxes(np.repeat(k, 4 // heads, 0), 1, 2) * (scale or (1,))[0]
+            shown = seen | (kind == 0)
+            mask = shown & np.tril(np.ones((4, 5), bool)) if causal == 2 else shown
             mask = mask | ~mask.any(-1, keepdims=True)
             powers = np.where(mask, np.exp(scores.astype(float)), 0)
-            wanted = powers / powers.sum(-1, keepdims=True) @ np.repeat(v, 2 // heads, 0)
+            wanted = powers / powers.sum(-1, keepdims=True) @ np.repeat(v, 4 // heads, 0)
             given = [*map(of_content, (q, k, v))]
-            if kind:
-                given.append(
-                    of_content(mask if kind == 1 else np.where(mask, 0, np.float32(-np.inf)))
-                )
+            added = np.where(shown, 0, np.float32(-np.inf))
+            given += [of_content(shown if kind == 1 else added)] * (kind > 0)
             meaning = Attends(causal == 2, scale, boolean=kind == 1)
-            made = meaning.labels(given, [wanted.shape, (2, 4), (3,)], tag("attention"))
-            assert made[1].shape == (2, 4) and len(np.unique(made[2].full())) == 3
+            made = meaning.labels(given, [wanted.shape, (4, 4), (3,)], tag("attention"))
+            assert made[1].shape == (4, 4) and len(np.unique(made[2].full())) == 3
             yield made[0], wanted
 
     one_to_one(found(), back=False)

@@ -11,7 +11,6 @@ import pytest
 from probe.semantics import Moves, Picks, Splits
 from probe.semantics.labels import (
     BLOCK,
-    ZERO,
     Labels,
     agreeing,
     joint,
@@ -28,7 +27,7 @@ from probe.semantics.mixing import (
     axis_groups,
     broadcast_labels,
     contract,
-    one_label,
+    met_names,
     reshape_labels,
 )
 from probe.semantics.operations import arithmetic, function
@@ -38,15 +37,6 @@ RNG = np.random.default_rng(4)
 
 def _weights(*shape: int, digest: str = "w") -> Labels:
     return of_digest(shape, digest)
-
-
-def test_content_has_equal_labels_where_bits_are_equal() -> None:
-    array = np.array([1.0, 2.0, 1.0, 0.0, -0.0], np.float32)
-    one = of_content(array).array
-    assert one[0] == one[2] != one[1]
-    assert (one[3:] == ZERO).all()
-    assert of_content(np.float32(2.0)).array[()] == one[1]
-    assert of_content(array.astype(np.float64)).array[0] != one[0]
 
 
 def test_axes_are_filled_in_in_any_order() -> None:
@@ -87,11 +77,6 @@ def test_splitting_and_merging_keeps_the_elements(one: tuple, two: tuple) -> Non
     assert np.array_equal(reshape_labels(full, two).array.reshape(one), full.array)
 
 
-def test_groups_of_axes() -> None:
-    assert axis_groups((2, 6), (2, 2, 3)) == [([0], [0]), ([1], [1, 2])]
-    assert axis_groups((2, 3, 4), (6, 4)) == [([0, 1], [0]), ([2], [1])]
-
-
 def test_a_product_knows_a_matrix_from_its_transpose() -> None:
     rows = of_content(RNG.normal(size=(2, 3)))
     one = _weights(3, 3)
@@ -116,33 +101,6 @@ def test_axes_that_a_product_splits_again_keep_their_sides() -> None:
     assert reshape_labels(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
 
 
-def test_zeros_add_nothing_to_a_product() -> None:
-    array = RNG.normal(size=(2, 3))
-    padded = np.pad(array, ((0, 0), (0, 2)))
-    wide = RNG.normal(size=(5, 4))
-    one = contract(of_content(array), of_content(wide[:3]), ("ik", "kj"), "ij", np.uint64(1))
-    two = contract(of_content(padded), of_content(wide), ("ik", "kj"), "ij", np.uint64(1))
-    assert np.array_equal(one.array, two.array)
-
-
-def test_everything_together_knows_the_order() -> None:
-    array = RNG.normal(size=(2, 3))
-    one, two = of_content(array), of_content(array[::-1])
-    assert one_label([one], np.uint64(1)) != one_label([two], np.uint64(1))
-    assert one_label([one, two], np.uint64(1)) != one_label([two, one], np.uint64(1))
-
-
-def test_what_agrees_is_taken_and_put_back() -> None:
-    left, right = RNG.normal(size=(2, 3, 4)), RNG.normal(size=(4, 3, 4))
-    right[3], right[1, 1] = left[0], left[1, 1]
-    chosen = agreeing(of_content(left), of_content(right))
-    assert np.array_equal(chosen.taken(left, 0), chosen.taken(right, 1))
-    mask = chosen.mask(left.shape, 0)
-    assert mask[0].all()
-    assert mask[1].any(-1).tolist() == [False, True, False]
-    assert np.array_equal(chosen.put(np.zeros_like(left), chosen.taken(left, 0), 0), left * mask)
-
-
 def test_values_of_other_ranks_agree_element_by_element() -> None:
     left = RNG.normal(size=(2, 3))
     chosen = agreeing(of_content(left), of_content(left.reshape(6)))
@@ -154,6 +112,10 @@ def test_other_sizes_along_an_axis_that_is_left_out() -> None:
     chosen = agreeing(_weights(3, 4), _weights(5, 4))
     assert chosen.mask((3, 4), 0).all()
     assert agreeing(_weights(3, 4), _weights(3, 4, digest="v")).empty
+    one = _weights(3, 4)
+    for axes in ([0], [1], [0, 1]):  # written out on one side alone
+        assert agreeing(one, one._replace(array=one.full(axes))).whole
+        assert agreeing(one._replace(array=one.full(axes)), one).whole
 
 
 def test_equal_labels_are_found_at_the_same_place_first_and_then_anywhere() -> None:
@@ -322,3 +284,35 @@ def test_a_quotient_of_integers_is_no_product_with_a_reciprocal():
 
         one, two = of("multiply", a, of("divide", b, c)), of("divide", of("multiply", a, b), c)
         assert np.array_equal(one.array, two.array) == same
+
+
+PART, OTHER = ("part", "w", (2, 3), 0), ("part", "w", (2, 3), 1)
+SPLIT, MERGED = ("part", "w", (3, 2), 0), ("merged", (2, 3), "x", PART)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [("w", "w", True), ("w", PART, True), (PART, PART, True), (PART, SPLIT, True)]
+    + [(MERGED, "x", True), (MERGED, "w", True), (("part", MERGED, (2, 3), 0), "x", True)]
+    + [(PART, OTHER, False), ("w", "v", False), (PART, "v", False), (MERGED, OTHER, False)]
+    + [(("part", "w", (2, 3), 0), ("part", "v", (2, 3), 0), False)],
+)
+def test_axes_keep_their_names_unless_one_may_be_taken_for_another(one, other, meet) -> None:
+    """Parts of one axis are apart; a part and its whole aren't, nor are merged axes."""
+    for first, second in ((one, other), (other, one)):
+        found = met_names([(first, None), (None, second)])
+        assert found[0] != found[1] and (found == [first, second]) == (not meet)
+        assert not meet or not {first, second} & {*found}
+    assert met_names([("u", None), (one, one)]) == ["u", one]
+
+
+def test_an_outer_product_of_weights_knows_whose_axis_is_whose() -> None:
+    """w[i] v[j] is not v[i] w[j]; over an axis that both have, either may come first."""
+    w, v, what = _weights(3), _weights(3, digest="v"), np.uint64(7)
+    outer = [contract(*both, ("i", "j"), "ij", what).full() for both in ((w, v), (v, w))]
+    assert len(np.unique(outer)) == 18
+    pair = [contract(*both, ("k", "k"), "", what).array for both in ((w, v), (v, w))]
+    assert pair[0] == pair[1]
+    each = [contract(*both, ("k", "k"), "k", what).full() for both in ((w, v), (v, w))]
+    assert np.array_equal(*each) and len(np.unique(each[0])) == 3
+    assert not np.isin(pair[0], contract(w, w, ("k", "k"), "", what).array)

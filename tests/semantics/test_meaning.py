@@ -265,15 +265,3 @@ def test_weights_of_modules() -> None:
         .eval()
     )
     assert agreed(both(lambda: model(X[2:3]), lambda: model(X))) == 1
-
-
-def test_a_large_recurrent_layer_agrees_row_by_row_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a label a step and sample then."""
-    monkeypatch.setattr("probe.semantics.groups.MOST_WEIGHTS", 10)
-    torch.manual_seed(0)
-    module = torch.nn.LSTM(12, 5, 2, batch_first=True).eval()
-    rows = Y.float()
-    sides = both(lambda: module(rows[2:3])[0].detach(), lambda: module(rows)[0].detach(), 1e-5)
-    assert agreed(sides) == 1
-    sides = both(lambda: module(rows)[0].detach(), lambda: module(rows * 2)[0].detach(), 1e-5)
-    assert agreed(sides) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from probe.semantics import operations
 from probe.semantics.labels import Labels, of_content, of_digest, tag
-from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
+from probe.semantics.sums import Blends, Contracts, Maximum, Reduces, Scans, Whole
 from tests.semantics.formulas import POOL, drawn, known, one_to_one, some_sizes
 
 RNG = np.random.default_rng(11)
@@ -143,25 +143,6 @@ def test_a_resize_weighs_the_elements_that_it_reads() -> None:
     one_to_one(found(), back=False)
 
 
-def test_updates_are_added_at_their_places_in_any_order() -> None:
-    def found() -> Iterator[tuple[Labels, np.ndarray]]:
-        rng = np.random.default_rng(4)
-        for _ in range(60):
-            shape, numbers = some_sizes(rng, 1, 3), (1,) * int(rng.integers(2))
-            one, terms = drawn(rng, *shape), drawn(rng, 2, 3)
-            places = rng.integers(-1, one.size, 6)
-            wanted = np.empty(one.size, object)
-            for at, base in enumerate(one.reshape(-1).tolist()):
-                here = sorted([x for x in (*terms.reshape(-1)[places == at].tolist(), base) if x])
-                many = here != [base] and numbers
-                wanted[at] = (many, *here) if here else None
-            reads = [of_content(one), of_content(terms)]
-            found = Accumulates(places, numbers=numbers).labels(reads, [shape], WHAT)[0]
-            yield found, wanted.reshape(shape)
-
-    one_to_one(found())
-
-
 def test_what_is_read_whole_is_read_in_its_order() -> None:
     """But of axes that are kept, of which each index reads its own; also turned."""
 
@@ -224,6 +205,11 @@ def test_a_cell_without_a_batch_gives_its_last_step_of_all_that_it_read() -> Non
         return np.concatenate([one.full().reshape(-1) for one in found])
 
     assert len(np.unique(last(x))) == 11
+    reads = [of_content(x)]
+    values, places = (one.full() for one in Scans(0, "c").labels(reads, [x.shape] * 2, WHAT))
+    assert len(np.unique([values, places])) == 24  # as a cumulative maximum gives both
+    shorter = Scans(0, "c").labels([of_content(x[:2])], [(2, 2, 2)] * 2, WHAT)[1].full()
+    assert np.array_equal(shorter, places[:2])
     for at in np.ndindex(*x.shape):
         more = x.copy()
         more[at] += 1

@@ -105,7 +105,7 @@ def test_every_sum_that_is_not_flushed_is_told(dtype):
     rng = np.random.default_rng(2)
     some = [tree for n in (2, 3) for tree, _ in SMALL[n] if binary(tree)]
     some += [random_tree(int(n), rng) for n in rng.integers(5, 14, 4)]
-    some += [Tree.sequential(12), Tree.pairwise(13), Tree.lanes(14, 4)]
+    some += [Tree.sequential(12), Tree.pairwise(13), Tree.parse("((0+((1+2)+(4+5)))+3)")]
     for tree in some:
         asked, nodes = list(flushing_questions(tree, len(tree.leaves), dtype)), len(tree.nodes)
         assert holds(asked, tree, dtype, Rounding(flushed_sums=frozenset([EVERY])))
