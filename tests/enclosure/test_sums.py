@@ -108,10 +108,9 @@ def test_the_ends_of_few_summands_are_attained():
     """Of four summands all 15 trees, each with 40 choices of formats and fusings, are added."""
     x, w, _ = drawn("far apart", "float32", 4, 40, False, 1)
     found = of_sums(x, w, "float32")
-    trees = list(all_trees([0, 1, 2, 3]))
-    assert len(trees) == 15
-    every = itertools.product(trees, map(random.Random, range(40)))
+    every = itertools.product(all_trees([0, 1, 2, 3]), map(random.Random, range(40)))
     results = [Sum(x, w, None, "float32", one).value(tree) for tree, one in every]
+    assert len(results) == 15 * 40
     low, high = np.min(results, axis=0), np.max(results, axis=0)
     assert (found.low <= low).all() and (high <= found.high).all()
     # float64 sums are rounded outwards, which may move an end that lies on a midpoint

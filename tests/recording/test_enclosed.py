@@ -120,10 +120,8 @@ def test_decisions_that_no_order_changes_are_proved() -> None:
     told = found.to_json()["decisions"]
     assert told["changed"] == 0 and told["total"] * 0.95 < told["proved"] <= told["total"]
     w[:, 1] = np.nextafter(w[:, 0], np.float32(9))  # two columns an ulp apart: which is larger?
-    w[:, 2:] = -abs(w[:, 2:])
-    w[:, :2] = abs(w[:, :2])
-    both = [Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)]
-    found = probe.first_difference(*both)
+    w[:, 2:], w[:, :2] = -abs(w[:, 2:]), abs(w[:, :2])
+    found = probe.first_difference(*(Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)))
     told = found.to_json()["decisions"]
     assert told["total"] - told["proved"] == len(X)  # the argmax of each row
 
@@ -242,7 +240,7 @@ def test_decisions_behind_nan_overflow_or_python_are_not_proved():
 def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
     """XLA multiplies by reciprocals and fuses products with additions, which cancel here."""
     jax = pytest.importorskip("jax")
-    x = jax.numpy.asarray(X)
+    x = jax.device_put(X)
     steps = jax.jit(lambda z: (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True))
     found = probe.first_difference(lambda: steps.__wrapped__(x), lambda: steps(x))
     assert found.to_json()["rounding"]["beyond"] == 0
