@@ -117,7 +117,9 @@ class Row:
         some = [onnx.numpy_helper.from_array(w, f"w{n}") for n, w in enumerate(self.weights)]
         some += [onnx.numpy_helper.from_array(w, name) for name, w in self.constants.items()]
         value = helper.make_tensor_value_info
-        first = next(iter(self.recorders().values()))().plain()[0]  # OpenCV reads no model without
+        # OpenCV reads no model without the shape of its output; of ONNX's alone it is the input's
+        others = [name for name in self.libraries if name != "onnx"]
+        first = getattr(self, others[0])().plain()[0] if others else self.x
         kind = helper.np_dtype_to_tensor_dtype(first.dtype)
         of_x = helper.np_dtype_to_tensor_dtype(self.x.dtype)
         ends = value("x", of_x, self.x.shape), value("y", kind, first.shape)
@@ -343,6 +345,7 @@ def recurrent(op: str, *constants: Any, **words: Any) -> list[Any]:
 
 ONE = {"one": np.array([1])}
 ROWS: dict[str, Row] = {
+    "thresholded_relu": Row(X, onnx=node("ThresholdedRelu", alpha=0.5)),
     "lstm": Row(
         L,
         *gates(4),

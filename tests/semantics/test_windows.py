@@ -82,6 +82,7 @@ def test_a_pool_reads_the_taps_of_its_own_channel(digest: str) -> None:
                 inside = zip(sizes, outs, frame.padding, frame.stride, strict=True)
                 outs = [min(o, -(-(n + sum(pads)) // step)) for n, o, pads, step in inside]
             meaning = pool(kind, frame, last, counts)
+            assert meaning.channels == (rank + 1 if last else 1)
             assert (meaning.pool, meaning.sums, meaning.rounds == 0) == (
                 True,
                 *(kind != "max", kind == "max"),
