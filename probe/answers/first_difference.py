@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from html import escape
 from importlib import import_module
 from math import prod
@@ -21,6 +20,7 @@ from probe import floats
 from probe.answers.answer import Answer
 from probe.budget import within
 from probe.comparison import decisions as comparison
+from probe.enclosure.operations import Interval
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
 from probe.progress import Say, heard, silent
@@ -199,8 +199,11 @@ class Walked(Answer):
         outputs = [one for one in self.found.outputs if self.decisions(one)]
         known = enclosed.output_intervals(self.found.left) if outputs else {}
         for one in outputs:
-            rows = known.get(one.left)
-            rows = None if rows is None else rows.map(partial(_decision_rows, one=one, side=0))
+            rows, both = known.get(one.left), _decision_sides(self.found, one)
+            assert both is not None  # or there were no decisions
+            if rows is not None:
+                lines = (_decision_rows(end, one, 0).reshape(both[0].shape) for end in rows)
+                rows = Interval(*lines)
             for each in self.decisions(one):
                 found["total"] += each.taken
                 found["changed"] += each.crossed
@@ -208,8 +211,6 @@ class Walked(Answer):
                     count = comparison.TOP if each.decision.startswith("top") else 1
                     # one that no rounding can change, and that changed, is a bug's: not proved
                     kept = enclosed.certain_decisions(rows, each.decision, count)
-                    both = _decision_sides(self.found, one)
-                    assert both is not None  # or there were no decisions
                     kept &= enclosed.same_decisions(*both, each.decision, count)
                     found["proved"] += int(kept.sum())
         return found
@@ -536,7 +537,10 @@ def _decision_sides(found: Difference, one: Pair) -> tuple[np.ndarray, np.ndarra
     other = found.right.arrays({one.right}).get(one.right)
     if mine is None or other is None:
         return None
-    return _decision_rows(mine, one, 0), _decision_rows(other, one, 1)
+    both = _decision_rows(mine, one, 0), _decision_rows(other, one, 1)
+    if both[0].shape == both[1].shape:
+        return both
+    return both[0].reshape(-1, 1), both[1].reshape(-1, 1)  # a part of a line decides no largest
 
 
 def _decision_rows(array: np.ndarray, one: Pair, side: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from probe.semantics import (
     Chooses,
     Contracts,
     Each,
+    Holds,
     Made,
     Meaning,
     Normalises,
@@ -40,6 +41,7 @@ from probe.semantics.windows import divisors
 from probe.summation.arithmetic import Doubles
 
 # By how many units in the last place a function may err that IEEE 754 does not settle: exp, tanh.
+# Seen beyond it were erf of tiny bfloat16 numbers (PyTorch) and log1p of float64 at -0.414 (JAX).
 # Of one that libraries put together of several (GELU, softplus) it is that many units of the
 # largest of its result, its operand and 1, as its steps may cancel.
 ULPS = 16
@@ -76,12 +78,16 @@ class NotEnclosed(Exception):
 
 
 def enclosed(
-    meaning: Meaning, reads: Sequence[Interval], shapes: Sequence[tuple[int, ...]], dtype: str
+    meaning: Meaning,
+    reads: Sequence[Interval],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: str,
+    rounded: bool = True,
 ) -> Interval | None:
     """Returns the interval of an operation's first result; None where none is known.
 
     ``reads``: of its operands; ``shapes``: of its results; ``dtype``: of the first one, in which
-    it computes or in a wider one.
+    it computes or in a wider one. ``rounded``: to it; else what reads it may take it as it is.
     """
     try:
         with np.errstate(all="ignore"):
@@ -90,7 +96,7 @@ def enclosed(
         return None
     if found.shape != tuple(shapes[0]):
         return None
-    return Interval(floats.nearest(found.low, dtype), floats.nearest(found.high, dtype))
+    return found.map(lambda end: floats.nearest(end, dtype)) if rounded else found
 
 
 def _enclosed_meaning(
@@ -101,10 +107,8 @@ def _enclosed_meaning(
         for step in meaning.steps:
             given = [values[n] for n in step.reads]
             values.append(_enclosed_meaning(step.meaning, given, [step.shape, *step.more], dtype))
-            # a further result of a step is taken for any number
-            values += [
-                Interval(np.full(more, -np.inf), np.full(more, np.inf)) for more in step.more
-            ]
+            # a further result of a step is taken for any number, or none
+            values += [Interval(*(np.full(more, np.nan),) * 2) for more in step.more]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
@@ -163,9 +167,15 @@ def _rounded_outwards(low: Doubles, high: Doubles, dtype: str) -> Interval:
     The ends were computed in float64, to within a rounding of it.
     """
     low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-    return Interval(
+    return _or_none(
         np.minimum(low, floats.nearest(low, dtype)), np.maximum(high, floats.nearest(high, dtype))
     )
+
+
+def _or_none(low: Doubles, high: Doubles) -> Interval:
+    """Returns ends that are NaN where both infinities may have met: what may be NaN has no ends."""
+    any_number = (low == -np.inf) & (high == np.inf)
+    return Interval(*(np.where(any_number, np.nan, end) for end in (low, high)))
 
 
 def _widened_by(one: Interval, by: Doubles, dtype: str) -> Interval:
@@ -197,14 +207,26 @@ def enclosed_einsum(
     spread = np.zeros(())
     if spreads[0].any() or spreads[1].any():
         spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
-    most = (sizes + np.abs(exact) + spread) / 2
+        spread = spread * (1 + 2.0**-40)
+    up, down = ((sizes + side + spread) / 2 for side in (exact, -exact))
+    low, high = exact - spread, exact + spread
     if bias is not None:
-        sizes, most, count = sizes + bias.size, most + bias.size, count + 1
-        exact, spread = exact + bias.low / 2 + bias.high / 2, spread + (bias.high - bias.low)
-    # the sums above are float64's, each off by less than that of their sizes
-    slack = count * 2.0**-51 * sizes
-    error = error_bound(sizes, most, count, dtype) + spread * (1 + 2.0**-40) + slack
-    return Interval(exact - error, exact + error)
+        low, high, count = low + bias.low, high + bias.high, count + 1
+        sizes, up, down = sizes + bias.size, up + bias.size, down + bias.size
+    terms = (sizes, up, down, count, dtype)
+    return _or_none(_end_of_sum(-1, low, *terms), _end_of_sum(1, high, *terms))
+
+
+def _end_of_sum(
+    sign: int, exact: Doubles, sizes: Doubles, up: Doubles, down: Doubles, count: int, dtype: str
+) -> Doubles:
+    """Returns the least (``sign`` -1) or largest sum of ``count`` terms: infinite where an order
+    may overflow. ``sizes``, ``up``, ``down``: sums of magnitudes, of positive terms, of negative
+    ones, all in float64."""
+    slack = count * 2.0**-51 * sizes  # by how much float64's sums err themselves
+    error = error_bound(sizes, np.maximum(up, down) + slack, count, dtype) + slack
+    far = (up if sign > 0 else down) + error > floats.largest_finite(dtype)
+    return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
 
 
 def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
@@ -277,16 +299,17 @@ def _mean_square_about(
 
 def _addends(one: Interval) -> tuple[Doubles, ...]:
     """Returns what is summed of a value to bound its sums: see ``_sums_between``."""
-    return *one, one.size, np.maximum(one.high, 0), np.maximum(-one.low, 0)
+    return tuple(np.maximum(side, 0) for end in one for side in (end, -end))
 
 
 def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
-    """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of the lower
-    ends, the upper ones, the magnitudes, of what is positive, and of what is negative."""
-    low, high, sizes, up, down = sums
-    slack = count * 2.0**-52  # of a sum of magnitudes: by how much float64's sums err themselves
-    error = error_bound(sizes, np.maximum(up, down) * (1 + slack), count, dtype) + slack * sizes
-    return Interval(low - error, high + error)
+    """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
+    positive and of what is negative of the lower ends, and of the upper ones."""
+    ends = []
+    for sign, up, down in ((-1, *sums[:2]), (1, *sums[2:])):
+        # as rounding is monotone, each end errs no more than the sum of all ends on its side
+        ends.append(_end_of_sum(sign, up - down, up + down, up, down, count, dtype))
+    return _or_none(*ends)
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
@@ -376,7 +399,8 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         by = most * 2.0 ** (3 - floats.format_of(dtype).precision)
         return _widened_by(_sum_of_two(found, addend, dtype), by, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
-        return _ARITHMETIC[word](used[0], used[1], dtype)
+        found = _ARITHMETIC[word](used[0], used[1], dtype)
+        return _erring(found, found, meaning, dtype) if meaning.approximate else found
     if word == "clip":
         bounds = [None if one is None else _near_float32(one) for one in meaning.numbers]
         ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
@@ -398,8 +422,7 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
             found = Interval(found.low - less, found.high + less)
         return _erring(found, one, meaning, dtype)
     turns, function = _OTHERS[word]
-    if word == "power" and float(numbers["exponent"]) != int(numbers["exponent"]):
-        turns = _POLE
+    falls = word == "reciprocal" or numbers.get("exponent", 0) < 0
     if turns is None:
         # its value in the middle, and as far on both sides as its steepest slope reaches
         middle = one.low / 2 + one.high / 2
@@ -407,12 +430,11 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
         by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
         by = by * (one.high > one.low) + np.abs(value) * 2.0**-50
         return _erring(Interval(value - by, value + by), one, meaning, dtype)
-    if any(np.isnan(turns)) and ((one.low <= 0) & (one.high > 0) | (one.low < 0)).any():
-        raise NotEnclosed  # it has a pole at zero, or nothing below it
     # between its values at both ends and at the points in between where it turns
-    places = [*one, *(np.clip(turn, *one) for turn in turns if not np.isnan(turn))]
+    places = [*one, *(np.clip(turn, *one) for turn in turns)]
     given = [function(place, **numbers) for place in places]
     low, high = np.minimum.reduce(given), np.maximum.reduce(given)
+    low = np.where(falls & (one.low < 0) & (one.high > 0), np.nan, low)  # a pole lies between
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
     return _erring(Interval(low - by, high + by), one, meaning, dtype)
 
@@ -425,6 +447,9 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
         found = Interval(found.low - by, found.high + by)
     if known.rounds == 0:
         return found
+    if word == "cast" and form.precision < 24:  # libraries go by way of float32
+        by_way = found.map(lambda end: floats.nearest(end, "float32"))
+        found = Interval(np.minimum(found.low, by_way.low), np.maximum(found.high, by_way.high))
     if known.rounds == 1 and not meaning.approximate:
         return _rounded_outwards(found.low, found.high, dtype)
     sizes = (
@@ -432,7 +457,10 @@ def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interv
         if word in _ELEMENTARY or known.rounds
         else np.maximum(np.maximum(found.size, one.size), 1)
     )
-    unit = ULPS * 2.0 ** (1 - form.precision)
+    unit = ULPS * floats.eps(dtype)
+    if word in ("exp2", "power"):  # as exp of a product, rounded, or as a product of many factors
+        steps = np.abs(np.log(np.maximum(sizes, 1e-300)))
+        unit = unit + (steps + abs(dict(meaning.numbers).get("exponent", 0))) * floats.eps(dtype)
     least = ULPS * 2.0 ** (form.emin - form.precision + 1)
     return _widened_by(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
 
@@ -457,9 +485,8 @@ def _product_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
 
 
 def _quotient_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    if ((two.low <= 0) & (two.high >= 0)).any():
-        raise NotEnclosed
-    return _corners(one, two, np.divide, dtype)
+    pole = (two.low <= 0) & (two.high >= 0)
+    return _corners(one, two, np.divide, dtype).map(lambda end: np.where(pole, np.nan, end))
 
 
 def _squared(one: Interval, dtype: str) -> Interval:
@@ -517,9 +544,6 @@ _RISING: dict[str, Callable[..., Doubles]] = {
     "leaky_relu": lambda x, alpha: np.where(x > 0, x, alpha * x),
 }
 
-# In the place of turning points: a function that is asked about positive numbers alone.
-_POLE = (np.nan,)
-
 # Functions that rise and fall, or just fall: where they turn, ``None`` where they turn again and
 # again (with a slope of 1 at the most), and the function.
 _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
@@ -527,8 +551,8 @@ _OTHERS: dict[str, tuple[tuple[float, ...] | None, Callable[..., Doubles]]] = {
     "negative": ((), np.negative),
     "square": ((0.0,), np.square),
     "power": ((0.0,), lambda x, exponent: np.power(x, exponent)),
-    "reciprocal": (_POLE, lambda x: 1 / x),
-    "rsqrt": (_POLE, lambda x: 1 / np.sqrt(x)),
+    "reciprocal": ((), lambda x: 1 / x),
+    "rsqrt": ((), lambda x: 1 / np.sqrt(x)),
     "sin": (None, np.sin),
     "cos": (None, np.cos),
     "acos": ((), np.arccos),
@@ -729,8 +753,8 @@ def _recurrent(
 def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     count = math.prod(one.shape[axis] for axis in axes)
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-    found = _summed(one, axes, dtype).map(lambda end: end / count)
-    return _widened_by(found, found.size * unit, dtype)
+    low, high = _summed(one, axes, dtype).map(lambda end: end / count)
+    return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
 
 
 # movement
@@ -745,6 +769,8 @@ def _moved_elements(
         raise NotEnclosed
     if isinstance(meaning, Made) and not meaning.places:
         return Interval(*(np.full(shape, float(meaning.value)),) * 2)
+    if isinstance(meaning, Holds) and meaning.content.dtype != np.uint16:  # bfloat16's container
+        return _number_interval(meaning.content)
     given, start = [], 1
     for one in reads:
         count = np.arange(start, start + one.low.size, dtype=np.uint64).reshape(one.shape)

@@ -16,9 +16,9 @@ from probe.enclosure import BEYOND, UNKNOWN, WITHIN, RoundingVerdict, of_operand
 from probe.enclosure.operations import Interval, enclosed, enclosed_einsum
 from probe.errors import InputError
 from probe.recording.alone import Alone, unequal_bits
-from probe.recording.recording import Operation, Run
+from probe.recording.recording import Operation, Run, operations_between
 from probe.recording.sums import sum_of
-from probe.semantics import Each, Meaning, Unknown
+from probe.semantics import Each, Meaning, Passes, Unknown
 from probe.summation.orders import ContainerOperands
 
 # Products, or elements times 8, that are worked on for a side; what is beyond that is unknown.
@@ -76,13 +76,16 @@ def _program_verdicts(one: Alone, said: Alone, some: np.ndarray) -> tuple[np.nda
         return np.full(len(some), UNKNOWN), np.zeros(len(some), bool)
     dtype, by = one.value.dtype, np.full(len(some), _flush_width(said))
     found = found.map(lambda end: said.taken(end)[some])
+    verdict, near = _interval_verdicts(found, one.outputs[some], dtype, by)
+    wide, _ = _interval_verdicts(_of_compiler(found, dtype), one.outputs[some], dtype, by)
+    return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
+
+
+def _of_compiler(found: Interval, dtype: str) -> Interval:
+    """Returns what a compiler may make of steps that give these intervals."""
     middle, half = found.low / 2 + found.high / 2, (found.high - found.low) / 2
     half = MARGIN * (half + np.abs(middle) * 2.0 ** -floats.format_of(dtype).precision)
-    verdict, near = _interval_verdicts(found, one.outputs[some], dtype, by)
-    wide, _ = _interval_verdicts(
-        Interval(middle - half, middle + half), one.outputs[some], dtype, by
-    )
-    return np.where((verdict == BEYOND) & (wide != BEYOND), UNKNOWN, verdict), near
+    return Interval(middle - half, middle + half)
 
 
 def enclosure_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,6 +97,8 @@ def enclosure_verdicts(one: Alone, some: np.ndarray) -> tuple[np.ndarray, np.nda
     dtype = one.value.dtype
     if dtype not in floats.FORMATS or one.output:
         return nothing
+    if _program_around(one):
+        return _program_verdicts(one, one, some)
     with suppress(InputError):  # it is no sum
         return _sum_verdicts(one, some)
     if one.operation.meaning is not _written_meaning(one):
@@ -113,8 +118,42 @@ def _result_intervals(one: Alone) -> Interval | None:
         return None
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return None
+    reads = _opened_operands(one) if _program_around(one) else _operand_intervals(one)
+    if reads is None:
+        return None
     shapes = [one.side.values[n].shape for n in one.operation.gives]
-    return enclosed(_written_meaning(one), _operand_intervals(one), shapes, one.value.dtype)
+    return enclosed(_written_meaning(one), reads, shapes, one.value.dtype) or _convolution_interval(
+        one.operation, reads, shapes, one.dtypes
+    )
+
+
+def _program_around(one: Alone) -> set[int]:
+    """Returns what the compiled program reads that an operation was seen in; empty if in none."""
+    run, number = one.side, one.value.given
+    for program in run.operations[:number:-1] if one.again is None else ():
+        if isinstance(program.meaning, Passes):
+            results = {program.reads[n] for n in program.meaning.numbers}
+            reads = {*program.reads} - results
+            if reads and number in operations_between(run, results, reads)[0]:
+                return reads
+    return set()
+
+
+def _opened_operands(one: Alone) -> list[Interval] | None:
+    """Returns the intervals of what an operation inside of a compiled program reads: it fuses steps
+    of the elements at one place, and then does not read what was seen of the steps before."""
+    run, ends = one.side, _program_around(one)
+    for number, value in enumerate(run.values):
+        step = run.operations[value.given].meaning
+        if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
+            ends.add(number)
+    steps, given = operations_between(run, one.operation.reads, ends)
+    arrays = run.arrays(given)
+    found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
+    _add_results(run, [run.operations[n] for n in steps], found)
+    return (
+        [found[n] for n in one.operation.reads] if found.keys() >= {*one.operation.reads} else None
+    )
 
 
 def _written_meaning(one: Alone) -> Meaning:
@@ -200,7 +239,8 @@ def output_intervals(run: Run) -> dict[int, Interval]:
 
     Every operation may add in any order, fuse and keep wider formats as it likes: an interval holds
     what any library can give that runs these operations on these inputs and weights. Intervals grow
-    from operation to operation, so that deep networks have wide ones.
+    from operation to operation, so that deep networks have wide ones. Empty where it is not sure
+    that the operations are the same in all orders.
     """
     products = 0.0
     for one in run.operations:
@@ -213,24 +253,39 @@ def output_intervals(run: Run) -> dict[int, Interval]:
             products += max(0.0, (first * second * gives[0]) ** 0.5 - max(*reads, *gives))
     if products > MOST_PRODUCTS:
         return {}
-    found: dict[int, Interval] = {}
-    wanted = run.needed
-    given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
-    for number, array in run.arrays(given).items():
-        found[number] = Interval.of(array, run.values[number].dtype)
+    wanted, settled = run.needed, {n for n, one in enumerate(run.values) if one.given < 0}
     for one in run.operations:
+        if one.meaning.rounds is not None and settled.issuperset(one.reads):
+            settled.update(one.gives)
+        elif not wanted.intersection(one.gives):
+            return {}  # Python itself may have read it, and decided by it what runs next
+    given = {n for n in wanted if run.values[n].given < 0 or run.values[n].content is not None}
+    arrays = run.arrays(given)
+    found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
+    _add_results(run, [one for one in run.operations if one.gives[0] in wanted], found)
+    return {n: found[n] for n in run.outputs if n in found}
+
+
+def _add_results(run: Run, operations: Sequence[Operation], found: dict[int, Interval]) -> None:
+    """Adds the intervals of what operations give to ``found``, of those that are known."""
+    for one in operations:
         shapes, dtype = [run.values[n].shape for n in one.gives], run.values[one.gives[0]].dtype
-        known = all(n in found for n in one.reads) and one.gives[0] in wanted
+        known = all(n in found for n in one.reads)
         if not known or one.gives[0] in found or dtype not in floats.FORMATS:
             continue
         reads = [found[n] for n in one.reads]
         dtypes = [*(run.values[n].dtype for n in one.reads), dtype]
-        made = enclosed(one.meaning, reads, shapes, dtype) or _convolution_interval(
-            one, reads, shapes, dtypes
-        )
+        meaning = one.meaning.written([read.shape for read in reads], shapes)
+        # not rounded: a compiler may fuse a product and the addition behind it
+        made = enclosed(meaning, reads, shapes, dtype, rounded=False)
+        made = made or _convolution_interval(one, reads, shapes, dtypes)
+        if made is not None and meaning is not one.meaning:
+            made = _of_compiler(made, dtype)
+        elif made is not None and meaning.rounds != 0:  # or multiply by a reciprocal
+            by = made.size * floats.eps(dtype)
+            made = Interval(made.low - by, made.high + by)
         if made is not None:
             found[one.gives[0]] = made
-    return {n: found[n] for n in run.outputs if n in found}
 
 
 def _convolution_interval(
@@ -268,13 +323,14 @@ def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndar
 
     ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
     """
+    known = ~(np.isnan(found.low) | np.isnan(found.high))  # NaN would take decisions of its own
     if decision == "threshold":
-        return (found.low > 0) | (found.high <= 0)
+        return known & ((found.low > 0) | (found.high <= 0))
     order = np.argsort(-found.low, axis=-1, kind="stable")
     least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
     rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
     # not where they touch: of equal numbers the index decides
-    return np.asarray(least > rest)
+    return np.asarray(known.all(axis=-1) & (least > rest))
 
 
 def same_decisions(

@@ -108,13 +108,9 @@ def test_the_ends_of_few_summands_are_attained():
     """Of four summands all 15 trees, each with 40 choices of formats and fusings, are added."""
     x, w, _ = drawn("far apart", "float32", 4, 40, False, 1)
     found = of_sums(x, w, "float32")
-    trees = list(all_trees([0, 1, 2, 3]))
-    assert len(trees) == 15
-    results = [
-        Sum(x, w, None, "float32", random.Random(seed)).value(tree)
-        for tree in trees
-        for seed in range(40)
-    ]
+    every = itertools.product(all_trees([0, 1, 2, 3]), map(random.Random, range(40)))
+    results = [Sum(x, w, None, "float32", one).value(tree) for tree, one in every]
+    assert len(results) == 15 * 40
     low, high = np.min(results, axis=0), np.max(results, axis=0)
     assert (found.low <= low).all() and (high <= found.high).all()
     # float64 sums are rounded outwards, which may move an end that lies on a midpoint
@@ -220,13 +216,8 @@ def test_a_wrong_output_is_beyond_rounding_and_the_side_is_named():
         y[4, 1] *= 1.01
 
     found = wrong_on_the_right(change)
-    assert found.to_json()["rounding"] == {
-        "explained": 0,
-        "within": 0,
-        "beyond": 1,
-        "unknown": 0,
-        "beyond_on": {"left": 0, "right": 1},
-    }
+    counts = {"explained": 0, "within": 0, "beyond": 1, "unknown": 0}
+    assert found.to_json()["rounding"] == counts | {"beyond_on": {"left": 0, "right": 1}}
     assert "beyond rounding: 1" in found.lines()[2] and "the right (1)" in found.lines()[2]
 
 
@@ -254,8 +245,7 @@ def test_an_ulp_that_no_order_was_found_for_is_within_rounding():
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "word"),
-    [("pairwise", "explained"), ("fused", "explained"), ("random", "within")],
+    ("algorithm", "word"), [("pairwise", "explained"), ("fused", "explained"), ("random", "within")]
 )
 def test_what_is_replayed_is_explained(algorithm, word):
     case = Case(op="conv1d", kernel=3, in_channels=4, filters=3, operands="cancel", length=20)

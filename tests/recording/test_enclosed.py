@@ -107,10 +107,7 @@ def test_a_few_ulps_of_a_function_are_within_rounding() -> None:
 
 
 def test_what_is_unknown_is_not_judged() -> None:
-    def function(x: np.ndarray) -> np.ndarray:
-        return x + np.float32(len(x) == 1)
-
-    step = Step("double", Unknown(), function, ["x"])
+    step = Step("double", Unknown(), lambda x: x + np.float32(len(x) == 1), ["x"])
     sides = [Doubles({"x": one}, [step]) for one in (X, X)]
     assert probe.first_difference(*sides).to_json()["rounding"]["beyond"] == 0
 
@@ -123,10 +120,8 @@ def test_decisions_that_no_order_changes_are_proved() -> None:
     told = found.to_json()["decisions"]
     assert told["changed"] == 0 and told["total"] * 0.95 < told["proved"] <= told["total"]
     w[:, 1] = np.nextafter(w[:, 0], np.float32(9))  # two columns an ulp apart: which is larger?
-    w[:, 2:] = -abs(w[:, 2:])
-    w[:, :2] = abs(w[:, :2])
-    both = [Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)]
-    found = probe.first_difference(*both)
+    w[:, 2:], w[:, :2] = -abs(w[:, 2:]), abs(w[:, :2])
+    found = probe.first_difference(*(Doubles({"x": abs(X), "w": w}, steps) for _ in range(2)))
     told = found.to_json()["decisions"]
     assert told["total"] - told["proved"] == len(X)  # the argmax of each row
 
@@ -138,16 +133,10 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     from probe.recording import enclosed
 
     torch.manual_seed(seed)
-    model = torch.nn.Sequential(
-        torch.nn.Conv1d(3, 8, 5, padding=2),
-        torch.nn.BatchNorm1d(8),
-        torch.nn.SiLU(),
-        torch.nn.Conv1d(8, 4, 3, groups=2),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.Linear(4 * 18, 10),
-        torch.nn.Softmax(1),
-    ).eval()
+    nn = torch.nn
+    layers = [nn.Conv1d(3, 8, 5, padding=2), nn.BatchNorm1d(8), nn.SiLU()]
+    layers += [nn.Conv1d(8, 4, 3, groups=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 18, 10)]
+    model = nn.Sequential(*layers, nn.Softmax(1)).eval()
     x = torch.randn(5, 3, 20)
     side = probe.first_difference(lambda: model(x), lambda: model(x)).found.left
     (found,) = enclosed.output_intervals(side).values()
@@ -164,9 +153,8 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
 def test_rows_of_a_batch_decide_which_is_the_largest() -> None:
     """However labels say which elements are the same: rows by their number, or each by itself."""
     for rows in (1, 3):
-        (output,) = told(o.matmul(), wrong(product) if rows == 1 else rounded, W, rows=rows)[
-            "outputs"
-        ]
+        function = wrong(product) if rows == 1 else rounded
+        (output,) = told(o.matmul(), function, W, rows=rows)["outputs"]
         taken = {one["decision"]: one["taken"] for one in output["decisions"]}
         assert taken == {"argmax": rows, "top-5": rows, "threshold": rows * 16}
 
@@ -203,13 +191,8 @@ class Source(Meaning):
         return self.said(gives[0][0])
 
     def said(self, rows):
-        return Steps(
-            (
-                Inner(o.matmul(), (0, 1), (rows, 16)),
-                Inner(o.function("square"), (2,), (rows, 16)),
-                Inner(o.reduced("sum", (1,), True), (3,), (rows, 1)),
-            )
-        )
+        both = Inner(o.matmul(), (0, 1), (rows, 16)), Inner(o.function("square"), (2,), (rows, 16))
+        return Steps((*both, Inner(o.reduced("sum", (1,), True), (3,), (rows, 1))))
 
 
 def squares(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -229,9 +212,35 @@ def test_a_compiled_program_is_judged_by_the_steps_of_its_source():
 
 def test_a_decision_that_a_bug_changes_is_not_among_the_proved_ones():
     def negative(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        y = product(x, w)
-        return -y if len(x) == 1 else y
+        return product(x, w) * np.float32(-1 if len(x) == 1 else 1)
 
     decisions = told(o.matmul(), negative, W)["decisions"]
     assert decisions["changed"] > 0
     assert decisions["proved"] <= decisions["total"] - decisions["changed"]
+
+
+def test_decisions_behind_nan_overflow_or_python_are_not_proved():
+    torch = pytest.importorskip("torch")
+    tenths = torch.tensor([[0.1] * 10, [1.0] + [0] * 9])
+    tiny = torch.tensor([[1.0, -(2.0**-25), -1.0, 2.0**-26]])  # some orders are below -2**-26
+    large = torch.tensor([[3e38, 3e38, -3e38, -3e38, -1.0]])
+    five = torch.full((1, 1), 5.0)
+    for run in (
+        lambda: torch.eye(2)[[int(tenths.sum(1).argmax())]],  # of 1 or 1.0000001, and 1
+        lambda: torch.cat([(tiny.sum(1, True) + 2.0**-26).sqrt(), five], 1),
+        lambda: torch.cat([large.sum(1, True).tanh(), five], 1),
+    ):
+        told = probe.first_difference(run, run).to_json()["decisions"]
+        assert told["total"] == 3 and told["proved"] <= 1  # that 5 is above zero
+    found = probe.first_difference(lambda: large[0, :4].exp(), lambda: large[0].exp())
+    assert found.to_json()["decisions"]["total"] == 4  # a part of a line decides no largest
+
+
+@pytest.mark.slow
+def test_steps_that_a_compiler_fuses_are_not_beyond_rounding() -> None:
+    """XLA multiplies by reciprocals and fuses products with additions, which cancel here."""
+    jax = pytest.importorskip("jax")
+    x = jax.device_put(X)
+    steps = jax.jit(lambda z: (z / 7 - z * 0.1428571) * 1e3 + z.var(1, keepdims=True))
+    found = probe.first_difference(lambda: steps.__wrapped__(x), lambda: steps(x))
+    assert found.to_json()["rounding"]["beyond"] == 0
