@@ -93,18 +93,8 @@ OPERATIONS: Dict[str, Operation] = {
 }
 
 
-def operation_names(*kinds: str) -> Tuple[str, ...]:
-    """Returns the names of all operations of these kinds, in the table's order."""
-    return tuple(name for kind in kinds for name, row in OPERATIONS.items() if row.kind == kind)
-
-
 # Operations that a case can have.
 OF_CASES = tuple(name for name, row in OPERATIONS.items() if row.of_cases)
-
-# Operations of a network's layers.
-OF_NETWORKS = (
-    operation_names("convolution", "pool") + ("dense", "pad") + operation_names("elementwise")
-)
 
 
 def operation_of_spec(spec: Mapping[str, Any]) -> Operation:

@@ -53,18 +53,6 @@ def ordered_number(bits: np.ndarray, name: str) -> np.ndarray:
     return np.where(negative, -magnitude, magnitude)
 
 
-def from_ordered(numbers: np.ndarray, name: str) -> np.ndarray:
-    """Returns the bit patterns with these numbers: 0 becomes +0.
-
-    The inverse of ``ordered_number``.
-    """
-    form = floats.format_of(name)
-    numbers = np.asarray(numbers, dtype=np.int64)
-    sign = np.array(1 << (form.bits - 1), dtype=form.unit)
-    magnitude = np.abs(numbers).astype(form.unit)
-    return np.where(numbers < 0, magnitude | sign, magnitude)
-
-
 def is_nan(bits: np.ndarray, name: str) -> np.ndarray:
     """Returns which bit patterns are NaN."""
     form = floats.format_of(name)

@@ -130,12 +130,6 @@ def test_numbers_count_values_in_increasing_order(name: str) -> None:
     infinity = max(found.tolist())
     beyond = np.abs(ulp.ordered_number(bits[~known], name))
     assert (beyond > infinity).all()
-    numbers = np.unique(np.concatenate([found - 1, found, found + 1]))
-    numbers = numbers[np.abs(numbers) <= infinity]
-    values = floats.widen(floats.from_bits(ulp.from_ordered(numbers, name), name), name)
-    assert (np.diff(values) > 0).all()
-    assert ulp.ordered_number(ulp.from_ordered(numbers, name), name).tolist() == numbers.tolist()
-    assert ulp.from_ordered(np.array([0]), name).tolist() == [0]
 
 
 def test_policy() -> None:

@@ -143,6 +143,10 @@ def examine(
     TargetError; Nondeterministic where a run does not repeat.
     """
     ask = _which_question(ask, against_target, recording)
+    for name, size in (("at", at), ("against", against)):
+        if size is not None and ask in ("release", "machine"):
+            why = f"with ask={ask} both sides have the same inputs"
+            raise InputError(name, size, why, "leave it out, or ask for batch or padding")
     if out is not None and Path(out).is_dir() and any(Path(out).iterdir()):
         why = "the folder has files that would be overwritten"
         raise InputError("out", out, why, "give another folder")
@@ -275,11 +279,11 @@ def _inputs_and_sizes(
             for name, one in arrays.items()
         }
     whole = min(arrays[name].shape[axis] for name, axis in along.items())
-    against = whole_number("against", against or whole)
+    against = whole_number("against", whole if against is None else against)
     if at is None and ask == "padding":
         valid_length = int(_valid_lengths(arrays, along).max())
         at = valid_length if 0 < valid_length < against else max(1, against // 4)
-    at = whole_number("at", at or 1)
+    at = whole_number("at", 1 if at is None else at)
     if at >= against:
         why = f"the other side has {against}"
         what = "a batch of several samples" if ask == "batch" else "a longer input"

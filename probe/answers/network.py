@@ -79,12 +79,14 @@ def network(
     two = {name: one for name, one in two.items() if not _not_given(one)}
     own = target == DEFAULT_TARGET
     from probe.answers.record import GivenModel
-    from probe.answers.two_runs import TwoSides, of_two, two_runs
+    from probe.answers.two_runs import TwoSides, of_two, refuse_padding, two_runs
 
     two_sided = of_two(two, (fixed, lengths, plan))
     given = GivenModel(model, two.pop("inputs", None), two.pop("shapes", None), trust, seed)
     how = {name: two.pop(name) for name in ("explain", "time", "progress") if name in two}
     if two_sided:
+        pads = {"fixed": fixed, "lengths": lengths, "padded": padded, "plan": plan}
+        refuse_padding({name: one for name, one in pads.items() if one is not None})
         chosen = [] if own else checked_targets(target)
         if len(chosen) > 1:
             texts = ", ".join(one.text for one in chosen)
@@ -95,6 +97,9 @@ def network(
     if (limit := how.pop("time", None)) is not None:
         why = "padding takes no limit of time, two runs do"
         raise InputError("time", limit, why, "leave it out, or give at and against")
+    if (by := two.get("by", "bits")) != "bits":
+        why = "padding compares orders wherever it can"
+        raise InputError("by", by, why, "leave it out, or give at, against and sizes")
     from probe.answers import padded as answers
 
     vary = two.get("vary", "length")
@@ -147,6 +152,7 @@ OF_MODEL = {
     "inputs": ("a case generates its own", "leave it out"),
     "shapes": ("a case says its own sizes", "leave it out"),
     "table": ("it is of a model in the invariant mode", "give a model, or leave it out"),
+    "trust": ("a case reads no model file", "leave it out"),
 }
 
 
@@ -201,6 +207,7 @@ def remedies(
     of_model: dict[str, Any] = {"inputs": inputs, "shapes": shapes, "table": table}
     of_model = {name: one for name, one in of_model.items() if not _not_given(one)}
     if isinstance(subject, Case):
+        of_model |= {"trust": True} if trust else {}
         of_model |= {} if fixed is None else {"fixed": fixed}
         for name, one in of_model.items():
             raise InputError(name, one, *OF_MODEL[name])

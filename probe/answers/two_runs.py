@@ -49,6 +49,13 @@ def of_two(two: Mapping[str, Any], padding: tuple[Any, ...]) -> bool:
     return "vary" in two and "inputs" not in two and all(one is None for one in padding)
 
 
+def refuse_padding(asked: Mapping[str, Any]) -> None:
+    """Refuses what is for padding beside two runs. InputError."""
+    for name, one in asked.items():
+        why = "it compares padded lengths, and cannot be combined with two runs of a model"
+        raise InputError(name, one, why, f"leave out --{name}, or --vary, --at, --against")
+
+
 @dataclass(frozen=True)
 class TwoSides:
     """What sets two runs of a model apart: sizes of inputs along an axis, targets, or both.
@@ -83,7 +90,11 @@ class TwoSides:
             todo = "give --vary batch --at 1 --against 8, or --against-target U"
             raise InputError("against", "(none)", why, todo)
         choice("by", self.by, ("bits", "order"))
-        sizes = sorted({whole_number("sizes", one) for one in self.sizes} - {against})
+        given = [whole_number("sizes", one) for one in self.sizes]
+        if self.by != "bits" and not given:
+            why = "it says how --sizes are compared, and there are none"
+            raise InputError("by", self.by, why, "give --sizes 1..8, or leave it out")
+        sizes = sorted({*given} - {against})
         if sizes and (vary is None or target is not None or self.against_target is not None):
             why = "several sizes are compared in this process, along one axis"
             raise InputError("sizes", sizes, why, "give --vary, and leave out the targets")

@@ -61,9 +61,10 @@ def lock(
     bits.lock has a line for each accepted value, with the conditions: library releases, processor,
     BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
     """
+    from probe.arguments import whole_number
     from probe.lock import reports, runs
 
-    case, bless = None, given["bless"]
+    case, bless, seed = None, given["bless"], words.get("seed", "0")
     if model is None and (set(words) - {"seed"}):
         case = sized_case(words)
         run.refuse_beside_case()
@@ -72,7 +73,7 @@ def lock(
     more = {
         "inputs": str(run.inputs or ""),
         "shapes": " ".join(run.shapes),
-        "seed": words.get("seed", "0") if model else "",
+        "seed": str(whole_number("seed", seed, least=0)) if model else "",
         "trust": "1" * run.trust,
     }
     spec = runs.how_computed(model, case, given["target"], more)

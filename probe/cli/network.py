@@ -124,7 +124,7 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     model is recorded and its operations run there. If one of several targets fails, the results of
     the other targets are printed, and the exit status is 3.
     """
-    from probe.answers.two_runs import of_two
+    from probe.answers.two_runs import of_two, refuse_padding
 
     texts = targets if _is_given("targets") else ()
     pads = {name: two.pop(name) for name in (*PADDING, "value", "safe")}
@@ -135,10 +135,7 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     given |= {"inputs": run.inputs} if run.inputs is not None else {}
     wished = ("fixed", "lengths", "plan")
     if of_two(given, tuple(map(asked.get, wished))) or not (asked.keys() & wished or run.inputs):
-        for name, size in asked.items():
-            why = "it compares padded lengths, and cannot be combined with two runs of a model"
-            todo = f"leave out --{name}, or --vary, --at, --against"
-            raise InputError(name, size, why, todo)
+        refuse_padding(asked)
         return _run_twice(model, texts, run, two, out)
     # the rooms of padding and mitigations, which two runs do without
     from probe.answers import network as answers
@@ -146,10 +143,13 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
     from probe.cli.show import networks as show
 
     refuse_written_folder(two["report"])
+    if two["report"] is not None and len(texts) > 1:
+        why = "a report is of one target"
+        raise InputError("report", two["report"], why, "give one --target, or leave it out")
     pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
     if pads["lengths"] is not None:
         pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
-    pads |= {name: two[name] for name in ("explain", "time")} | run.arguments()
+    pads |= {name: two[name] for name in ("explain", "time", "by")} | run.arguments()
     with out.progress("network") as tell, users_output_to_stderr():
         found = answers.network(
             *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
@@ -218,7 +218,8 @@ def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[s
     words["inputs"] = run.inputs
     told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
     told += "".join(f" --shape {shlex.quote(one)}" for one in run.shapes)
-    base = f"probe network {shlex.quote(model)}{told}{' --trust' * run.trust}"
+    told += f" --seed {run.seed}" * (run.seed != "0") + " --trust" * run.trust
+    base = f"probe network {shlex.quote(model)}{told}"
     steps, sizes = [], two["sizes"]
     at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
     if sizes is None and against is not None and against > 2:

@@ -104,11 +104,6 @@ def canonical(word: str) -> str:
     return _NAMES.get(word, word)
 
 
-def all_words(name: str) -> list[str]:
-    """Returns all words for a function, its one name first."""
-    return [word for word, of_word in _NAMES.items() if of_word == name]
-
-
 def row_of(word: str) -> Function:
     """Returns what is known of a function by its one name."""
     return FUNCTIONS.get(word, UNKNOWN)

@@ -136,6 +136,9 @@ class ReleaseQuestion:
         if found.failures:
             worst = found.failures[0]
             raise TargetError(found.target, worst.kind, worst.message)
+        if found.nondeterministic:
+            at = f"at {found.nondeterministic} of {len(self.lengths)} lengths"
+            raise TargetError(found.target, "error", f"it does not repeat its own bits {at}")
         return sorted({one.at for one in found.differences}), str(found.run_id)
 
     def _bits(self, session: AnySession) -> tuple[str, str]:

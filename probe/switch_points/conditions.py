@@ -29,13 +29,15 @@ MOST = 6
 @dataclass
 class Conditions:
     """What was found. ``sets``: the smallest sets of conditions that bring the results back, each
-    as texts such as ``threads=1``: empty where even all together don't, None where both targets
-    show the same. ``steps``: what was run, by the target's text."""
+    as texts such as ``threads=1``; all together are the left target. None where both targets show
+    the same. ``steps``: what was run, by the target's text. ``untested``: of the steps the targets
+    of smaller sets, which could not be run: one of them may be enough."""
 
     left: str
     right: str
     sets: list[list[str]] | None
     steps: list[ReleaseStep]
+    untested: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns what ``probe bisect --json`` prints; ``conditions`` is the first set."""
@@ -45,6 +47,7 @@ class Conditions:
             "same": self.sets is None,
             "conditions": self.sets[0] if self.sets else None,
             "sets": self.sets or [],
+            "minimal": self.sets is not None and not self.untested,
             "skipped": [one.version for one in self.steps if one.seen is None],
             "steps": [
                 {"target": one.version, "seen": one.seen, "says": one.says, "why": one.why}
@@ -106,13 +109,17 @@ def search(left: Target, right: Target, ask: Callable[[Target], ReleaseStep]) ->
     if steps[0].seen == steps[1].seen:
         return Conditions(left.text, right.text, None, steps)
 
+    failed = list[tuple[int, str]]()
+
     def returns(some: Sequence[Condition]) -> bool:
         step = steps[0] if len(some) == len(every) else ask(right.with_(**dict(some)))
         steps.extend([step] * (step is not steps[0]))
+        failed.extend([(len(some), step.version)] * (step.seen is None))
         return step.seen == steps[0].seen
 
     found = [[condition_text(one) for one in some] for some in smallest(every, returns)]
-    return Conditions(left.text, right.text, found, steps)
+    untested = [text for size, text in failed if size < len(found[0])]
+    return Conditions(left.text, right.text, found, steps, untested)
 
 
 def bisect_conditions(
@@ -149,8 +156,9 @@ def conditions_lines(found: Conditions, what: str) -> Iterator[str]:
     """Yields the answer in lines."""
     if found.sets is None:
         yield f"both show the same {what}"
-    elif not found.sets:
-        yield f"no set of conditions brings the {what} of {found.left} back"
-    else:
-        for some in found.sets:
-            yield f"{' and '.join(some)} brings the {what} of {found.left} back on {found.right}"
+    for some in found.sets or ():
+        brings = "bring" if len(some) > 1 else "brings"
+        yield f"{' and '.join(some)} {brings} the {what} of {found.left} back on {found.right}"
+    if found.untested:
+        missing = ", ".join(found.untested)
+        yield f"whether fewer conditions do is not known: {missing} could not be tested"

@@ -205,7 +205,7 @@ def floor(found: Thresholds) -> Floor:
     top = _top(found, kinds)
     if top is None:
         kind = found.patterns[largest].interior
-        text = f"no floor: at {_size_text(found, largest)} {_mixed(found, largest)}"
+        text = f"no floor: at {_size_text(found, largest)}, {_mixed(found, largest)}"
         alike = [one.spans for one in classes(found) if one.kind == kind]
         text += f", alike at {max(alike[0], key=lambda span: span.last).text}" if alike else ""
         return Floor(None, 1, kind, None, False, False, text)

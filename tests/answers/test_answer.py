@@ -179,14 +179,12 @@ def test_importing_a_room_does_not_import_its_question():
 
 def test_wrong_input_is_an_input_error():
     wrong = {
-        "target=refrence: there is no such library; did you mean reference": lambda: probe.order(
-            CASE.with_(length=9), "refrence"
-        ),
+        "did you mean reference": lambda: probe.order(CASE.with_(length=9), "refrence"),
         "length=None: the order depends": lambda: probe.order(CASE, "reference"),
         r"lengths=5..x: '5..x' is not a number or a range": lambda: probe.sweep(CASE, "5..x"),
-        r"lengths=7.5: these|lengths=.*: these are not whole numbers": lambda: probe.sweep(
-            CASE, [5, 7.5]
-        ),
+        r"lengths=.*: these": lambda: probe.sweep(CASE, [5, 7.5]),
+        "fixed=8: it compares padded": lambda: probe.network(sum, vary="batch", at=1, fixed=8),
+        "by=order: padding compares": lambda: probe.network(sum, fixed=8, by="order"),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
         "kernels=every: unknown": lambda: probe.explain(CASE, "reference", 5, 9, kernels="every"),
         "against=None: there is nothing": lambda: probe.reproduce(CASE, "reference", 9, out="x"),
@@ -195,6 +193,7 @@ def test_wrong_input_is_an_input_error():
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
         "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
+        "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
     }
     for message, ask in wrong.items():
         with pytest.raises(InputError, match=message):

@@ -87,6 +87,8 @@ BAD = {
     "remedies --op conv1d --kernel 3 --lengths 3..5 --only chunks=x": "chunks=x",
     "remedies --op conv1d --kernel 3 --lengths 3..5 --content 2": "length=2: shorter than the",
     "bisect --op conv1d --kernel 3 --between numpy,threads=1 --and numpy --remove": "remove=",
+    "network a:f --vary batch --at 1 --by order": "by=order: it says how --sizes are compared",
+    "lock a:f --shape 8x3 --seed x": "seed=x: ",
     "reproduce --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
     "emulate --op sum --length 9 --out x.py --vary batch": "vary=batch: there is no second run",
     "sweep --op sum --lengths 5..9 --store x --no-store": "store=x: --no-store stores nothing",

@@ -63,8 +63,12 @@ def operands(name: str) -> tuple[np.ndarray, ...]:
     return (INSIDE,) if name in ("asin", "acos", "atanh", "erfinv") else (X,)
 
 
+def _words(name: str) -> list[str]:
+    return [word for word, of_word in functions._NAMES.items() if of_word == name]
+
+
 def _first(name: str, *places: Any) -> Callable[..., Any] | None:
-    for word in functions.all_words(name):
+    for word in _words(name):
         for place in places:
             found = getattr(place, word, None)
             if callable(found):
@@ -73,7 +77,7 @@ def _first(name: str, *places: Any) -> Callable[..., Any] | None:
 
 
 def in_numpy(name: str) -> Callable[..., Any] | None:
-    found = [getattr(np, word, None) for word in functions.all_words(name)]
+    found = [getattr(np, word, None) for word in _words(name)]
     return next((one for one in found if isinstance(one, np.ufunc)), None)
 
 
@@ -105,7 +109,7 @@ def in_onnx(name: str) -> list[tuple[str, str, str, dict[str, Any]]] | None:
     """Returns the one node that computes it."""
     import onnx
 
-    words = ("".join(part.capitalize() for part in w.split("_")) for w in functions.all_words(name))
+    words = ("".join(part.capitalize() for part in w.split("_")) for w in _words(name))
     short = {"subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow",
              "isnan": "IsNaN", "isinf": "IsInf"}  # fmt: skip
     if name in ("floor_mod", "truncate_mod"):  # its Mod of floating-point numbers truncates

@@ -20,6 +20,7 @@ from probe.switch_points.bisection import ReleaseStep
 from probe.switch_points.conditions import (
     bisect_conditions,
     conditions_apart,
+    conditions_lines,
     only_releases,
     search,
 )
@@ -69,18 +70,22 @@ def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():
     ask, _ = asking(lambda has: None if has.keys() == {"onednn"} else "B" if has else "A")
     found = search(LEFT, RIGHT, ask)
     assert found.sets == [["threads=1"]]
-    assert found.to_json()["skipped"] == ["tensorflow,onednn=0"]
+    told = found.to_json()
+    assert told["skipped"] == ["tensorflow,onednn=0"] and told["minimal"]
+    ask, _ = asking(lambda has: None if has.keys() == {"onednn"} else "AAB"[len(has)])
+    found = search(LEFT, RIGHT, ask)
+    assert found.sets == [["onednn=0", "threads=1"]] and not found.to_json()["minimal"]
+    both, unknown = conditions_lines(found, "bits")
+    assert "threads=1 bring the bits of" in both
+    assert unknown.endswith("is not known: tensorflow,onednn=0 could not be tested")
     with pytest.raises(InputError, match="no such kernel"):
         search(LEFT, RIGHT, asking(lambda has: None)[0])
 
 
 def test_what_is_different():
     other = Target.parse("tensorflow==2.12.0,threads=2")
-    assert conditions_apart(other, LEFT) == [
-        ("version", "2.12.0"),
-        ("threads", "2"),
-        ("onednn", None),
-    ]
+    expected = [("version", "2.12.0"), ("threads", "2"), ("onednn", None)]
+    assert conditions_apart(other, LEFT) == expected
     assert not only_releases(other, LEFT)
     assert only_releases(*(Target.parse(f"tensorflow=={one}") for one in ("2.12.0", "2.13.0")))
     for one, why in ((Target.parse("torch"), "different library"), (LEFT, "the same target")):
@@ -93,10 +98,11 @@ def test_conditions_of_a_library_are_found():
     left = Target.parse("reference,algorithm=pairwise,length_switch=3")
     found = bisect_conditions(CASE, left, Target.parse("reference"), range(5, 12))
     assert found.sets == [["length_switch=3"]]
-    assert [one.version for one in found.steps][2:] == [
-        "reference,algorithm=pairwise",
-        "reference,length_switch=3",
-    ]
+    tried = [one.version.partition(",")[2] for one in found.steps[2:]]
+    assert tried == ["algorithm=pairwise", "length_switch=3"]
+    ends = Target.parse("reference,algorithm=random"), Target.parse("reference")
+    with pytest.raises(InputError, match="does not repeat its own bits"):
+        bisect_conditions(CASE, *ends, range(5, 12))
 
 
 MODULE = """

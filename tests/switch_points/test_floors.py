@@ -231,7 +231,7 @@ def test_where_the_largest_sizes_are_mixed_there_is_no_floor(pretend) -> None:
     pretend(lambda n: (0, ((1, 1),)))
     told = floors.floor(found("reference", upto=20))
     assert told.size is None and not told.certified
-    assert told.text == "no floor: at 20 rows the last one is added pairwise"
+    assert told.text == "no floor: at 20 rows, the last one is added pairwise"
 
 
 def test_a_switch_among_the_sizes_that_are_all_run_hides_no_period(pretend) -> None:
