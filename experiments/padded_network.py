@@ -5,7 +5,7 @@ positions, in several widths: an ONNX model that is recorded, and replayed on ea
 of 1 to 1,024 positions are padded to the least length that has every output which reads them, and
 compared with the full size, layer by layer; the first divergence is explained; the shortest padded
 lengths that change no bit are found and checked; what a difference decides and what each way costs
-is measured. An hour on two processors.
+is measured. Hours on two processors: some networks are run at 1,024 lengths.
 
 Writes results/padded_network/<machine>/*.parquet; notebooks/padded_network.ipynb draws them. What
 is stored already is not measured twice.

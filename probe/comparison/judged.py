@@ -84,25 +84,35 @@ class OutputPairs:
     def same_place(left: CaseRun, right: CaseRun) -> OutputPairs:
         """Outputs of the same index, with whether the windows that were read are the same."""
         found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
+        assert left.windows is not None and right.windows is not None
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
         step = 65536  # speed alone: windows of so many outputs fit the memory
         for start in range(0, len(found), step):
             rows = slice(start, start + step)
-            read = []
-            for side, at in ((left, found.left), (right, found.right)):
-                assert side.windows is not None
-                own, width = side.case.input_shape(), side.case.filters // side.case.groups
-                flat = side.windows[at[rows, 1] // width, at[rows, 0]]
-                if own != tuple(shape):
-                    # the same input of a longer row, or of a later sample of a longer input, has
-                    # another flat index; -1 stays
-                    places = np.unravel_index(np.maximum(flat, 0), own)
-                    flat = np.where(flat < 0, -1, np.ravel_multi_index(places, tuple(shape)))
-                read.append(flat)
-            one, two = read
+            one, two = (
+                _numbered_in(
+                    windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
+                )
+                for windows, case, at in (
+                    (left.windows, left.case, found.left),
+                    (right.windows, right.case, found.right),
+                )
+            )
             same = (one == two).all(axis=1) if one.shape == two.shape else False
             found.same_window[rows] = same
         return found
+
+
+def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
+    """Returns the flat indices that a case's inputs have in a larger ``shape``; -1 stays.
+
+    The same input of a longer row, or of a later sample of a longer input, has another flat index.
+    """
+    own = case.input_shape()
+    if own == tuple(shape):
+        return reads
+    places = np.unravel_index(np.maximum(reads, 0), own)
+    return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
 def _places_of_block(case: Case, block: tuple[slice, ...]) -> np.ndarray:

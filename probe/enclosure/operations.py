@@ -305,11 +305,15 @@ def _addends(one: Interval) -> tuple[Doubles, ...]:
 def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
     """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
     positive and of what is negative of the lower ends, and of the upper ones."""
-    ends = []
-    for sign, up, down in ((-1, *sums[:2]), (1, *sums[2:])):
-        # as rounding is monotone, each end errs no more than the sum of all ends on its side
-        ends.append(_end_of_sum(sign, up - down, up + down, up, down, count, dtype))
-    return _or_none(*ends)
+    lower_up, lower_down, upper_up, upper_down = sums
+    # as rounding is monotone, each end errs no more than the sum of all ends on its side
+    low = _end_of_sum(
+        -1, lower_up - lower_down, lower_up + lower_down, lower_up, lower_down, count, dtype
+    )
+    high = _end_of_sum(
+        1, upper_up - upper_down, upper_up + upper_down, upper_up, upper_down, count, dtype
+    )
+    return _or_none(low, high)
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:

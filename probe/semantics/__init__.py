@@ -38,7 +38,7 @@ from probe.semantics.contract import (
     word_list,
     worded,
 )
-from probe.semantics.elementwise import Chooses, Each, Holds, Made, of_complex
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes, of_complex
 from probe.semantics.groups import Attends, Encodes, Normalises, Recurs
 from probe.semantics.moving import (
     Broadcasts,
@@ -53,7 +53,7 @@ from probe.semantics.moving import (
     Turns,
     Written,
 )
-from probe.semantics.sums import Accumulates, Blends, Contracts, Reduces, Scans, Whole
+from probe.semantics.sums import Accumulates, Blends, Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Convolution, Windows
 
 # Elements that are moved and copied by an index, however that is known.
@@ -62,13 +62,14 @@ MOVED = (Moves, Asked, Mapped)
 # What an operation means that moves elements and computes none.
 MOVING = (*MOVED, Turns, Reshapes, Same)
 
+# Every class of a meaning stands here: folders of recordings have them by these names.
 __all__ = [
     "MOVED", "MOVING", "Accumulates", "Asked", "Attends", "Blends", "Broadcasts",
     "Chooses", "Compiled", "Contracts", "Convolution", "Each", "Encodes", "Exact",
-    "Holds", "Joins", "Made", "Map", "Mapped", "Meaning", "Moves", "Normalises",
+    "Holds", "Joins", "Made", "Map", "Mapped", "Maximum", "Meaning", "Moves", "Normalises",
     "NotSettled", "OperationTable", "Pads", "Passes", "Picks", "Quantised", "Recurs",
     "Reduces", "Reshapes", "Row", "Same", "Scans", "Shapes", "Splits", "Step", "StepBuilder",
-    "Steps", "Turns", "Unknown", "Whole", "Windows", "Written", "by_table",
+    "Steps", "Turns", "Unknown", "Vanishes", "Whole", "Windows", "Written", "by_table",
     "functions", "of_complex", "operations", "reads_of", "rows_for", "then",
     "word_list", "worded",
 ]  # fmt: skip

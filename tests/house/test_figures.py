@@ -165,6 +165,11 @@ def fuzz():
         ),
         (
             EXPERIMENTS,
+            f"of {int(trials.beyond.notna().sum()):,} pairs a verdict is stored, and "
+            f"{int(trials.beyond.sum())} outputs are called a bug",
+        ),
+        (
+            EXPERIMENTS,
             f"{int(checked.missed.sum())} missed and {int(checked.false.sum())} false among "
             f"{int(checked.refereed.sum()):,} outputs",
         ),
@@ -175,7 +180,7 @@ def fuzz():
         ),
         (
             EXPERIMENTS,
-            f"Of {len(planted):,} planted doubles, {answers.get('right', 0)} causes are right, "
+            f"Of {len(planted):,} planted doubles, {answers.get('right', 0):,} causes are right, "
             f"{answers.get('unknown', 0)} unknown, {answers.get('false', 0)} false",
         ),
     ]

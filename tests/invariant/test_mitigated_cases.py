@@ -283,8 +283,8 @@ def test_the_command_prints_a_table_or_json(capsys, tmp_path):
     found = json.loads(printed.out)
     assert status == 0
     assert found["recommended"] == "pad"
-    assert [one["name"] for one in found["remedies"]] == ["default", "pad"]
-    assert len(probe.load(tmp_path).remedies) == 2
+    assert [one["name"] for one in found["remedies"]] == ["default", "pad", "chunks=8"]
+    assert len(probe.load(tmp_path).remedies) == 3
     status, printed = told(capsys, *CONV, "--only", "float64", "--fail-on", "finding")
     assert status == 1
     assert "no remedy is exact on this target" in printed.out
