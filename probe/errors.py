@@ -77,6 +77,7 @@ VALUED = (
     "against_target",
     "case",
     "operands",
+    *("fixed", "lengths", "padded", "plan", "sizes"),
 )
 
 

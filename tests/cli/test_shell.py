@@ -10,7 +10,7 @@ import time
 import pytest
 
 import probe
-from probe.cli import options, shell
+from probe.cli import network, options, shell
 from probe.errors import InputError, TargetError
 from probe.printing import ranges
 from tests.cli.commands import ran
@@ -87,6 +87,9 @@ BAD = {
     "remedies --op conv1d --kernel 3 --lengths 3..5 --only chunks=x": "chunks=x",
     "remedies --op conv1d --kernel 3 --lengths 3..5 --content 2": "length=2: shorter than the",
     "bisect --op conv1d --kernel 3 --between numpy,threads=1 --and numpy --remove": "remove=",
+    "bisect a:f --between numpy,threads=1 --and numpy --what bits": "of a model the bits of its",
+    "bisect a:f --between numpy,threads=1 --and numpy --kernel 5": "the model defines what is",
+    "bisect --op matmul --between numpy,threads=1 --and numpy --shape x=3": "a case generates",
     "network a:f --vary batch --at 1 --by order": "by=order: it says how --sizes are compared",
     "lock a:f --shape 8x3 --seed x": "seed=x: ",
     "reproduce --op sum --at 5 --against 9 --out x --keep --most 5": "most=5: --keep tries no",
@@ -259,6 +262,13 @@ def test_a_case_is_written_as_the_words_that_make_it(words):
 
     click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
     assert options.case_of_words(given) == case
+
+
+def test_the_next_command_has_the_seed():
+    two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
+    run = options.ModelRun(None, ("8x96",), "4", trust=False)
+    every = [line for line, _ in network._after_equal("m:f", run, two)[:2]]
+    assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
 
 
 def test_ctrl_c_ends_with_130(capsys, monkeypatch):

@@ -55,9 +55,13 @@ def test_each_of_several_conditions_is_found():
 
 
 def test_both_together_are_a_set_and_the_left_end_is_not_run_again():
-    ask, asked = asking(lambda has: "B" if len(has) == 2 else "A")
-    assert search(LEFT, RIGHT, ask).sets == [["onednn=0", "threads=1"]]
+    ask, asked = asking(lambda has: None if has.keys() == {"onednn"} else "AAB"[len(has)])
+    found = search(LEFT, RIGHT, ask)
+    assert found.sets == [["onednn=0", "threads=1"]] and not found.to_json()["minimal"]
     assert asked == [LEFT.text, RIGHT.text, "tensorflow,onednn=0", "tensorflow,threads=1"]
+    both, unknown = conditions_lines(found, "bits")
+    assert "threads=1 bring the bits of" in both
+    assert unknown.endswith("is not known: tensorflow,onednn=0 could not be tested")
 
 
 def test_equal_ends_have_nothing_to_bring_back():
@@ -72,12 +76,6 @@ def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():
     assert found.sets == [["threads=1"]]
     told = found.to_json()
     assert told["skipped"] == ["tensorflow,onednn=0"] and told["minimal"]
-    ask, _ = asking(lambda has: None if has.keys() == {"onednn"} else "AAB"[len(has)])
-    found = search(LEFT, RIGHT, ask)
-    assert found.sets == [["onednn=0", "threads=1"]] and not found.to_json()["minimal"]
-    both, unknown = conditions_lines(found, "bits")
-    assert "threads=1 bring the bits of" in both
-    assert unknown.endswith("is not known: tensorflow,onednn=0 could not be tested")
     with pytest.raises(InputError, match="no such kernel"):
         search(LEFT, RIGHT, asking(lambda has: None)[0])
 
@@ -106,15 +104,7 @@ def test_conditions_of_a_library_are_found():
 
 
 MODULE = """
-import itertools
 import numpy as np
-
-def exponential(x):
-    return np.exp(x)
-
-def products(x):
-    return x @ np.linspace(-1, 1, 8 * x.shape[1], dtype=x.dtype).reshape(-1, 8)
-
 drawn = np.random.default_rng()
 
 def unsteady(x):
@@ -146,17 +136,6 @@ def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
     ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
     with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
         of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
-
-
-def test_what_only_a_case_or_a_model_takes(module, capsys):
-    ends = ["--between", "numpy,threads=1", "--and", "numpy"]
-    model = ["bisect", f"{module}:products"]
-    assert shell.run([*model, *ends, "--what", "bits"]) == 2
-    assert "of a model the bits of its outputs are compared" in capsys.readouterr().err
-    assert shell.run([*model, *ends, "--kernel", "5"]) == 2
-    assert "the model defines what is computed" in capsys.readouterr().err
-    assert shell.run(["bisect", "--op", "matmul", *ends, "--shape", "x=3"]) == 2
-    assert "a case generates its own operands" in capsys.readouterr().err
 
 
 def test_the_command(capsys):
