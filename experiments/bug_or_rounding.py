@@ -34,7 +34,7 @@ import numpy as np
 from lib import frame
 from lib.fuzzing import OPERATIONS, Drawing
 from lib.models import every
-from probe import Case, Store, Target, floats, installation
+from probe import Case, Store, Target, floats, installation, machine
 from probe.backends.onnxruntime import session_entries
 from probe.campaign import Sessions, run_row
 from probe.comparison import (
@@ -224,8 +224,8 @@ def main(store: Path, quick: bool) -> bool:
                 begun = time.monotonic()
                 try:
                     row = measure()
-                except (ProbeError, subprocess.CalledProcessError) as error:
-                    tell(number, 0, f"{key[1]}: {error}")
+                except ProbeError as error:
+                    Output().results.print(f"{key[0]}, {key[1]}, {key[2]}: not asked, {error}")
                     continue
                 names = ("part", "name", "target", "dtype", "summands")
                 if key[2] not in runs:
@@ -609,10 +609,15 @@ def _counts(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _child(code: str, variables: dict[str, str]) -> str:
-    words = [sys.executable, "-c", code]
+    # -c has no script's folder on its path, in which the experiments' library lies
+    paths = filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
     ran = subprocess.run(
-        words, env=os.environ | variables, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
     )
+    if ran.returncode:
+        why = (ran.stderr.strip().splitlines() or [f"it ended with {ran.returncode}"])[-1]
+        raise ProbeError(machine.publishable(why))
     return ran.stdout
 
 
