@@ -210,7 +210,7 @@ class AtenCall(Base):
         known = op_facts(self.func)
         optional = [name for name in known.defaults if name in known.optional]
         gone = left_out([self.get(name) for name in optional])
-        return found | ({"left_out": [optional[n] for n in gone]} if gone else {})
+        return found | ({"left_out": " ".join(optional[n] for n in gone)} if gone else {})
 
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
