@@ -152,7 +152,8 @@ def _fold(sources: Sequence[Path], table: str, partitioned: bool, known: Origin)
                 touched |= {layout.partition(out, table, t) for t in _distinct(new, one, "target")}
     stored = parquet.Stored(sources, frozenset(layout.partitioned(out, table)) - touched)
     if stored.files(table):
-        used = _distinct(stored, table, "run_id")
+        named = "run_id" in schema.column_names(table)
+        used = _distinct(stored, table, "run_id") if named else None
         origin: dict[str, str] | None = None
         if partitioned and table in layout.CONTENT:
             origin = {}  # of all machines

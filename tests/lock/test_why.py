@@ -39,6 +39,7 @@ def found(project):
     return one
 
 
+@pytest.mark.slow
 def test_a_flag_that_brings_the_bits_back_is_the_cause(project):
     project.write("test_it.py", FLAG)
     assert project.pytest("--bits-update")[0] == 0

@@ -192,6 +192,7 @@ def test_decisions_and_errors_are_counted():
     assert decisions.error(other, fixed, "float32") == pytest.approx(0.5 * 2**23)
 
 
+@pytest.mark.slow
 def test_measurements_are_stored_and_not_repeated(tmp_path):
     wanted = [(Target.parse(SWITCHING), [Request(SOURCE, 80, (1, 9, 17), 1, (9,), True, (9,), 1)])]
     with Store.here(tmp_path) as store:

@@ -437,6 +437,7 @@ def switching(tmp_path, **words):
     return str(path), "reference,algorithm=pairwise,length_switch=9", {"shapes": shape, "fixed": 80}
 
 
+@pytest.mark.slow
 def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
     path, target, words = switching(tmp_path)
     found = probe.network(path, target, lengths=[1, 20, 40], plan=tmp_path / "plan", **words)
@@ -489,7 +490,8 @@ def programs(kind, tmp_path):
     return str(path), {"fixed": 80, "shapes": {"x": (1, 1, 1, 80)}}, "x", (1, 1, 1, 80), 3, run
 
 
-@pytest.mark.parametrize("kind", [pytest.param("keras", marks=pytest.mark.slow), "torch", "onnx"])
+@pytest.mark.parametrize("kind", ["keras", "torch", "onnx"])
+@pytest.mark.slow_at("keras", "onnx")
 def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
     model, words, name, shape, axis, run = programs(kind, tmp_path)
     found = probe.network(model, lengths=[24], plan=tmp_path / "plan", **words)
@@ -544,6 +546,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.slow_at("upsampled")
 def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -312,7 +312,7 @@ def able() -> list[Operator]:
 
 
 @pytest.mark.parametrize("rows", [[2, 0, 3, 1], [0, 1, 2, 3]], ids=str)
-@pytest.mark.slow_at("[0, 1, 2, 3]")
+@pytest.mark.slow
 def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
     operators = able()
     left, right = recorder(operators), recorder(operators, rows)

@@ -238,6 +238,7 @@ OTHER_CALLS: dict[str, set[str]] = {
 
 
 @pytest.mark.parametrize("name", OTHER_CALLS)
+@pytest.mark.slow_at("keras")
 def test_the_librarys_own_target_gives_the_recorded_bits(made, session, name):
     """Each operation alone, on what it read: the same call of the same library."""
     _, _, run = made(name)
@@ -406,6 +407,7 @@ def test_two_runs_on_targets_that_are_not_the_models_library(saved, tmp_path):
         assert any(note.startswith(f"{text}: 11 of ") for note in told["notes"]), told["notes"]
 
 
+@pytest.mark.slow
 def test_a_batch_on_a_target_agrees_with_a_larger_one(saved):
     """The reference adds an output's products in one order, whatever the batch."""
     found = probe.network(saved, "reference", vary="batch", at=1, against=3, explain=False)
@@ -539,6 +541,7 @@ WHOLE = {"branches": of_branches, "rows": of_rows}
         for text in ("torch", "tensorflow", "tensorflow,mode=graph", "onnxruntime", "jax", "keras")
     ],
 )
+@pytest.mark.slow_at("branches-tensorflow,mode=graph")
 def test_a_graph_is_one_program_of_a_library(session, name, text):
     model, inputs = WHOLE[name]()
     there = OnTarget(open_model(model), session(text))
@@ -670,6 +673,7 @@ def test_operations_of_all_kinds_compute_the_same_or_are_refused(session, text):
     assert len(found.there) >= 24
 
 
+@pytest.mark.slow
 def test_questions_about_a_sum_are_sent_together_and_answered_alike(made, session, monkeypatch):
     """A request has all of them where the call is the sum; else operands are sent each time."""
     _, _, run = made("torch")

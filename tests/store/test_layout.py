@@ -167,9 +167,11 @@ def two_libraries(tmp_path):
 def test_files_say_where_their_rows_come_from(two_libraries):
     folder = two_libraries / "some-machine"
     both = {"machine": "some-machine", "experiment": "length_sweep", "version": "0.1.0"}
-    for table in ("comparisons", "cases", "runs"):
-        assert said(folder / f"{table}.parquet") == both | {"library": "jax 1.5, torch 0.5"}
-    assert said(folder / "failures.parquet") == both | {"library": "jax 1.5"}
+    (merged,) = merge([two_libraries], two_libraries.parent / "out")
+    for one in (folder, merged):
+        for table in ("comparisons", "cases", "runs"):
+            assert said(one / f"{table}.parquet") == both | {"library": "jax 1.5, torch 0.5"}
+        assert said(one / "failures.parquet") == both | {"library": "jax 1.5"}
 
 
 def test_partitions_say_what_is_theirs_alone(two_libraries):
