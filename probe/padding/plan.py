@@ -31,8 +31,8 @@ OWN_PLACES = (
 
 
 OF_CONTIGUOUS = (
-    "constants between operations are those of contiguous memory: in torch.channels_last memory "
-    "padding alone has other bits, so take them from a run of padding there"
+    "constants between operations were computed in contiguous memory: in torch.channels_last "
+    "memory an input of padding alone gives different bits, so compute them there"
 )
 
 

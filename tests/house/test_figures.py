@@ -165,8 +165,8 @@ def fuzz():
         ),
         (
             EXPERIMENTS,
-            f"of {int(trials.beyond.notna().sum()):,} pairs a verdict is stored, and "
-            f"{int(trials.beyond.sum())} outputs are called a bug",
+            f"verdicts of {int(trials.beyond.notna().sum()):,} pairs are stored and call "
+            f"{int(trials.beyond.sum())} outputs a bug",
         ),
         (
             EXPERIMENTS,

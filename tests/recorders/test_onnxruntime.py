@@ -328,21 +328,27 @@ def test_batches_are_compared_through_the_iterations_of_a_scan(level):
         )
 
 
-def test_iterations_alone_give_the_recorded_bits_and_have_lines_that_do():
-    x, h = normal(3, 2, 8), normal(2, 8)
-    wrong, ran = [], []
+def run_again(recorder):
+    """Operations that ran, and those that give different bits alone, or by their lines."""
+    ran, wrong = [], []
 
     def visit(event):
         reads = [np.array(one.array()) for one in event.reads]
         names = [f"a{n}" for n in range(len(reads))]
         scope = {"np": np, **dict(zip(names, reads, strict=True))}
         exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
-        due = np.array(event.gives[0].array())
+        due = np.array(event.gives[0].array()).tobytes()
         both = (event.again(reads)[0], scope["y"])
-        wrong.extend(event.path for one in both if np.asarray(one).tobytes() != due.tobytes())
+        wrong.extend(event.op for one in both if np.asarray(one).tobytes() != due)
         ran.append(event.op)
 
-    onnxruntime.OnnxRecorder(recurrent(x, h), {"x": x, "h": h}).record(visit)
+    recorder.record(visit)
+    return ran, wrong
+
+
+def test_iterations_alone_give_the_recorded_bits_and_have_lines_that_do():
+    x, h = normal(3, 2, 8), normal(2, 8)
+    ran, wrong = run_again(onnxruntime.OnnxRecorder(recurrent(x, h), {"x": x, "h": h}))
     assert {"Gather", "MatMul", "Tanh", "Scan"} <= set(ran) and not wrong
 
 
@@ -437,7 +443,7 @@ def test_bodies_in_bodies_give_the_bits_of_the_model(taken):
 
 
 def test_a_body_in_a_body_reads_weights_of_the_model_as_onnx_runtime_does():
-    """It packs none that far out: a row times a matrix has other bits then."""
+    """It packs no weight from that far out, and a row times a matrix then has different bits."""
     node, ends = helper.make_node, [value("t", TensorProto.BOOL), value("s")]
     product = [node("MatMul", ["a", "w"], ["p"]), node("Constant", [], ["h"], value_float=0.5),
                node("Mul", ["p", "h"], ["q"])]  # fmt: skip
@@ -450,20 +456,8 @@ def test_a_body_in_a_body_reads_weights_of_the_model_as_onnx_runtime_does():
     x, held = normal(1, 64), {"w": normal(64, 64), "n": np.array(3), "yes": np.array(True)}
     loop = node("Loop", ["n", "yes", "x"], ["y"], name="loop", body=body)
     content = model([loop], {"x": x}, ["y"], held, opened=())
-    wrong, ran = [], []
-
-    def visit(event):
-        reads = [np.array(one.array()) for one in event.reads]
-        names = [f"a{n}" for n in range(len(reads))]
-        scope = {"np": np, **dict(zip(names, reads, strict=True))}
-        exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
-        due = np.array(event.gives[0].array()).tobytes()
-        every = (event.again(reads)[0], scope["y"])
-        wrong.extend(event.op for one in every if np.asarray(one).tobytes() != due)
-        ran.append(event.op)
-
     recorder = onnxruntime.OnnxRecorder(content, {"x": x}, {"optimisation": "none"})
-    recorder.record(visit)
+    ran, wrong = run_again(recorder)
     assert not recorder.note and not wrong
     assert ran.count("MatMul") == 3
     # and the loop as one operation, of a body that ONNX Runtime saved with a constant twice
