@@ -11,7 +11,7 @@ an import that fails; *missed* if all pass. The share of what is caught is print
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
 cannot change a result is left alone: texts and what they are put together of, errors, assertions,
 annotations, ``strict`` of ``zip`` (both sides are of one length), the 1 of ``reshape(-1)``, and
-lines with a comment that says ``speed alone``.
+lines with a comment that says ``speed alone``: in the line of a ``def`` or ``class``, all of it.
 """
 
 from __future__ import annotations
@@ -120,6 +120,9 @@ def mutations(path: str, source: str) -> Iterator[Mutation]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and ALONE in token.string
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno in alone:
+            alone.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     raw = source.encode()
     for node in _computing(tree):
         lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)

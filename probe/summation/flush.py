@@ -67,8 +67,8 @@ def signature(masks: Masks) -> np.ndarray:
         none = np.full((1, masks.operator.filters, 1), -1)
         outputs = []
         for seed in range(ALIKE):
-            drawn = operands.hashes(seed, "w", 0, (masks.size,)) % np.uint64(2**11)
-            template = (drawn.astype(np.float64) - 2.0**10) * 2.0**-9 * least
+            drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
+            template = drawn * 2.0**-62 * least  # from -2 to 2 times that
             if masks.operator.bias:
                 template[-1] *= 2.0**-SPAN
             outputs.append(masks.run(none, [0.0], 2.0**-SPAN, template)[0].astype(np.float64))
