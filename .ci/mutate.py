@@ -10,8 +10,8 @@ closest first, until one fails. It is *caught* by a test that fails, by one that
 an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
 cannot change a result is left alone: texts and what they are put together of, errors, assertions,
-annotations, ``strict`` of ``zip`` (both sides are of one length), the 1 of ``reshape(-1)``, and
-lines with a comment that says ``speed alone``: in the line of a ``def`` or ``class``, all of it.
+annotations, ``strict`` of ``zip`` (both sides are of one length), and lines with a comment that
+says ``speed alone``: in the line of a ``def`` or ``class``, all of it.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _computing(node: ast.AST) -> Iterator[ast.expr]:
                 continue
             if isinstance(each, ast.expr):
                 yield each
-            # to reshape, every negative number is the size that is left open
-            if not (isinstance(each, ast.UnaryOp) and _called(node) == "reshape"):
+            # of a negative number the sign is changed: to many, -2 is as good as -1
+            if not (isinstance(each, ast.UnaryOp) and isinstance(each.operand, ast.Constant)):
                 yield from _computing(each)
 
 
@@ -155,21 +155,17 @@ def _says(node: ast.AST) -> bool:
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
     if isinstance(node, ast.Call):  # an error, and ", ".join(...)
-        of = getattr(node.func, "value", None)
-        name = _called(node)
-        return name.endswith("Error") or (name == "join" and isinstance(of, ast.Constant))
+        called = node.func
+        name = getattr(called, "id", getattr(called, "attr", ""))
+        return name.endswith("Error") or (
+            name == "join" and isinstance(getattr(called, "value", None), ast.Constant)
+        )
     if isinstance(node, ast.FunctionDef):
         return node.name in SPOKEN
     # positions within formatted texts are wrong before Python 3.12
     return isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or (
         isinstance(node, ast.BinOp) and _of_texts(node)
     )
-
-
-def _called(node: ast.AST) -> str:
-    """Returns the name of the function or method that a call calls; empty of anything else."""
-    called = getattr(node, "func", None)
-    return getattr(called, "id", getattr(called, "attr", ""))
 
 
 def _changed(node: ast.AST) -> Iterator[str]:

@@ -64,14 +64,13 @@ def signature(masks: Masks) -> np.ndarray:
         return found
     if masks.alike is None:
         least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
-        none = np.full((1, masks.operator.filters, 1), -1)
         outputs = []
         for seed in range(ALIKE):
             drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
             template = drawn * 2.0**-62 * least  # from -2 to 2 times that
             if masks.operator.bias:
                 template[-1] *= 2.0**-SPAN
-            outputs.append(masks.run(none, [0.0], 2.0**-SPAN, template)[0].astype(np.float64))
+            outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
         masks.alike = np.stack(outputs)
     return np.concatenate([found, masks.alike])
 
@@ -81,8 +80,7 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     template = np.full(masks.size, w)
     if masks.operator.bias:
         template[-1] = x * w
-    none = np.full((1, masks.operator.filters, 1), -1)
-    return masks.run(none, [0.0], x, template)[0].astype(np.float64)
+    return masks.plain(x, template).astype(np.float64)
 
 
 def reveal_flushing(

@@ -121,6 +121,11 @@ class Masks:
         self.calls += len(weights)
         return self.operator.each(weights)
 
+    def plain(self, x: float, template: np.ndarray) -> np.ndarray:
+        """Returns the outputs, (positions, filters), of one call that sets no weight apart."""
+        none = np.full((1, self.operator.filters, 1), -1)
+        return self.run(none, [0.0], x, template)[0]
+
     def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
         """Counts the units that survive, a few of them in a call, so that the count is exact."""
         # more units than the dtype has whole numbers would be rounded: they are spread over calls
