@@ -223,7 +223,7 @@ def test_a_finding_says_what_sets_its_sides_apart():
     assert other.label.endswith(", padding same against caffe") and not other.paired
     assert other.to_json()["against_padding"] == other.right.padding_text
     assert Finding.of(case.with_(length=6), "batch", 2, 3).label == (
-        "conv1d 3, 2 -> 4, length 6, same, batch 2 against 3"
+        "conv1d 3, 2 -> 4, same, length 6, batch 2 against 3"
     )
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
