@@ -27,8 +27,8 @@ from probe.summation.masks import Masks, ask, classify
 from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
 
-AT_ONCE = 1 << 20  # leaves that are set in one call
-ALIKE = 4  # sets of weights by which filters are told apart where something is flushed
+AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
+ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
 SPAN = 4  # binades between the constant input and 1 where products are asked about
 
 # Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
