@@ -75,7 +75,8 @@ def assert_told(a: np.ndarray, b: np.ndarray, far: list[int | None], name: str) 
         ulp.NAN if step is None else step for step in far
     ]
     wide = any(abs(step or 0) > most for step in far)
-    assert steps.dtype == (object if wide else np.int64)
+    if not any(np.isnan(floats.widen(side, name)).any() for side in (a, b)):
+        assert steps.dtype == (object if wide else np.int64)
     assert ulp.signed_zeros(a, b, name) == len(zeros)
     assert ulp.equal(a, b, name) == (not places)
     sizes = [abs(step) for step in far if step]
@@ -147,7 +148,7 @@ POLICY = (
 """Pairs of float32 bits and their distance, for every row of the policy."""
 
 
-@pytest.mark.parametrize(("row", "pairs"), zip(ulp.POLICY, POLICY, strict=True))
+@pytest.mark.parametrize(("row", "pairs"), [*zip(ulp.POLICY, POLICY, strict=True)])
 def test_policy(row, pairs) -> None:
     _, equal, far = row
     assert ulp.NAN == -(2**63)
