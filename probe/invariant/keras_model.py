@@ -12,10 +12,10 @@ import tensorflow as tf
 from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
+from probe.invariant.classes import Table, table_environment
 from probe.invariant.keeper import Keeper
 from probe.invariant.report import Report
 from probe.invariant.samples import Company, Value
-from probe.invariant.table import Table, table_environment
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors

@@ -21,7 +21,6 @@ import numpy as np
 from probe import ulp
 from probe.arguments import whole_number
 from probe.errors import InputError, ProbeError, TargetError, line_of
-from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few_in_words
 from probe.invariant.mitigations import (
     DOC,
     INVARIANT,
@@ -29,11 +28,14 @@ from probe.invariant.mitigations import (
     Measured,
     Remedy,
     RemedyResult,
+    RemedySessions,
+    Timers,
+    Work,
+    few_in_words,
     remedies_of,
 )
-from probe.padding import between
-from probe.padding.between import Between
-from probe.padding.kept import box_index, elements_apart
+from probe.padding.plan import Between, sought_between, spliced
+from probe.padding.positions import box_index, elements_apart
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
 from probe.progress import Tell
 from probe.recording.recording import Run
@@ -452,7 +454,7 @@ class MitigatedGraph(Work):
         made = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
         sizes = []
         for one in sized:
-            plan = between.sought(graph, one.content, one.safe)
+            plan = sought_between(graph, one.content, one.safe)
             sizes.append(one.safe if plan is None else plan.size)
             told = one.at_safe if plan is None else plan
             made.certified &= told.certified
@@ -497,7 +499,7 @@ class MitigatedGraph(Work):
         graph = self.of(remedy)
         plan = self.plans.get((remedy.name, content)) if size < graph.fixed else None
         given = graph.inputs(content, size, seed)
-        return graph.opened.base(given) if plan is None else between.spliced(graph, plan, given)
+        return graph.opened.base(given) if plan is None else spliced(graph, plan, given)
 
     def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)

@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from probe.case import Case
 from probe.errors import ProbeError
-from probe.invariant.classes import Entry
-from probe.invariant.table import Table
+from probe.invariant.classes import Entry, Table
 from probe.launch import InlineSession
 from probe.summation import certificate
 from probe.summation.orders import Orders, reveal

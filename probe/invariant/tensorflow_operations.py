@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,

@@ -14,8 +14,7 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
@@ -28,8 +27,7 @@ from probe.invariant.torch_calls import (
     is_weight,
     tensor,
 )
-from probe.invariant.torch_einsum import Einsum
-from probe.invariant.torch_products import MetOperations, Products
+from probe.invariant.torch_products import Einsum, MetOperations, Products
 from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning

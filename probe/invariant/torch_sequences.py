@@ -23,7 +23,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from probe import ulp
 from probe.invariant.classes import mark_of_answers
 from probe.invariant.keeper import Keeper
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import spread_numbers
 from probe.invariant.torch_calls import (
     FORMATS,
     Tensors,

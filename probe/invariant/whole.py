@@ -25,7 +25,7 @@ import numpy as np
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
-from probe.invariant.classes import Buckets, Entry, Plan, ladder, mark_of_answers
+from probe.invariant.classes import Buckets, Entry, Plan, Table, conditions, ladder, mark_of_answers
 from probe.invariant.programs import (
     HOW,
     Leaf,
@@ -39,7 +39,6 @@ from probe.invariant.programs import (
     together,
 )
 from probe.invariant.report import NotInvariant, Report
-from probe.invariant.table import Table, conditions
 from probe.recording.contract import Recorder
 from probe.summation import certificate
 

@@ -5,7 +5,7 @@ import pytest
 
 from probe import ulp
 from probe.invariant.classes import Entry, Sizes, mark_of_answers
-from probe.invariant.telling import cancelling_products
+from probe.invariant.operations import cancelling_products
 
 
 class Planted:

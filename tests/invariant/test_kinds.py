@@ -7,7 +7,7 @@ import pytest
 
 from probe import semantics as s
 from probe import stable
-from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
+from probe.invariant.operations import OperationKind, operation_kind, samples_apart
 from probe.semantics import operations as o
 
 KINDS = {

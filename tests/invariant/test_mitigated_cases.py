@@ -12,15 +12,18 @@ from probe import Case, Store, Target, floats
 from probe.answers import network
 from probe.cli import shell
 from probe.errors import InputError, TargetError
-from probe.invariant import mitigated_cases as of_cases
-from probe.invariant.mitigated_cases import (
+from probe.invariant import mitigations as of_cases
+from probe.invariant.mitigations import (
     ROUNDS,
     RemediedSession,
     RemedySessions,
+    advise,
     exact_sums,
     measured_remedies,
+    remedies_of,
+    remedies_report,
+    remedy_rows,
 )
-from probe.invariant.mitigations import advise, remedies_of, remedies_report, remedy_rows
 from probe.launch import InlineSession, Session
 from probe.target import why_unavailable
 from probe.ulp import equal

@@ -14,10 +14,16 @@ from probe.backends import torch as in_mode
 from probe.cli import shell
 from probe.cli.show.networks import padded_model as shown
 from probe.errors import InputError
-from probe.invariant import mitigated_cases as of_cases
-from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measured_remedies
+from probe.invariant import mitigations as of_cases
 from probe.invariant.mitigated_models import recommended_way
-from probe.invariant.mitigations import advise, remedies_report, remedy_rows
+from probe.invariant.mitigations import (
+    RemediedSession,
+    RemedySessions,
+    advise,
+    measured_remedies,
+    remedies_report,
+    remedy_rows,
+)
 from probe.launch import InlineSession
 from probe.printing import Output
 from probe.ulp import equal

@@ -4,9 +4,8 @@ import pytest
 
 import probe
 from probe.cli import shell
-from probe.invariant import mitigated_cases
-from probe.invariant.mitigated_cases import measured_remedies
-from probe.invariant.mitigations import advise
+from probe.invariant import mitigations
+from probe.invariant.mitigations import advise, measured_remedies
 from probe.target import Target
 
 CASE = probe.Case(op="dense", in_channels=12, filters=3)
@@ -16,7 +15,7 @@ WHERE = Target.parse("reference,algorithm=pairwise")
 def test_what_there_is_no_time_for_is_not_known(monkeypatch):
     told = []
     over = "the 1 s of --time were over"
-    monkeypatch.setattr(mitigated_cases.budget, "spent", lambda: over if told else "")
+    monkeypatch.setattr(mitigations.budget, "spent", lambda: over if told else "")
     found = measured_remedies(
         CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"], each=told.append
     )
@@ -27,14 +26,14 @@ def test_what_there_is_no_time_for_is_not_known(monkeypatch):
 
 
 def test_what_was_judged_stays_where_somebody_interrupts(monkeypatch):
-    judge = mitigated_cases._OfCase.judge
+    judge = mitigations._OfCase.judge
 
     def interrupted(self, found):
         if found.remedy.name != "default":
             raise KeyboardInterrupt
         judge(self, found)
 
-    monkeypatch.setattr(mitigated_cases._OfCase, "judge", interrupted)
+    monkeypatch.setattr(mitigations._OfCase, "judge", interrupted)
     found = measured_remedies(CASE, WHERE, (1, 2, 5), only=["float64", "chunks=64"])
     assert found.default.verdict == "exact"
     assert {one.refusal for one in found.found[1:]} == {"not tried: interrupted"}
@@ -44,7 +43,7 @@ def test_an_interrupt_before_anything_is_known_ends_it(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mitigated_cases._OfCase, "judge", interrupted)
+    monkeypatch.setattr(mitigations._OfCase, "judge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measured_remedies(CASE, WHERE, (1, 2, 5))
 

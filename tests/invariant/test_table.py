@@ -9,8 +9,7 @@ import pytest
 
 from probe import stable, ulp
 from probe.errors import InputError
-from probe.invariant.classes import Entry, Sizes
-from probe.invariant.table import HEARSAY, Table, anew
+from probe.invariant.classes import HEARSAY, Entry, Sizes, Table, anew
 from tests.invariant.test_classes import Planted, chosen, computed
 
 LARGEST = 200

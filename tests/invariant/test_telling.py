@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.invariant.telling import cancelling_products
+from probe.invariant.operations import cancelling_products
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -15,7 +15,7 @@ from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
-from probe.padding.kept import box_index
+from probe.padding.positions import box_index
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording.replayed import OnTarget
