@@ -537,7 +537,7 @@ HEARSAY, NO_TABLE = "the table says: ", "it is not a table of classes"
 CHECKED = 6  # sizes of each operation that are asked again where a table is read
 
 
-def table_environment(library: str = "torch") -> dict[str, Any]:
+def table_environment(library: str) -> dict[str, Any]:
     """What decides which kernels a library takes: none of it names the machine or its user."""
     found: dict[str, Any] = {"library": library}
     if library == "torch":
@@ -587,7 +587,7 @@ class Table:
     like: str
     sizes: dict[str, tuple[int, ...]]
     threads: int
-    environment: dict[str, Any] = field(default_factory=table_environment)
+    environment: dict[str, Any]
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     trusted: bool = True
@@ -607,10 +607,10 @@ class Table:
         return json.dumps(told, indent=1)
 
     @classmethod
-    def read(cls, path: Path, now: dict[str, Any] | None = None) -> Table:
+    def read(cls, path: Path, now: dict[str, Any]) -> Table:
         """A table as it was written. InputError: it is none, or of another format or library.
 
-        ``now``: the environment that there is; PyTorch's if not given.
+        ``now``: the environment that there is.
         """
         try:
             if path.stat().st_size > MOST_BYTES:
@@ -620,7 +620,7 @@ class Table:
             raise _no_table(path.name, f"{NO_TABLE} ({type(error).__name__})") from error
         except OSError as error:
             raise _no_table(path.name, str(error.strerror)) from error
-        return cls.of(text, path.name, table_environment() if now is None else now)
+        return cls.of(text, path.name, now)
 
     @classmethod
     def of(cls, text: str, name: str, now: dict[str, Any]) -> Table:

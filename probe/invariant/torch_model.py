@@ -70,7 +70,7 @@ def made(
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment())
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
     keeper = Keeper(kept, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
@@ -283,7 +283,7 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
 
 def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
     """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
-    table = Table.of(text, "pickle", table_environment())
+    table = Table.of(text, "pickle", table_environment("torch"))
     return in_mode(model, Keeper(table, strict, torch_calls), batched)
 
 

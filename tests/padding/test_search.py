@@ -3,7 +3,6 @@
 import importlib.util
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,67 +14,28 @@ from probe.cli.network import network as command
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
-from probe.padding.positions import box_index
 from probe.padding.search import PaddedModel
-from probe.recorders.ndarray import ArrayRecorder, operation
+from probe.recorders.ndarray import operation
 from probe.recording.replayed import OnTarget
-from probe.recording.subject import open_model
-from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
+from probe.semantics import Contracts, Each, Reduces, Scans, Unknown
+from tests.padding.graphs import (
+    BIAS,
+    CHANNELS,
+    FIXED,
+    ONE,
+    TWO,
+    WIDE,
+    Opened,
+    X,
+    answered,
+    conv,
+    convolved,
+    graph,
+    residual,
+    rng,
+)
 
 IN_CALLS = search.in_calls
-FIXED, CHANNELS = 24, 3
-X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
-rng = np.random.default_rng(2)
-ONE, TWO = (rng.standard_normal((3, CHANNELS, CHANNELS)).astype(np.float32) for _ in range(2))
-BIAS = np.array([0.5, -0.25, 0.75], np.float32)
-WIDE = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), reads=(0, 1), weights=(0, 1, 2))
-
-
-def convolved(x, w, backwards=lambda size: False):
-    """A SAME convolution with its sums in sequence, or from the other end at some sizes."""
-    x, w = np.asarray(x), np.asarray(w)
-    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
-    size = x.shape[1]
-    terms = [
-        padded[:, k : k + size, c : c + 1] * w[k, c]
-        for k in range(w.shape[0])
-        for c in range(w.shape[1])
-    ]
-    y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
-    for term in terms[::-1] if backwards(size) else terms:
-        y = y + term
-    return y
-
-
-def conv(name, backwards=lambda size: False):
-    return operation(name, WIDE)(lambda x, w: convolved(x, w, backwards))
-
-
-class Opened:
-    """A NumPy function as an opened model."""
-
-    inputs = ()
-
-    def __init__(self, function):
-        self.function = function
-
-    def recorder(self, arrays):
-        return ArrayRecorder(self.function, *arrays.values())
-
-
-def residual(backwards=lambda size: False):
-    """Two convolutions with a residual connection, and the input concatenated."""
-    first, second = conv("first"), conv("second", backwards)
-
-    def model(x):
-        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
-        return np.concatenate([y + second(y, TWO), x], axis=2)
-
-    return model
-
-
-def graph(model, arrays=None, along=None, fixed=FIXED):
-    return PaddedModel(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
 
 
 def brute(model, content):
@@ -102,63 +62,6 @@ def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
     found = graph(residual()).sized(content)
     assert found.least == found.safe == brute(residual(), content)
     assert found.at_safe.by_order == "same" and found.at_safe.certified
-
-
-BIASED = replace(WIDE, reads=(0, 1, 2))
-
-
-def biased(first):
-    """A convolution with its bias added last, or first of all at some sizes."""
-
-    def run(x, w, b):
-        x, w = np.asarray(x), np.asarray(w)
-        size, padded = x.shape[1], np.pad(x, ((0, 0), (1, 1), (0, 0)))
-        y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
-        y = y + b if first(size) else y
-        for k in range(w.shape[0]):
-            for c in range(w.shape[1]):
-                y = y + padded[:, k : k + size, c : c + 1] * w[k, c]
-        return y if first(size) else y + b
-
-    return operation("biased", BIASED)(run)
-
-
-@pytest.mark.parametrize("sizes", [(), (7, 8)])
-def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
-    rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
-    model = PaddedModel(
-        Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED
-    )
-    model.inputs = lambda content, size, seed=0: PaddedModel.inputs(model, content, size)
-    found = model.sized(6)
-    assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
-    assert found.at_safe.certified
-
-
-def test_windows_that_lie_in_the_padding_read_nothing():
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    model = torch.nn.Conv1d(CHANNELS, 2, 1, padding=1, bias=False)
-    x = {"x": np.moveaxis(X, 1, 2)}
-    found = probe.network(model, vary="x:2", fixed=FIXED, lengths=[5], inputs=x).to_json()
-    assert found["verdict"] == "equal" and found["contents"][0]["safe"] <= 6
-
-
-def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
-    rounded = np.round(X * 2)  # sums of small whole numbers have the same bits in any order
-    first, second = conv("first"), conv("second", lambda size: size in (9, 10))
-
-    def model(x):
-        return second(np.maximum(first(x, np.rint(ONE)), np.float32(0)), np.rint(TWO))
-
-    one = PaddedModel(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
-    one.inputs = lambda content, size, seed=0: PaddedModel.inputs(
-        one, content, size
-    )  # no other numbers
-    found = one.sized(6)
-    assert (found.least, found.safe) == (9, 11)
-    assert (found.at_least.name, found.at_least.by_order) == ("second", "differs")
-    assert "added differently" in found.at_least.why
 
 
 def test_a_difference_that_reaches_nothing_that_is_kept_is_none():
@@ -196,37 +99,6 @@ def test_a_state_that_is_carried_keeps_the_places_of_content():
     assert one.own_places and (found.least, found.safe) == (4, 4)
     assert (found.at_safe.boxes[0][0].start, found.at_safe.boxes[0][0].stop) == (0, 4)
     assert (found.at_safe.by_order, found.at_safe.name) == ("unknown", "scan")
-
-
-def vector_loop(x):
-    """A function whose last odd elements come out of other code."""
-    y = np.tanh(np.asarray(x, np.float32))
-    flat = y.reshape(-1)
-    odd = len(flat) % 4
-    if odd:
-        flat[-odd:] = np.nextafter(flat[-odd:], np.float32(2))
-    return y
-
-
-def test_functions_are_compared_place_by_place():
-    function = operation("tanh", Each("tanh"))(vector_loop)
-    one = graph(lambda x: function(x), {"x": X[..., :1]})
-    found = one.sized(5)  # of 5 to 7 elements the last ones are a remainder, of which one is kept
-    assert (found.least, found.safe) == (5, 8)
-    assert found.at_least.by_order == "differs" and found.at_least.name == "tanh"
-    assert found.at_safe.by_order == "unknown" and "place by place" in found.at_safe.why
-
-
-def test_what_is_not_understood_is_compared_by_bits_and_in_the_way():
-    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.3))
-    found = graph(lambda x: riddle(x)).sized(5)
-    assert (found.least, found.safe) == (FIXED, FIXED)
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    halved = operation("halved", Each("halved"))(
-        lambda x: np.nextafter(np.asarray(x), np.float32(9)) if len(x) == 3 else np.asarray(x)
-    )
-    found = graph(lambda x: halved(x), {"x": rows}, {"x": 0}, 8).sized(3)
-    assert (found.least, found.safe, found.at_safe.name) == (3, 4, "halved")
 
 
 def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_others():
@@ -276,10 +148,6 @@ def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
     found = one.sized(2)
     assert (found.least, found.safe) == (2, 4) and found.at_safe.certified
     assert [box[0].stop for box in found.at_safe.boxes] == [2, 2]
-
-
-def answered(model, **words):
-    return probe.network(lambda x: model(x), inputs={"x": X}, fixed=FIXED, **words)
 
 
 def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
@@ -508,19 +376,6 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             assert y.tobytes() == run(x).tobytes(), (content, seed)
 
 
-def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
-    """Sizes of such a function are not derived: its outputs read more than operations show."""
-    first = conv("first")
-
-    def model(x):
-        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
-        return first(x, ONE) + aside
-
-    one = graph(model)
-    assert one.positions is None
-    assert one.sized(5).safe == 5 and one.own_places  # every output reads content
-
-
 @pytest.mark.slow
 def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
     # a double of a compiler: as one program, inputs below 70 positions give other outputs
@@ -534,47 +389,3 @@ def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, mo
     monkeypatch.setattr(OnTarget, "end_to_end", whole)
     found = probe.network(path, target, lengths=[1], explain=False, **words)
     assert found.found[0].safe == 70  # 64 operation by operation
-
-
-GRAPHS = {
-    "strided": lambda nn, x: nn.b(nn.a(x).relu()),
-    "residual": lambda nn, x: x + nn.c(nn.c(x).tanh()),
-    "upsampled": lambda nn, x: nn.c(nn.d(nn.a(x).relu())),
-    "dilated and causal": lambda nn, x: nn.e(nn.pad(x)),
-    "concatenated": lambda nn, x: nn.c(nn.torch.cat([nn.c(x)[:, :2], x[:, 2:]], 1)),
-}
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.slow_at("upsampled")
-def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    parts = SimpleNamespace(
-        torch=torch,
-        a=torch.nn.Conv1d(4, 4, 3, 2, 1),
-        b=torch.nn.Conv1d(4, 4, 4, 2, 1),
-        c=torch.nn.Conv1d(4, 4, 3, padding=1),
-        d=torch.nn.ConvTranspose1d(4, 4, 4, 2, 1),
-        e=torch.nn.Conv1d(4, 4, 3, dilation=2),
-        pad=torch.nn.ConstantPad1d((4, 0), 0.0),
-    )
-
-    @torch.no_grad()
-    def model(x):
-        return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
-
-    whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
-    one = PaddedModel(open_model(model), {"x": whole}, {"x": 2}, 64)
-    assert one.positions is not None  # no size is recorded for itself
-    for content in (1, 6, 21):
-        found = one.sized(content)
-        (box,) = found.at_safe.boxes
-        for seed in range(8):
-            x = np.random.default_rng(seed).standard_normal(whole.shape).astype(np.float32)
-            if seed % 2:  # neighbours cancel but for their last bits
-                x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
-            x[..., content:] = 0
-            full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
-            mine, other = short[box_index(box, True, 3)], full[box_index(box, False, 3)]
-            assert mine.tobytes() == other.tobytes(), (content, seed)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from probe import stable
+from tests.invariant.models import differing
 
 ROWS = {  # equation: one sample and the weights; the batch is the letter b
     "bc,cf": ((33,), (33, 20)),
@@ -28,13 +29,6 @@ OTHERS = {  # pairs of matrices, and what is no such product
     "bii,ic->bc": ((5, 4, 4), (4, 3)),
     "xbc,bcd->xbd": ((4, 1, 5), (3, 5, 2)),
 }
-
-
-@pytest.fixture
-def torch():
-    found = pytest.importorskip("torch", reason="PyTorch is not installed")
-    found.manual_seed(0)
-    return found
 
 
 def summing(torch, equation, w):
@@ -112,3 +106,70 @@ def test_three_operands_are_two_and_two(torch, equation):
     assert torch.allclose(whole, torch.einsum(equation, *given), atol=1e-3)
     for size in (1, 2, 3, 5, 11, 23):
         assert torch.equal(model(*(one[:size] for one in samples)), whole[:size]), size
+
+
+def test_few_samples_are_given_to_onednn_where_that_has_the_bits(torch):
+    from probe.invariant.torch_calls import TorchConvolution
+    from probe.invariant.torch_products import OneDNN
+
+    for shape, kernel in (((4, 20), (6, 4, 3)), ((4, 9, 7), (6, 4, 3, 1))):
+        words = {"stride": (1,) * (len(shape) - 1), "padding": (1,) * (len(shape) - 1)}
+        like = TorchConvolution(shape, kernel, torch.float32, True, words)
+        x, w = (torch.randint(-9, 9, one).float() for one in ((3, *shape), kernel))
+        for bias in (w.flatten()[:6], w.flatten()[: 6 * 4 : 4]):  # also one with gaps in memory
+            y = OneDNN(like).call((x,), (w, bias))
+            assert torch.equal(y, like.call((x,), (w, bias)))
+
+
+def kept(torch):
+    """A layer one row of which is computed from a turned copy of its weights, as told to 64."""
+    from probe.invariant.torch_products import Copies
+
+    for channels, filters in ((384, 96), (100, 130), (768, 64), (33, 65), (500, 24)):
+        layer, copies = torch.nn.Linear(channels, filters).eval(), []
+        with pytest.MonkeyPatch.context() as patch:
+            get = Copies.get
+            patch.setattr(Copies, "get", lambda self, w: copies.append(w) or get(self, w))  # noqa: B023
+            model, _ = stable.invariant(layer, [64], example=torch.randn(1, channels))
+        if copies:
+            return layer, model, torch.randn(64, channels)
+    pytest.skip("here no layer of these is computed from a copy of its weights")
+
+
+@pytest.mark.parametrize("how", ["no_grad", "data", "replaced", "loaded"])
+def test_weights_that_change_are_noticed_with_few_rows(torch, how):
+    layer, model, x = kept(torch)
+    before, new = model(x[:1]), torch.randn_like(layer.weight)
+    if how == "no_grad":
+        with torch.no_grad():
+            layer.weight[3, 5] += 1
+    elif how == "data":
+        layer.weight.data.mul_(0.5)
+    elif how == "replaced":
+        layer.weight.data = new
+    else:
+        layer.load_state_dict({"weight": new, "bias": layer.bias})
+    assert differing(torch, model(x[:1]), before)
+    assert differing(torch, model(x[:1]), model(x)[:1]) == 0
+
+
+def test_without_room_for_copies_few_rows_keep_their_bits(torch, monkeypatch):
+    from probe.invariant import torch_products
+
+    monkeypatch.setattr(torch_products, "MEMORY", 0)
+    _, model, x = kept(torch)
+    whole = model(x)
+    for count in (1, 2, 3, 17):
+        assert differing(torch, model(x[:count]), whole[:count]) == 0
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("block", [4, 7, 20])
+def test_blocks_of_channels_are_added_up(torch, bias, block):
+    from probe.invariant.torch_calls import TorchLinear
+    from probe.invariant.torch_products import Turned
+
+    whole = TorchLinear(20, 6, torch.float32, bias)
+    x, w, b = (torch.randint(-9, 9, shape).float() for shape in ((3, 20), (6, 20), (6,)))
+    y = Turned(whole, block).call((x,), (w.t().contiguous(), b if bias else None))
+    assert torch.equal(y, whole.call((x,), (w, b if bias else None)))
