@@ -1,13 +1,17 @@
-"""Lists the remedies of a target, and holds what was found of each, with the advice."""
+"""Lists the remedies of a target, tries and times them on a case, and says what to do.
+
+The targets that remedies run on are all up at once; what they have in turns is timed fairly.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +20,6 @@ from probe.campaign import Row, case_row, run_row
 from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
-from probe.invariant import LIBRARIES
 from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
 from probe.progress import Tell, silent
@@ -48,7 +51,9 @@ INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes 
 # cases along their batch.
 NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
 
-STABLE = ("tensorflow", "torch")
+# Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs one by
+# one as targets call them.
+STABLE, IN_MODE = ("tensorflow", "torch"), ("torch",)
 
 
 @dataclass(frozen=True)
@@ -83,27 +88,18 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     keys = backends.get(where.name).keys
     for key, value, doc in SWITCHES:
         if key in keys and dict(where.switches).get(key) != value:
-            try:
+            with suppress(InputError):  # a switch that contradicts the target's own
                 found.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
-            except InputError:  # a switch that contradicts the target's own
-                continue
     if where.name in STABLE:
-        found += _stable(where)
-    return found
-
-
-def _stable(where: Target) -> Iterator[Remedy]:
-    """probe.stable as the target runs it, in float64, and compiled where there is a compiler."""
-    plain = {"kind": "stable", "accumulate": None}
-    wide = {"kind": "stable", "accumulate": "float64"}
-    yield Remedy("stable", where, "probe.stable", plain)
-    yield Remedy("stable,float64", where, "probe.stable, added in float64", wide)
+        plain = {"kind": "stable", "accumulate": None}
+        wide = {"kind": "stable", "accumulate": "float64"}
+        found.append(Remedy("stable", where, "probe.stable", plain))
+        found.append(Remedy("stable,float64", where, "probe.stable, added in float64", wide))
     if where.name == "tensorflow" and "xla" not in dict(where.switches):
-        try:
-            compiled = where.with_(xla=1)
-        except InputError:
-            return
-        yield Remedy("stable,float64,xla=1", compiled, "the same, compiled by XLA", wide)
+        with suppress(InputError):  # as above
+            doc = "the same, compiled by XLA"
+            found.append(Remedy("stable,float64,xla=1", where.with_(xla=1), doc, wide))
+    return found
 
 
 @dataclass
@@ -141,26 +137,17 @@ class RemedyResult:
         return "not known" if self.refusal or self.unknown or self.compared is None else "exact"
 
 
-class Described(Protocol):
-    """What an experiment measures that is no case: a network. ``row``: of ``networks``."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    def row(self) -> dict[str, Any]: ...
-
-
 @dataclass
 class Measured:
     """All remedies of a case or a network on a target, the default first.
 
+    ``subject``: a network has ``name``, ``id`` and ``row()``, of ``networks``.
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
     everything. ``content``: the length at which costs are reported, beside ``fixed``. ``vary``:
     ``length``, or ``batch``, whose sizes all of these are then.
     """
 
-    subject: Case | Described
+    subject: Any
     target: Target
     lengths: tuple[int, ...]
     fixed: int
@@ -565,20 +552,15 @@ class Work(ABC):
             own = y if own is None else own
             one.keeps = bool(ulp.equal(y, own, self.dtype))
             if true is not None:
-                self._errors(one, y, *true)
+                with np.errstate(all="ignore"):
+                    unit = floats.eps(self.dtype) * true[1]
+                    errors = np.abs(floats.widen(y, self.dtype) - true[0]) / unit
+                errors = errors[np.isfinite(errors)]
+                if errors.size:
+                    one.error_rms = float(np.sqrt(np.mean(errors**2)))
+                    one.error_max = float(errors.max())
             if one.verdict == "exact":
                 one.differing = self.other_bits(one)
-
-    def _errors(
-        self, one: RemedyResult, y: np.ndarray, exact: np.ndarray, scale: np.ndarray | float
-    ) -> None:
-        with np.errstate(all="ignore"):
-            unit = floats.eps(self.dtype) * scale
-            errors = np.abs(floats.widen(y, self.dtype) - exact) / unit
-        errors = errors[np.isfinite(errors)]
-        if errors.size:
-            one.error_rms = float(np.sqrt(np.mean(errors**2)))
-            one.error_max = float(errors.max())
 
 
 def measured_remedies(
@@ -604,7 +586,18 @@ def measured_remedies(
     ``sessions``: processes that are used and left running; new ones if not given. What can't run
     says why; TargetError only where the default can't. InputError: a case without remedies.
     """
-    _check_case(case, lengths, vary := axis_of(case, vary))
+    vary = axis_of(case, vary)
+    if case.pool or case.split is not None:
+        why = "remedies are for single convolutions and products"
+        raise InputError("op", case.op, why, "leave out split, or take a convolution")
+    if vary not in ("length", "batch"):
+        raise InputError("vary", vary, "remedies are not measured along it", "use length or batch")
+    if vary == "batch" and case.spatial_rank and case.length is None:
+        why = "the length is fixed while the batch is varied"
+        raise InputError("length", None, why, "give --length N")
+    if len(set(lengths)) < 2:
+        text, why = ",".join(map(str, lengths)), "a single length has nothing to differ from"
+        raise InputError("lengths", text, why, "give two or more")
     lengths = tuple(sorted(set(lengths)))
     fixed = lengths[-1]
     content = content or next(one for one in lengths if 10 * one >= fixed)
@@ -618,22 +611,6 @@ def measured_remedies(
         found, own = work.measured(chunks, progress, each), running.of(where)
         known = found, own.facts, own.variables, vary
         return Measured(case, where, lengths[:-1], fixed, content, *known)
-
-
-def _check_case(case: Case, lengths: Sequence[int], vary: str) -> None:
-    if case.pool or case.split is not None:
-        why = "remedies are for single convolutions and products"
-        raise InputError("op", case.op, why, "leave out split, or take a convolution")
-    if vary not in ("length", "batch"):
-        raise InputError("vary", vary, "remedies are not measured along it", "use length or batch")
-    if vary == "batch" and case.spatial_rank and case.length is None:
-        why = "the length is fixed while the batch is varied"
-        raise InputError("length", None, why, "give --length N")
-    if len(set(lengths)) < 2:
-        text = ",".join(map(str, lengths))
-        raise InputError(
-            "lengths", text, "a single length has nothing to differ from", "give two or more"
-        )
 
 
 class _OfCase(Work):
@@ -657,7 +634,7 @@ class _OfCase(Work):
             if one.spec is not None and one.spec["kind"] == "chunks":
                 doc = f"calls of {one.spec['outputs']} samples each"
                 found[number] = replace(one, doc=doc, spec=one.spec | {"axis": "batch"})
-        if self.where.name in LIBRARIES:
+        if self.where.name in IN_MODE:
             spec = {"kind": "invariant", "sizes": list(self.lengths)}
             found.append(Remedy(INVARIANT, self.where, DOC, spec))
         return found
@@ -739,21 +716,16 @@ class _OfCase(Work):
             header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
             session = self.sessions.with_remedy(one.remedy)
             session.request(header, _named_operands(self.longest))
+
+        def timed(remedy: Remedy, length: int, limit: float) -> Sequence[float]:
+            header = {"do": "time", "key": remedy.name, "at": {self.vary: length}, "limit": limit}
+            return list(self.sessions.of(remedy.where).request(header)[1]["seconds"])
+
         return {
-            (number, length): self._timer(one.remedy, length)
+            (number, length): partial(timed, one.remedy, length)
             for number, one in enumerate(ready)
             for length in dict.fromkeys((self.content, self.lengths[-1]))
         }
-
-    def _timer(self, remedy: Remedy, length: int) -> Callable[[float], Sequence[float]]:
-        session = self.sessions.of(remedy.where)
-        header = {"do": "time", "key": remedy.name, "at": {self.vary: length}}
-
-        def call(limit: float) -> Sequence[float]:
-            found = session.request(header | {"limit": limit})[1]
-            return list(found["seconds"])
-
-        return call
 
 
 def _named_operands(case: Case) -> Arrays:

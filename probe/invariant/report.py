@@ -104,7 +104,7 @@ class Report:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the table of classes, as JSON: see ``table.Table``."""
+        """Writes the table of classes, as JSON: see ``classes.Table``."""
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def certified_operation(
     entries: Mapping[str, Entry],
     key: str,
     threads: int,
-    budget: int = certificate.BUDGET,
-    library: str = "torch",
+    budget: int,
+    library: str,
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 

@@ -387,8 +387,8 @@ def samples_refuted(
     given: Sequence[Value],
     axes: Axes,
     answer: Sequence[Value],
-    companies: Sequence[Sequence[str]] = FULL,
-    how: str = HOW,
+    companies: Sequence[Sequence[str]],
+    how: str,
 ) -> SampleReading:
     """Returns whether samples along these axes keep their bits in all company that is tried.
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -503,6 +504,12 @@ class InOrder:
 
     run: Callable[..., Any]
     usual: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> InOrder:
+        """Returns it with the names and defaults of a function, None where there is none."""
+        every = signature(function).parameters.values()
+        return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         if len(given) < len(self.usual):

@@ -88,7 +88,7 @@ def made(
     return found, keeper.report
 
 
-def in_mode(model: Any, keeper: Keeper, batched: Any = None) -> Any:
+def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
     """Returns the model in the mode: a second object with the attributes of the first.
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
@@ -169,7 +169,12 @@ def in_mode(model: Any, keeper: Keeper, batched: Any = None) -> Any:
                 keeper.leave(UNREAD, STRANGE)
             else:
                 with kept:
-                    about = kind_of, before, _names_of_numbers((args, kwargs), numbers)
+                    names = (
+                        numbers(one)
+                        for one in tree_leaves((args, kwargs))
+                        if type(one) in (int, float) or (isinstance(one, ARRAYS) and not one.ndim)
+                    )
+                    about = kind_of, before, tuple(names)
                     _ask_in_company(company, mode, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if unusual((args, kwargs)):
@@ -399,16 +404,6 @@ class Numbers:
                 return None
             self.there.add(name)
         return name
-
-
-def _names_of_numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
-    """Returns the names of all numbers among arguments: see ``Numbers``."""
-    every = tree_leaves(given)
-    return tuple(
-        numbers(one)
-        for one in every
-        if type(one) in (int, float) or (isinstance(one, ARRAYS) and not one.ndim)
-    )
 
 
 def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from inspect import signature
 from typing import Any
 from zlib import crc32
 
@@ -87,13 +86,8 @@ class TorchOperations:
             torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
-            **{
-                one: InOrder(run, _arguments(one))
-                for one, run in (
-                    (functional.batch_norm, self._batch_normed),
-                    (functional.instance_norm, self._instance_normed),
-                )
-            },
+            functional.batch_norm: InOrder.of(functional.batch_norm, self._batch_normed),
+            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_normed),
             **dict.fromkeys(
                 (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
             ),
@@ -436,12 +430,6 @@ class TorchOperations:
         y, known = self._normed(said, x, sizes, function, given[:4])
         self.ready.note(met, x, known, len(x))
         return y
-
-
-def _arguments(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the names of a function's arguments with their defaults, None where there is none."""
-    every = signature(function).parameters.values()
-    return {one.name: None if one.default is one.empty else one.default for one in every}
 
 
 def _with_statistics(count: int, y: Any) -> Any:

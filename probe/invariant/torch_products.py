@@ -1,4 +1,4 @@
-"""Sums of products in PyTorch: linear layers, matrix products and convolutions, in their classes.
+"""Sums of products in PyTorch, in their classes: linear layers, products, convolutions, einsums.
 
 A model calls the same shapes again and again. So a shape at which the library's own call is in the
 class is kept with the strides that were checked, and such a call is made at once: what it takes
@@ -238,7 +238,8 @@ class Products:
             return NotImplemented
         if x.dtype not in FORMATS or w.dtype is not x.dtype or not x.numel():
             return NotImplemented
-        stride, padding, third, _, *last = (_for_each_axis(one, rank) for one in options)
+        every = (for_each_axis(one, rank) for one in options)  # one number may be a tuple too
+        stride, padding, third, _, *last = (one * rank if len(one) == 1 else one for one in every)
         dilation, more = (last[0], third) if last else (third, (0,) * rank)
         x, w = aligned_contiguous(x), strided(w)
         told = ConvolutionOptions(stride, padding, dilation, bool(last), more, options[3])
@@ -282,12 +283,6 @@ class ConvolutionOptions(NamedTuple):
     transposed: bool
     output_padding: Sequence[int]
     groups: int
-
-
-def _for_each_axis(value: Any, rank: int) -> tuple[int, ...]:
-    """Returns an option of a convolution for each of its axes."""
-    found = for_each_axis(value, rank)
-    return found * rank if len(found) == 1 else found
 
 
 # Few rows or samples: other ways to the bits that many get, where a library has one.
@@ -549,6 +544,18 @@ def _seconds(sizes: Sizes, plan: Sequence[SizedCall]) -> float:
     return sum(sizes.seconds(piece.size) for piece in plan) if plan else float("inf")
 
 
+# ``torch.einsum`` of two operands, as rows times weights or as pairs of matrices.
+#
+# PyTorch turns an einsum into a product of pairs of matrices below what a mode of functions sees,
+# and the rows are then a part of the shape of one pair. Which axis is which is known from the
+# letters alone, so it is decided here: a size of 1 changes nothing.
+#
+# Without a letter that both operands and the answer have, one operand has the rows: the one that is
+# not a ``Parameter``, or else the one whose letter comes first in the answer. With such letters,
+# each stands for a pair of matrices, unless one operand is a ``Parameter``: then they are groups,
+# and the rows are those of the other operand.
+
+
 class OnePair(TorchLinear):
     """As a ``TorchLinear``, as the product of one pair of matrices: what an einsum calls."""
 
@@ -586,7 +593,7 @@ class Grouped(TorchTestedRows):
         return (rows,), (moved_by(tensor(each, self.dtype), self.at),)
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``; gives (rows, groups, filters)."""
+        """Gives (rows, groups, filters)."""
         (x,), (w,) = samples, parameters
         return torch.bmm(x.transpose(0, 1), w).transpose(0, 1)
 

@@ -720,7 +720,7 @@ MOVED_BY = 8
 
 
 def where_kept(
-    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int = MOVED_BY
+    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int
 ) -> tuple[Box | None, ...] | None:
     """Returns where a short run has what is kept of each output; None where it hasn't all of it.
 

@@ -236,11 +236,11 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
 def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     """Two pools and three convolutions: short content leaves the last one fewer than 9 outputs."""
     network = NineLayers(2, blocks=2, fixed=120)
-    graph, where = graph_of(network, switching, tmp_path), Target.parse(SWITCHING)
+    graph = graph_of(network, switching, tmp_path)
     true = network.exact(padded(content(120), 120)["x"])
     with RemedySessions(inline=True) as sessions:
         only = ["pad", "layerwise", "chunks=12", "float64"]
-        work = MitigatedGraph(graph, (1, 5, 12), 12, where, sessions, only, true)
+        work = MitigatedGraph(graph, (1, 5, 12), 12, sessions, only, true)
         found = {one.remedy.name: one for one in work.measured((12,), None)}
     verdicts = {name: one.verdict for name, one in found.items()}
     assert verdicts.pop("float64") in ("differs", "not known")
