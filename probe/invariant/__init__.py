@@ -14,9 +14,10 @@ the order itself can be asked: see ``report``.
 What an operation is, follows from what it computes (``operations``). ``torch_calls`` has those of
 PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls reach
 them at little cost, einsums too, ``torch_sequences`` attention and recurrent layers,
-``torch_functions`` the calls within a model; ``torch_model`` is the mode in which it runs. ``tensorflow_calls`` and ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the
-model that runs them one by one. Where a library runs a model as one program, that is the operation:
-see ``whole``; ``samples`` checks it, ``programs`` and ``files`` have the libraries.
+``torch_functions`` the calls within a model; ``torch_model`` is the mode in which it runs.
+``tensorflow_calls`` and ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the model that
+runs them one by one. Where a library runs a model as one program, that is the operation: see
+``whole``; ``samples`` checks it, ``programs`` and ``files`` have the libraries.
 
 What else keeps the bits, and at what cost: ``mitigations`` lists the remedies of a target, and
 tries and times them on cases, ``mitigated_models`` on models.

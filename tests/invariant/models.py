@@ -29,6 +29,11 @@ def dependent(model, x):
 # samples, and what they read
 
 
+def of(torch, function):
+    """A function of tensors as a model."""
+    return module(torch, lambda layer, *given: function(*given))
+
+
 def module(torch, function):
     """A layer and a function of it and the arguments, as a model."""
 

@@ -232,13 +232,8 @@ def advise_json(found):
 
 def test_a_target_that_no_remedy_mends_is_told():
     case = Case("conv1d", 5, 3, 2)
-    found = measured_remedies(
-        case,
-        Target.parse(UNSTABLE),
-        [6, 9, 40],
-        only=["float64"],
-        sessions=RemedySessions(inline=True),
-    )
+    words = {"only": ["float64"], "sessions": RemedySessions(inline=True)}
+    found = measured_remedies(case, Target.parse(UNSTABLE), [6, 9, 40], **words)
     assert advise(found).name is None
     assert advise_json(found)["advice"] == "no remedy is exact on this target"
 

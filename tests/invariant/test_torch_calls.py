@@ -3,7 +3,7 @@
 import pytest
 
 from probe import stable
-from tests.invariant.models import differing, module
+from tests.invariant.models import differing, module, of
 
 
 @pytest.mark.parametrize(("channels", "filters"), [(32, 10), (33, 10), (28, 2), (64, 48)])
@@ -13,13 +13,12 @@ def test_where_operands_begin_in_memory_does_not_matter(torch, kind, channels, f
     size = channels * filters
     weight = torch.nn.Parameter(torch.randn(size + 1)[1:].view(filters, channels))
 
-    class Product(torch.nn.Module):
-        def forward(self, x):
-            if kind == "bmm":
-                return torch.bmm(x[:, None], weight.t().expand(len(x), channels, filters))
-            return torch.nn.functional.linear(x, weight) if kind == "linear" else x @ weight.t()
+    def product(x):
+        if kind == "bmm":
+            return torch.bmm(x[:, None], weight.t().expand(len(x), channels, filters))
+        return torch.nn.functional.linear(x, weight) if kind == "linear" else x @ weight.t()
 
-    model, report = stable.invariant(Product().eval(), [1, 64])
+    model, report = stable.invariant(of(torch, product), [1, 64])
     x = torch.randn(64, channels)
     whole = model(x)
     for start, count in ((0, 1), (1, 1), (3, 2), (1, 9), (5, 16), (2, 33), (1, 63)):

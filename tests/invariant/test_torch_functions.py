@@ -6,7 +6,7 @@ import pytest
 
 from probe import stable
 from probe.errors import InputError
-from tests.invariant.models import dependent, differing, module
+from tests.invariant.models import dependent, differing, module, of
 
 
 def test_layers_one_after_the_other_have_the_bits_that_they_have_within_a_module(torch):
@@ -20,17 +20,9 @@ def test_layers_one_after_the_other_have_the_bits_that_they_have_within_a_module
     hooked = []
     plain[5].register_forward_hook(lambda *given: hooked.append(len(given[1][0])))
 
-    class Within(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = plain
-
-        def forward(self, x):
-            return self.inner(x)
-
-    (one, report), (other, _) = (
-        stable.invariant(part.eval(), (1, 16)) for part in (plain, Within())
-    )
+    within = of(torch, lambda x: within.inner(x))
+    within.inner = plain
+    (one, report), (other, _) = (stable.invariant(part, (1, 16)) for part in (plain, within))
     x = torch.randn(16, 3, 5)
     for count in (16, 1, 5, 16, 1, 5):
         assert differing(torch, one(x[:count]), other(x[:count])) == 0

@@ -12,7 +12,7 @@ import pytest
 from probe import stable
 from probe.errors import InputError
 from probe.invariant.samples import MIXED
-from tests.invariant.models import dependent, differing, module, over, small
+from tests.invariant.models import dependent, differing, module, of, over, small
 
 
 def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch(torch):
@@ -48,16 +48,8 @@ def test_bits_that_the_unchanged_model_has_not_are_noted(torch):
     torch.manual_seed(3)
     conv = torch.nn.Conv1d(6, 9, 3).eval()
 
-    class Apart(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = conv
-
-        def forward(self, x):
-            return torch.stack([self.conv(one) for one in x])
-
     x = torch.randn(16, 6, 40)
-    for plain in (Apart().eval(), conv):
+    for plain in (of(torch, lambda x: torch.stack([conv(one) for one in x])), conv):
         model, report = stable.invariant(plain, sizes=(1, 16), example=x)
         same = torch.equal(model(x), plain(x))
         assert same != any("numbers of the example differ" in one for one in report.table.notes)
@@ -197,13 +189,6 @@ def test_a_table_travels_and_is_checked(torch, tmp_path):
     assert any("checked anew" in note and "size 3" in note for note in report.table.notes)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', "no table"])
-def test_a_file_that_is_no_table_is_one_line(torch, tmp_path, text):
-    (tmp_path / "table.json").write_text(text)
-    with pytest.raises(InputError, match="table=table.json: it is not a table"):
-        stable.invariant(torch.nn.Linear(2, 2).eval(), table=tmp_path / "table.json")
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -284,13 +269,7 @@ CHANGED = {
 
 
 def module_of(function):
-    import torch
-
-    class Made(torch.nn.Module):
-        def forward(self, x):
-            return function(x)
-
-    return Made().eval()
+    return of(pytest.importorskip("torch"), function)
 
 
 @pytest.mark.parametrize("whose", ["made", "given", "copy"])

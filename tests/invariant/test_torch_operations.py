@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probe import stable
-from tests.invariant.models import differing, module
+from tests.invariant.models import differing, module, of
 
 FUNCTIONS = {
     "pow": lambda torch, x: 2.0**x,
@@ -18,15 +18,9 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_of_a_number_and_elements_is_that_function(name):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-    class Function(torch.nn.Module):
-        def forward(self, x):
-            return FUNCTIONS[name](torch, x)
-
+def test_a_function_of_a_number_and_elements_is_that_function(torch, name):
     x = torch.rand(8, 37, generator=torch.Generator().manual_seed(5)) + 0.1
-    model, report = stable.invariant(Function().eval(), [1, 8])
+    model, report = stable.invariant(of(torch, lambda x: FUNCTIONS[name](torch, x)), [1, 8])
     whole = model(x)
     assert report.complete, report
     torch.testing.assert_close(whole, FUNCTIONS[name](torch, x), rtol=1e-6, atol=1e-6)
@@ -61,15 +55,8 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_keeps_its_largest_bits_however_it_is_called(torch, name):
-    class Called(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = torch.nn.Parameter(torch.randn(33, 33))
-
-        def forward(self, x):
-            return CALLS[name](torch.nn.functional, x, self.w)
-
-    plain = Called().eval()
+    plain = of(torch, lambda x: CALLS[name](torch.nn.functional, x, plain.w))
+    plain.w = torch.nn.Parameter(torch.randn(33, 33))
     model, report = stable.invariant(plain, (1, 48), strict=name != "bmm")
     x = torch.randn(48, 33)
     with torch.no_grad():
@@ -83,25 +70,21 @@ def test_a_function_keeps_its_largest_bits_however_it_is_called(torch, name):
 
 
 def test_a_result_that_is_written_elsewhere_is_reported(torch):
-    class Written(torch.nn.Module):
-        def forward(self, x):
-            return torch.mm(x, x.t(), out=torch.empty(len(x), len(x)))
-
-    _, report = stable.invariant(Written().eval(), (1, 8), example=torch.randn(8, 3))
+    written = of(torch, lambda x: torch.mm(x, x.t(), out=torch.empty(len(x), len(x))))
+    _, report = stable.invariant(written, (1, 8), example=torch.randn(8, 3))
     assert any("mm" in name for name in report.left)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_zeros_of_maxima_have_one_sign_at_every_place(torch, dtype):
-    class Maxima(torch.nn.Module):
-        def forward(self, x):
-            low = torch.maximum(x, -x).amax(1)
-            return low, torch.minimum(x, -x), torch.clamp(x, -x, x), x.max(1).values
+    def maxima(x):
+        low = torch.maximum(x, -x).amax(1)
+        return low, torch.minimum(x, -x), torch.clamp(x, -x, x), x.max(1).values
 
     zeros = torch.tensor([0.0, -0.0], dtype=getattr(torch, dtype))
     x = zeros[torch.randint(2, (41, 19), generator=torch.Generator().manual_seed(2))]
     x[:, 3] = 1
-    model, report = stable.invariant(Maxima().eval(), (1, 41), example=x)
+    model, report = stable.invariant(of(torch, maxima), (1, 41), example=x)
     whole = model(x)
     for count in (1, 2, 7, 16, 17, 40):
         for part, all_of in zip(model(x[:count]), whole, strict=True):
@@ -109,22 +92,12 @@ def test_zeros_of_maxima_have_one_sign_at_every_place(torch, dtype):
     assert not report.left
 
 
-def test_a_sum_over_the_batch_is_not_called_invariant(torch):
-    class Centred(torch.nn.Module):
-        def forward(self, x):
-            return x - x.mean(0)
-
-    _, report = stable.invariant(Centred().eval(), example=torch.randn(4, 3))
-    assert any("mean" in name for name in report.left)
-
-
 def test_sums_into_places_and_complex_numbers_are_not_called_exact(torch):
-    class Sums(torch.nn.Module):
-        def forward(self, x, add):
-            places = torch.arange(len(x))[:, None].expand_as(x), torch.arange(x.shape[1]) % 2
-            return torch.index_put(x.new_zeros(len(x), 2), places, x, accumulate=add)
+    def sums(x, add):
+        places = torch.arange(len(x))[:, None].expand_as(x), torch.arange(x.shape[1]) % 2
+        return torch.index_put(x.new_zeros(len(x), 2), places, x, accumulate=add)
 
-    model, report = stable.invariant(Sums().eval())
+    model, report = stable.invariant(of(torch, sums))
     model(torch.randn(4, 2), False)
     assert report.complete
     model(torch.randn(4, 6), True)
@@ -133,10 +106,8 @@ def test_sums_into_places_and_complex_numbers_are_not_called_exact(torch):
     model, report = stable.invariant(linear)
     x = torch.randn(2, 3, dtype=torch.complex64)
     assert torch.equal(model(x), linear(x))
-    assert {one.partition(" of ")[0] for one in report.left} >= {
-        "complex weights",
-        "complex inputs",
-    }
+    names = {one.partition(" of ")[0] for one in report.left}
+    assert names >= {"complex weights", "complex inputs"}
 
 
 def test_functions_have_a_class_where_few_samples_are_named(torch):
@@ -162,27 +133,20 @@ def test_an_operation_of_somebody_else_is_not_known_by_its_name(torch):
 
 
 def left(torch, function, *inputs):
-    class Model(torch.nn.Module):
-        def forward(self, *given):
-            return function(*given)
-
-    model, report = stable.invariant(Model().eval())
+    model, report = stable.invariant(of(torch, function))
     for x in inputs:
         model(x)
     return [one.split()[0] for one in report.left], [one.operation for one in report.rows]
 
 
 @pytest.mark.check
-def test_numbers_decide_whether_a_power_is_exact():
+def test_numbers_decide_whether_a_power_is_exact(torch):
     """A square is; a cube is asked by its place, also where a square was met first."""
-    torch = pytest.importorskip("torch")
     names, rows = left(torch, lambda x: x**2 + x**3, torch.randn(4, 5))
     assert not names and rows == ["pow 3 by place float32"]
 
 
-def test_a_function_that_is_exact_at_one_call_is_asked_again_at_another():
-    torch = pytest.importorskip("torch")
-
+def test_a_function_that_is_exact_at_one_call_is_asked_again_at_another(torch):
     def matrices(x):
         return torch.linalg.matrix_power(x, 1) + torch.linalg.matrix_power(x, 3)
 
@@ -197,9 +161,8 @@ def test_a_function_that_is_exact_at_one_call_is_asked_again_at_another():
     assert not names and [one.split()[0] for one in rows] == ["upsample_linear1d"]
 
 
-def test_products_of_complex_numbers_inside_are_reported():
+def test_products_of_complex_numbers_inside_are_reported(torch):
     """Real ones were met first, so the function itself is known to be exact of real numbers."""
-    torch = pytest.importorskip("torch")
 
     def turned(x):
         both = torch.view_as_complex((x * 2).reshape(len(x), -1, 2))
@@ -209,9 +172,7 @@ def test_products_of_complex_numbers_inside_are_reported():
     assert names == ["mul"]
 
 
-def test_elements_that_are_written_into_one_place_are_reported():
-    torch = pytest.importorskip("torch")
-
+def test_elements_that_are_written_into_one_place_are_reported(torch):
     def written(x):
         places = torch.arange(len(x))[:, None].expand_as(x), torch.arange(x.shape[1]) // 2
         return torch.index_put(x.new_zeros(len(x), 4), places, x)
@@ -219,8 +180,7 @@ def test_elements_that_are_written_into_one_place_are_reported():
     assert left(torch, written, torch.randn(3, 4))[0] == ["index_put"]
 
 
-def test_dropout_that_is_never_switched_off_is_reported():
-    torch = pytest.importorskip("torch")
+def test_dropout_that_is_never_switched_off_is_reported(torch):
     dropout = torch.nn.functional.dropout
     assert left(torch, lambda x: dropout(x, 0.5, True), torch.randn(3, 4))[0]
 
@@ -252,19 +212,14 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_functions_of_several_operands_keep_their_bits(name):
-    torch = pytest.importorskip("torch")
+def test_functions_of_several_operands_keep_their_bits(torch, name):
     function, shapes = several(torch)[name]
     draw = np.random.default_rng(5)
-
-    class Called(torch.nn.Module):
-        def forward(self, *given):
-            return function(*given)
 
     numbers = [draw.normal(size=(40, *shape)) for shape in shapes]
     numbers = [one * np.exp2(draw.integers(-6, 7, one.shape)) for one in numbers]
     given = [torch.from_numpy(one.astype("float32")) for one in numbers]
-    model, report = stable.invariant(Called().eval(), (1, 40), example=tuple(given))
+    model, report = stable.invariant(of(torch, function), (1, 40), example=tuple(given))
     whole = model(*given)
     assert report.complete, report
     with torch.no_grad():
@@ -276,18 +231,13 @@ def test_functions_of_several_operands_keep_their_bits(name):
             assert torch.equal(part, whole[start : start + size]), (size, start)
 
 
-def test_what_is_left_says_what_to_do_instead():
-    torch = pytest.importorskip("torch")
+def test_what_is_left_says_what_to_do_instead(torch):
     from probe.invariant.torch_operations import ONE_HOT, PARTS
 
     x, places = torch.randn(4, 6), torch.arange(24).view(4, 6) % 3
 
     def said(function, *given):
-        class Called(torch.nn.Module):
-            def forward(self, *given):
-                return function(*given)
-
-        _, report = stable.invariant(Called().eval(), (1, 4), example=given)
+        _, report = stable.invariant(of(torch, function), (1, 4), example=given)
         (why,) = set(report.left.values())
         return why
 

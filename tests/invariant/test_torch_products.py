@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probe import stable
-from tests.invariant.models import differing
+from tests.invariant.models import differing, of
 
 ROWS = {  # equation: one sample and the weights; the batch is the letter b
     "bc,cf": ((33,), (33, 20)),
@@ -34,18 +34,12 @@ OTHERS = {  # pairs of matrices, and what is no such product
 def summing(torch, equation, w):
     """A module whose batch is the letter b; the weights stand where the equation has them."""
 
-    class Summing(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = torch.nn.Parameter(w)
+    def function(x):
+        x = x.t() if equation.startswith("cb") else x
+        return torch.einsum(equation, *((w, x) if equation.startswith("f") else (x, w)))
 
-        def forward(self, x):
-            if equation.startswith("cb"):
-                x = x.t()
-            given = (self.w, x) if equation.startswith("f") else (x, self.w)
-            return torch.einsum(equation, *given)
-
-    return Summing().eval()
+    w = torch.nn.Parameter(w)
+    return of(torch, function)
 
 
 @pytest.mark.parametrize(
@@ -89,18 +83,13 @@ def test_three_operands_are_two_and_two(torch, equation):
     given = [torch.from_numpy(draw.normal(size=shape).astype("float32")) for shape in shapes]
     along = ["b" in part for part in parts]
 
-    class Sums(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            held = [one for one, its in zip(given, along, strict=True) if not its]
-            self.held = torch.nn.ParameterList(map(torch.nn.Parameter, held))
+    def function(*samples):
+        both = iter(samples), iter(held)
+        return torch.einsum(equation, *(next(both[not its]) for its in along))
 
-        def forward(self, *samples):
-            both = iter(samples), iter(self.held)
-            return torch.einsum(equation, *(next(both[not its]) for its in along))
-
+    held = [torch.nn.Parameter(one) for one, its in zip(given, along, strict=True) if not its]
     samples = [one for one, its in zip(given, along, strict=True) if its]
-    model, report = stable.invariant(Sums().eval(), (1, 24), example=tuple(samples))
+    model, report = stable.invariant(of(torch, function), (1, 24), example=tuple(samples))
     whole = model(*samples)
     assert report.complete, report
     assert torch.allclose(whole, torch.einsum(equation, *given), atol=1e-3)

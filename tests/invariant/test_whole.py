@@ -174,13 +174,6 @@ def test_a_table_from_elsewhere_keeps_its_bits_where_they_are_found(tmp_path):
     assert same(model(x[:1]), model(x)[:1])
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', "no table"])
-def test_a_file_that_is_no_table_is_one_line(tmp_path, text):
-    (tmp_path / "table.json").write_text(text)
-    with pytest.raises(InputError, match="table=table.json: it is not a table"):
-        stable.invariant(Planted().function(), example=drawn(2, 33), table=tmp_path / "table.json")
-
-
 @pytest.mark.parametrize(
     ("given", "words", "why"),
     [

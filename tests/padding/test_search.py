@@ -18,22 +18,8 @@ from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import operation
 from probe.recording.replayed import OnTarget
 from probe.semantics import Contracts, Each, Reduces, Scans, Unknown
-from tests.padding.graphs import (
-    BIAS,
-    CHANNELS,
-    FIXED,
-    ONE,
-    TWO,
-    WIDE,
-    Opened,
-    X,
-    answered,
-    conv,
-    convolved,
-    graph,
-    residual,
-    rng,
-)
+from tests.padding import graphs
+from tests.padding.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph
 
 IN_CALLS = search.in_calls
 
@@ -42,7 +28,7 @@ def brute(model, content):
     """The least size at which all outputs that read content come out, by numbers alone."""
 
     def run(content, size):
-        x = np.zeros((1, size, CHANNELS), np.float32)
+        x = np.zeros((1, size, graphs.CHANNELS), np.float32)
         x[:, :content] = X[:, :content]
         return np.asarray(model(x))
 
@@ -59,8 +45,8 @@ def brute(model, content):
 
 @pytest.mark.parametrize("content", [5, 23])
 def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
-    found = graph(residual()).sized(content)
-    assert found.least == found.safe == brute(residual(), content)
+    found = graph(graphs.residual()).sized(content)
+    assert found.least == found.safe == brute(graphs.residual(), content)
     assert found.at_safe.by_order == "same" and found.at_safe.certified
 
 
@@ -87,7 +73,7 @@ def test_what_reads_all_of_the_axis_is_named():
     mean = operation("mean", Reduces((1,), "mean", True))(
         lambda y: np.asarray(y).mean(axis=1, keepdims=True)
     )
-    found = graph(lambda x: mean(residual()(x))).sized(4)
+    found = graph(lambda x: mean(graphs.residual()(x))).sized(4)
     assert (found.least, found.safe) == (FIXED, FIXED)
     assert found.at_least.name == "mean" and "read the whole padded axis" in found.at_least.why
 
@@ -119,7 +105,7 @@ def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_oth
 
 
 def test_what_a_compiler_may_fuse_is_not_certified(monkeypatch):
-    model = residual()
+    model = graphs.residual()
     one = graph(model)
     whole = lambda arrays, times=1: (np.asarray(model(*arrays.values())), [1.0], "")  # noqa: E731
     one.opened.end_to_end = whole
@@ -142,8 +128,8 @@ def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
         return y
 
     dense = operation("dense", Contracts("mk,kn->mn"))(product)
-    a, b = (rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
-    w = rng.standard_normal((6, 5)).astype(np.float32)
+    a, b = (graphs.rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
+    w = graphs.rng.standard_normal((6, 5)).astype(np.float32)
     one = graph(lambda a, b: (dense(a, w) - b[:, :5], b), {"a": a, "b": b}, {"a": 0, "b": 0}, 8)
     found = one.sized(2)
     assert (found.least, found.safe) == (2, 4) and found.at_safe.certified
@@ -151,7 +137,7 @@ def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
 
 
 def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
-    found = answered(residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
+    found = answered(graphs.residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
     assert found.verdict == "differs" and found.first == "second"
     told = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert told["certified"] and not told["failed"]
@@ -159,7 +145,7 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
     spec = importlib.util.spec_from_file_location("padded", tmp_path / "plan" / "padded.py")
     padded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(padded)
-    model = residual(lambda size: size == 6)
+    model = graphs.residual(lambda size: size == 6)
     for content in range(1, 4):
         x = X[:, :content] * np.float32(1.5)
         whole = np.zeros_like(X)
@@ -219,18 +205,18 @@ def test_constants_between_operations_make_shorter_sizes_serve():
 
 
 def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, monkeypatch):
-    found = answered(residual(), lengths=[1], safe=False)
+    found = answered(graphs.residual(), lengths=[1], safe=False)
     told = found.to_json()
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
-    assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
+    assert [one["least"] for one in told["contents"]] == [brute(graphs.residual(), 1)]
     assert "certified" in repr(found) and found.picture() is not None
     given = {"inputs": {"x": X, "z": np.concatenate([X, X], 1)}, "vary": "x:1,z:1"}
     with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
         probe.network(lambda x, z: (x + BIAS, z + BIAS), lengths=[3], **given)
     with pytest.raises(InputError, match="content=25: the full size is 24"):
-        answered(residual(), lengths=[25])
+        answered(graphs.residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
-        answered(residual(), lengths=[5], padded=3)
+        answered(graphs.residual(), lengths=[5], padded=3)
 
 
 def test_operations_that_nobody_understands_are_in_the_way_of_orders():
@@ -260,7 +246,7 @@ def test_ways_of_padding_are_judged_and_timed():
 
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
-    one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    one = PaddedModel(graphs.Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
     ways = {each["name"]: each for each in judged_ways(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]

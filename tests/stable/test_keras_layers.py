@@ -12,21 +12,13 @@ pytestmark = pytest.mark.long
 
 
 def test_keras_layers_keep_their_weights_and_are_stable():
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("the layers are TensorFlow's")
+    keras = keras_or_skip()
     from probe.stable import keras_layers
 
     layers = keras.layers
-    model = keras.Sequential(
-        [
-            layers.Input((None, 3)),
-            layers.Conv1D(6, 5, padding="causal", activation="relu"),
-            layers.MaxPooling1D(2),
-            layers.DepthwiseConv1D(3, depth_multiplier=2),
-            layers.Conv1D(4, 3, groups=2),
-        ]
-    )
+    parts = [layers.Input((None, 3)), layers.Conv1D(6, 5, padding="causal", activation="relu")]
+    parts += [layers.MaxPooling1D(2), layers.DepthwiseConv1D(3, depth_multiplier=2)]
+    model = keras.Sequential([*parts, layers.Conv1D(4, 3, groups=2)])
     made = keras_layers.stabilized(model)
     x = np.random.default_rng(0).standard_normal((1, 60, 3)).astype(np.float32)
     np.testing.assert_allclose(made(x).numpy(), model(x).numpy(), rtol=1e-4, atol=1e-5)
