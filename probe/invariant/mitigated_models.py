@@ -259,7 +259,7 @@ def judged_ways(
         inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
         took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
-    found = []
+    found = list[dict[str, Any]]()
     for name, (padded, told) in ways.items():
         doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) != "exact"]
         words = {_verdict_at_size(one) for one in told}

@@ -84,7 +84,21 @@ def made(
         of_batch = {one.shape[0] if one.dim() else 0 for one in every} == {keeper.batch}
         of_length = any(keeper.length in one.shape[1:] for one in every)
         if like == "largest" and of_batch and (of_length or "length" not in sizes):
-            _note_native(keeper, model, given, y)
+            with torch.no_grad():
+                native = model(*given)
+            total = apart = 0
+            for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
+                one = getattr(theirs, "dtype", None)
+                if one in FORMATS and ours.dtype is one and ours.shape == theirs.shape:
+                    (there, name), (here, _) = container(theirs), container(ours)
+                    apart += int(ulp.bits_apart(here, there, name).sum())
+                    total += theirs.numel()
+            if apart:
+                kept.notes.append(
+                    f"at the largest size {apart:,} of {total:,} numbers of the example differ "
+                    "from the unchanged model's, whose bits depend on the place or the layout "
+                    "even there"
+                )
     return found, keeper.report
 
 
@@ -536,24 +550,6 @@ def _container_value(one: Any) -> Value:
         raise TypeError(f"{type(one).__name__} is not a tensor")
     value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
     return value, dtype or value.dtype.name
-
-
-def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:
-    """Runs the unchanged model, and notes how many of its numbers have different bits."""
-    with torch.no_grad():
-        native = model(*given)
-    total = apart = 0
-    for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
-        kind = getattr(theirs, "dtype", None)
-        if kind in FORMATS and ours.dtype is kind and ours.shape == theirs.shape:
-            (there, name), (here, _) = container(theirs), container(ours)
-            apart += int(ulp.bits_apart(here, there, name).sum())
-            total += theirs.numel()
-    if apart:
-        keeper.table.notes.append(
-            f"at the largest size {apart:,} of {total:,} numbers of the example differ from the "
-            "unchanged model's, whose bits depend on the place or the layout even there"
-        )
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"

@@ -460,8 +460,13 @@ class Positions:
             for n in one.gives:
                 made = np.full(self.length(n), NEVER)
                 for operand in one.operands:
-                    how = one.reads[operand][n]
-                    made = np.minimum(made, _least(found[operand], how))
+                    how, numbers = one.reads[operand][n], found[operand]
+                    read = np.flatnonzero(how.high >= how.low)
+                    if (np.diff(numbers) >= 0).all():
+                        made[read] = np.minimum(made[read], numbers[how.low[read]])
+                        continue
+                    for o in read.tolist():
+                        made[o] = min(made[o], numbers[how.low[o] : how.high[o] + 1].min())
                 found[n] = made
         return found
 
@@ -479,18 +484,6 @@ class Positions:
                         part = into[how.low[o] : how.high[o] + 1]
                         np.minimum(part, numbers[o], out=part)
         return found
-
-
-def _least(numbers: np.ndarray, how: Reads) -> np.ndarray:
-    """Returns for each output the least of the numbers that it reads."""
-    read = how.high >= how.low
-    found = np.full(len(read), NEVER)
-    if (np.diff(numbers) >= 0).all():
-        found[read] = numbers[how.low[read]]
-        return found
-    for o in np.flatnonzero(read).tolist():
-        found[o] = numbers[how.low[o] : how.high[o] + 1].min()
-    return found
 
 
 # Which positions of the padded axis each output of an operation reads, found by its labels.
