@@ -15,7 +15,7 @@ from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
 from probe.layout import CONTIGUOUS
-from probe.switch_points.switches import threads_of
+from probe.switch_points.search import threads_of
 from probe.target import Target
 
 # Outputs a call that chunks are tried with.

@@ -18,8 +18,8 @@ import numpy as np
 
 from probe import operands
 from probe.summation.fprev import Growth, NoTree
-from probe.summation.guess import GUESSES, proved_trees
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks, deal_questions
+from probe.summation.proof import GUESSES, proved_trees
 from probe.summation.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probe import floats
-from probe.summation import flush, fusion, zero
+from probe.summation import flush, fusion
 from probe.summation.fusion import (
     SAMPLED,
     FusedPairs,
@@ -29,7 +29,7 @@ from probe.summation.fusion import (
 )
 from probe.summation.masks import Masks, ask, classify
 from probe.summation.reveal import RevealedTree, column_labels
-from probe.summation.summation import Rounding, Summation
+from probe.summation.summation import ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 from probe.summation.tree import BIAS
 
 ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters answer alike
@@ -81,7 +81,7 @@ def reveal_roundings(
         if each.asked(masks.operator.dtype, seen, alone):
             put(each.name, each.question, each.leaves)
     for piece in pieces if masks.signed else ():
-        here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
+        here = signs_of_zero(masks)[:, piece.found.positions, piece.found.filters[0]]
         piece.answers["zero"] = here.astype(np.int32)
     flush.reveal_flushing(masks, pieces, lambda piece: traces[piece.found.tree])
     return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
@@ -120,7 +120,7 @@ def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[Rev
         return [found]
     tables = [flush.signature(masks)]
     if masks.signed:
-        tables.append(zero.signs(masks).astype(np.float64))
+        tables.append(signs_of_zero(masks).astype(np.float64))
     if batches:
         rows = fusion.pairs_in_rows(batches, max(map(len, batches)))
         leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
@@ -143,6 +143,41 @@ def _count_fused_pairs(
         piece.rows(fusion.pairs_in_rows(some, most)) for piece, some in zip(made, sets, strict=True)
     ]
     return ask(masks, fusion.count_fused, rows)
+
+
+def signs_of_zero(masks: Masks) -> np.ndarray:
+    """Returns where two questions about how a sum starts give a negative output: int8 (2,
+    positions, filters). Asked once, and only where zeros of different signs count as differences.
+
+    Sums that start from +0, or add zeros elsewhere, give +0 where all products are -0. With all
+    products -0, is the output -0? It is, where nothing is added to them. And with all products
+    negative and too small for the format? Where the first one is rounded before it is added to +0,
+    that is +0; a fused multiply-add keeps its sign.
+    """
+    if masks.zeros is None:
+        # the square of this is below half of the smallest subnormal number, so that it rounds to
+        # zero
+        small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
+        none = np.full((1, masks.operator.filters, 1), -1)
+        found = []
+        for x, w in ((0.0, -1.0), (small, -small)):
+            template = np.full(masks.size, w)
+            if masks.operator.bias:
+                template[-1] = -0.0
+            found.append(np.signbit(masks.run(none, [0.0], x, template)[0]))
+        masks.zeros = np.stack(found).astype(np.int8)
+    return masks.zeros
+
+
+def start_of_answers(answers: np.ndarray) -> str:
+    """Returns what the two answers of an output stand for."""
+    return ZERO_KEPT if answers[0] else ZERO_FUSED if answers[1] else ZERO_ADDED
+
+
+def starts_of_outputs(masks: Masks) -> np.ndarray:
+    """Of all outputs: (positions, filters)."""
+    first, second = signs_of_zero(masks).astype(bool)
+    return np.where(first, ZERO_KEPT, np.where(second, ZERO_FUSED, ZERO_ADDED))
 
 
 def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -187,7 +222,7 @@ def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> R
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
     if masks.signed:
-        rounding = replace(rounding, zero=zero.start_of_answers(piece.answers["zero"][:, column]))
+        rounding = replace(rounding, zero=start_of_answers(piece.answers["zero"][:, column]))
     return flush.with_flushing(rounding, piece, trace, column)
 
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe.printing import ranges
-from probe.summation import notation
 from probe.summation.summation import Summation
+from probe.summation.tree import order_name, short_formula
 from probe.switch_points.recognition import UNKNOWN, Pattern
-from probe.switch_points.switches import Thresholds
+from probe.switch_points.search import Thresholds
 
 MIXED, NOT_RUN = -1, -2
 NOUNS = {"dense": "rows"}
@@ -367,23 +367,19 @@ def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
         ]
         apart = [phrase for phrase in told[0] if phrase not in told[1]]
         return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
-    if other is not None and notation.order_name(one.tree) == notation.order_name(other.tree):
-        words = [
-            f"as {notation.short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
-        ]
-        others = [
-            f"as {notation.short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
-        ]
+    if other is not None and order_name(one.tree) == order_name(other.tree):
+        words = [f"as {short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+        others = [f"as {short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
     return _order_name(one)
 
 
 def _order_name(one: Summation) -> str:
     """Returns the order's name; without one, in how many running sums products are added."""
-    if name := notation.order_name(one.tree):
+    if name := order_name(one.tree):
         return name
     running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
-    return f"in {running:,} running sums, as {notation.short_formula(one.tree, WRITTEN)}"
+    return f"in {running:,} running sums, as {short_formula(one.tree, WRITTEN)}"
 
 
 def kind_words(found: Thresholds, kind: int) -> str:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probe.cli.show import orders
-from probe.summation import notation
-from probe.summation.tree import BIAS, Tree
+from probe.summation.tree import BIAS, Tree, drawing, order_name, short_formula
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,13 @@ from probe.summation.tree import BIAS, Tree
     ],
 )
 def test_trees_as_short_sums(tree, short, name):
-    assert notation.short_formula(tree) == short
-    assert notation.order_name(tree) == name
+    assert short_formula(tree) == short
+    assert order_name(tree) == name
 
 
 def test_drawings_have_a_line_a_leaf():
     tree = Tree.parse("((((0+2)+(1+3))+4)+b)")
-    assert notation.drawing(tree, frozenset({4})) == [
+    assert drawing(tree, frozenset({4})) == [
         "p0  ─┐",
         "p2  ─┴─┐",
         "p1  ─┐ │",
@@ -53,17 +52,17 @@ def test_drawings_have_a_line_a_leaf():
         "p4* ─────┴─┐",
         "b   ───────┴─",
     ]
-    assert notation.drawing(Tree.together(3)) == ["p0 ─┐", "p1 ─┤", "p2 ─┴─"]
+    assert drawing(Tree.together(3)) == ["p0 ─┐", "p1 ─┤", "p2 ─┴─"]
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=60, unique=True), st.integers(2, 5))
 def test_any_tree_can_be_written(leaves, width):
     groups = [leaves[i : i + width] for i in range(0, len(leaves), width)]
     tree = Tree.chain(groups)
-    text = notation.short_formula(tree)
+    text = short_formula(tree)
     assert text.count("(") == text.count(")") and len(text) <= 300
-    assert len(notation.drawing(tree)) == len(leaves)
-    assert isinstance(notation.order_name(tree), str)
+    assert len(drawing(tree)) == len(leaves)
+    assert isinstance(order_name(tree), str)
 
 
 def test_deep_and_wide_trees_stay_short():
@@ -72,7 +71,7 @@ def test_deep_and_wide_trees_stay_short():
         nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
         leaf += 3
     for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
-        assert len(notation.short_formula(tree)) <= 300
+        assert len(short_formula(tree)) <= 300
 
 
 @given(st.integers(0, 2**24 - 1))
