@@ -226,17 +226,17 @@ def _plain_values(value: float, dtype: str) -> list[float]:
 
 def _forms(bits: int) -> list[Callable[[float], float]]:
     """Functions that round a number to that many significant bits, or to digits worth as many."""
-    forms = [lambda v: _to_bits(v, bits)]
+
+    def short(value: float) -> float:
+        if value == 0 or not math.isfinite(value):
+            return value
+        mantissa, exponent = math.frexp(value)
+        return math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
+
+    forms: list[Callable[[float], float]] = [short]
     if bits % DIGIT == 0:
         forms.append(lambda v: float(f"{v:.{bits // DIGIT}g}"))
     return forms
-
-
-def _to_bits(value: float, bits: int) -> float:
-    if value == 0 or not math.isfinite(value):
-        return value
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
 
 
 def complexity(value: float, dtype: str) -> float:
@@ -480,19 +480,16 @@ def _kernel(finding: Finding) -> Changes:
     case = finding.case
     if not case.operation.windows:
         return
-    for changes in _smaller_axes("kernel", case.kernel, 1):
-        yield changes | _as_many_outputs(finding, changes["kernel"])
-        yield changes
-
-
-def _as_many_outputs(finding: Finding, kernel: int | tuple[int, ...]) -> dict[str, Any]:
-    """Returns the lengths at which a smaller kernel gives as many outputs: their number may
-    decide."""
-    last = kernel if isinstance(kernel, int) else kernel[-1]
-    less = (finding.case.kernel[-1] - last) * finding.case.dilation[-1]
     names = ("at", "against") if finding.paired and finding.vary == "length" else ("length",)
-    sizes = finding.case.arguments() | {"at": finding.at, "against": finding.against}
-    return {name: sizes[name] - less for name in names if sizes[name] is not None and less}
+    sizes = case.arguments() | {"at": finding.at, "against": finding.against}
+    for changes in _smaller_axes("kernel", case.kernel, 1):
+        # first at the lengths that give as many outputs: their number may decide
+        kernel = changes["kernel"]
+        last = kernel if isinstance(kernel, int) else kernel[-1]
+        less = (case.kernel[-1] - last) * case.dilation[-1]
+        same = {name: sizes[name] - less for name in names if sizes[name] is not None and less}
+        yield changes | same
+        yield changes
 
 
 class Shrinkable(Protocol):

@@ -307,16 +307,6 @@ def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
     return found.digest()
 
 
-def _sealed(stream: BinaryIO) -> bool:
-    """Returns whether a file carries a seal; ValueError where it does not fit."""
-    place, rest = _from_footer(stream, _SEALED)
-    if not rest.startswith(SEAL):
-        return False
-    if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
-        raise ValueError("its bytes have changed since it was written")
-    return True
-
-
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """What fails within it is a StoreError that names the file; but not that it is gone."""
@@ -369,8 +359,11 @@ def require_unchanged(path: Path) -> None:
 @lru_cache(4096)
 def _verified(path: Path, *_: int) -> None:
     with _reading(path), path.open("rb") as stream:
-        # files of older versions, or that another tool has written anew, carry no seal
-        if not _sealed(stream):
+        place, rest = _from_footer(stream, _SEALED)
+        if rest.startswith(SEAL):
+            if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
+                raise ValueError("its bytes have changed since it was written")
+        else:  # files of older versions, or that another tool has written anew, carry no seal
             with pq.ParquetFile(path, page_checksum_verification=True) as opened:
                 deque(opened.iter_batches(), maxlen=0)
 

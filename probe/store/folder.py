@@ -227,19 +227,21 @@ def _column(table: str, column: schema.Column, values: Any, count: int) -> pa.Ar
             elif values.dtype == np.int64:
                 mask = values == schema.NULL_INT
         if schema.TYPES[column.type] == "string" and not isinstance(values, pa.Array):
-            values = [None if one is None else _stored_text(column, one) for one in values]
+            if column.type == "json":
+                values = [
+                    one
+                    if one is None or isinstance(one, str)
+                    else json.dumps(one, sort_keys=True, separators=(",", ":"))
+                    for one in values
+                ]
+            if column.foreign:
+                values = [None if one is None else machine.publishable(one) for one in values]
         array = pa.array(values, type=kind, mask=mask)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise StoreError(f"{table}.{column.name}: {error}; its type is {kind}") from error
     if column.null is None and array.null_count:
         raise StoreError(f"{table}.{column.name}=None: this column may not be null")
     return array
-
-
-def _stored_text(column: schema.Column, value: Any) -> Any:
-    if column.type == "json" and not isinstance(value, str):
-        value = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return machine.publishable(value) if column.foreign else value
 
 
 # Written after all others: what these say is done has its other rows on the disk already.

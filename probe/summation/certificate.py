@@ -157,7 +157,15 @@ def _laid_out(
         # of the paths are known
         by_step = itertools.zip_longest(*(_path_jobs(path, layout) for path in paths))
         steps = ([job for job in jobs if job] for jobs in by_step)
-        branches = [job for path in paths for job in _branch_jobs(path)]
+        branches = []
+        for path in paths:
+            branch = _Job()
+            for item in path[1:]:
+                if len(item) > 1:
+                    branch.mask(item, 1)
+            if branch.parts:
+                branch.unit(path[0])
+                branches.append(branch)
         every = itertools.chain(steps, [branches])
         for jobs in (call for step in every for call in _calls_of_jobs(step, layout)):
             row = np.zeros(size)
@@ -261,17 +269,6 @@ def _path_jobs(items: list[np.ndarray], layout: _Layout) -> Iterator[_Job]:
                 share = items[k]
             job.unit(share)
             yield job
-
-
-def _branch_jobs(items: list[np.ndarray]) -> Iterator[_Job]:
-    """Yields all branches of a path at once."""
-    job = _Job()
-    for item in items[1:]:
-        if len(item) > 1:
-            job.mask(item, 1)
-    if job.parts:
-        job.unit(items[0])
-        yield job
 
 
 STEP = 3  # binades from one node to the next above it, where nothing should come out

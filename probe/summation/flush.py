@@ -290,7 +290,7 @@ def _reveal_flushed_sums(
         pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
         bottoms.append([pairs[:most]] if added else [])
     wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
-    results = ask(masks, _root_is_flushed, wanted)
+    results = ask(masks, _sum_is_flushed, wanted)
     flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
     kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
     apart = []
@@ -308,17 +308,15 @@ def _reveal_flushed_sums(
 
 
 def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not."""
-    least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
-    return classify(
-        masks.run(leaves, [1.5 * least, -least, least]), zero=1.5 * least, one=least
-    ).astype(np.int32)
+    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not.
 
-
-def _root_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Per (p, q) that meet at the root: 1 where their subnormal sum comes out as zero."""
+    Per (p, q) that meet at the root: where that sum comes out as zero.
+    """
     least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
-    return classify(masks.run(leaves, [1.5 * least, -least]), zero=least / 2, one=0.0)
+    width = leaves.shape[2]
+    beside = least * (width == 3)
+    answer = masks.run(leaves, [1.5 * least, -least, least][:width])
+    return classify(answer, zero=least / 2 + beside, one=beside).astype(np.int32)
 
 
 def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:

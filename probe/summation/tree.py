@@ -57,7 +57,23 @@ class Tree:
         """
         if not nodes:
             return cls((leaf,), ())
-        return _canonical([tuple(int(child) for child in node) for node in nodes])
+        given = [tuple(int(child) for child in node) for node in nodes]
+        first = _first_leaves(given)
+        # children by their smallest leaf, nodes by where their text ends
+        ordered = [sorted(node, key=lambda child: first[child]) for node in given]
+        number: dict[int, int] = {}
+        found: list[tuple[int, ...]] = []
+        todo = [~(len(given) - 1)]
+        while todo:
+            item = todo.pop()
+            if item >= 0:  # all children of this node are numbered
+                found.append(tuple(number.get(child, child) for child in ordered[item]))
+                number[~item] = ~(len(found) - 1)
+            else:
+                todo.append(~item)
+                todo += [child for child in reversed(ordered[~item]) if child < 0]
+        leaves = sorted(child for node in given for child in node if child >= 0)
+        return cls(tuple(leaves), tuple(found))
 
     @classmethod
     def parse(cls, text: str) -> Tree:
@@ -252,27 +268,6 @@ class Tree:
         return Tree.from_nodes(nodes, leaf=min(leaf for leaf in now.values() if leaf >= 0))
 
 
-def _canonical(nodes: list[tuple[int, ...]]) -> Tree:
-    """Sorts children by their smallest leaf and nodes by where their text ends."""
-    first = _first_leaves(nodes)
-    ordered = [sorted(node, key=lambda child: first[child]) for node in nodes]
-    number: dict[int, int] = {}
-    found: list[tuple[int, ...]] = []
-    todo = [~(len(nodes) - 1)]
-    while todo:
-        item = todo.pop()
-        if item >= 0:  # all children of this node are numbered
-            children = ordered[item]
-            found.append(tuple(number.get(child, child) for child in children))
-            number[~item] = ~(len(found) - 1)
-        else:
-            todo.append(~item)
-            todo += [child for child in reversed(ordered[~item]) if child < 0]
-    return Tree(
-        tuple(sorted(child for node in nodes for child in node if child >= 0)), tuple(found)
-    )
-
-
 def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
     """Returns the smallest leaf under every child; checks that the nodes form one tree."""
     first: dict[int, int] = {}
@@ -351,9 +346,14 @@ def order_name(tree: Tree) -> str:
     products = [leaf for leaf in tree.leaves if leaf != BIAS]
     biased = len(products) < len(tree.leaves)
     core = tree.restricted(products) if biased and products else tree
-    bias = _bias_place(tree) if biased else ""
     if len(products) < 3:
         return ""
+    bias = ""
+    if biased:
+        beside = tree.nodes[tree.parents[BIAS]]
+        first = all(child >= 0 for child in beside) and 0 in beside
+        bias = ", the bias first" if first else ", the bias in between"
+        bias = ", the bias last" if BIAS in tree.nodes[-1] else bias
     if all(isinstance(item, int) for item in _chains(tree).items):
         together = len(tree.nodes) == 1 and len(tree.leaves) > 2
         return "all in one step" if together else f"one after the other{bias}"
@@ -363,15 +363,6 @@ def order_name(tree: Tree) -> str:
         if len(products) > lanes and core == Tree.lanes(products, lanes):
             return f"{lanes} running sums, added pairwise{bias}"
     return ""
-
-
-def _bias_place(tree: Tree) -> str:
-    """Returns where the bias is added: first, last or in between."""
-    if BIAS in tree.nodes[-1]:
-        return ", the bias last"
-    node = tree.parents[BIAS]
-    first = all(child >= 0 for child in tree.nodes[node]) and 0 in tree.nodes[node]
-    return ", the bias first" if first else ", the bias in between"
 
 
 def _chains(tree: Tree) -> NotationSum:
@@ -419,18 +410,14 @@ def _sum_text(total: NotationSum, depth: int) -> str:
         alike = _count_shifted_runs(runs)
         for number, run in enumerate(runs[:alike]):
             if alike < 4 or number < 2 or number == alike - 1:
-                words += _run_words(run, depth)
+                # the first two, dots, the last
+                dots = len(run) >= (6 if isinstance(run[0], int) else 4)
+                shown = [_item_text(item, depth) for item in (run[:2] if dots else run)]
+                words += [*shown, "...", _item_text(run[-1], depth)] if dots else shown
             elif number == 2:
                 words.append("...")
         del runs[:alike]
     return "+".join(words)
-
-
-def _run_words(run: list[Item], depth: int) -> list[str]:
-    """Returns the words of items that follow from each other: the first two, dots, the last."""
-    if len(run) < (6 if isinstance(run[0], int) else 4):
-        return [_item_text(item, depth) for item in run]
-    return [_item_text(run[0], depth), _item_text(run[1], depth), "...", _item_text(run[-1], depth)]
 
 
 def _item_text(item: Item, depth: int) -> str:
@@ -510,19 +497,14 @@ def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
     root = place[~(len(tree.nodes) - 1)]
     canvas = [[" "] * (2 * root[1] + 1) for _ in written]
     for node, children in enumerate(tree.nodes):
-        _join(canvas, [place[child] for child in children], place[~node][1])
+        # the lines of the children to where they are added, in a column (from 1)
+        at = 2 * place[~node][1] - 1
+        ends = sorted(place[child][0] for child in children)
+        for row in range(ends[0], ends[-1] + 1):
+            canvas[row][at] = "│"
+        for row, start in (place[child] for child in children):
+            canvas[row][2 * start : at] = "─" * (at - 2 * start)
+            canvas[row][at] = "┐" if row == ends[0] else "┴" if row == ends[-1] else "┤"
     canvas[root[0]][-1] = "─"
     lines = zip(names, map("".join, canvas), strict=True)
     return [f"{name:<{width}} {line}".rstrip() for name, line in lines]
-
-
-def _join(canvas: list[list[str]], children: list[tuple[int, int]], column: int) -> None:
-    """Draws the lines of the children to where they are added, in ``column`` (from 1)."""
-    at = 2 * column - 1
-    rows = sorted(row for row, _ in children)
-    for row in range(rows[0], rows[-1] + 1):
-        canvas[row][at] = "│"
-    for row, start in children:
-        for place in range(2 * start, at):
-            canvas[row][place] = "─"
-        canvas[row][at] = "┐" if row == rows[0] else "┴" if row == rows[-1] else "┤"

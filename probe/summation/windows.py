@@ -168,14 +168,19 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     mixed = first.reshape(case.batch, -1, case.in_channels)
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
-    mean = floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1)
-    if case.pool == "max":
-        return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
-    counted = np.rint(reads.sum(axis=1) / mean)
-    pad_with = "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():  # no window meets padding
-        pad_with = ""
-    return PoolWindows(reads, counted, pad_with)
+    read, counted, padded = reads.sum(axis=1), np.ones(len(reads)), False
+    padding = bool((read != math.prod(case.kernel)).any())
+    if case.pool != "max":
+        counted = np.rint(read / floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1))
+        padded = bool((counted != read).any())
+    elif padding:  # a maximum of elements that are all -1 is 0 where padding takes part
+        arrays = {
+            "x": floats.round_to(np.full(case.input_shape(), -1.0), case.dtype),
+            "w": floats.round_to(np.ones(case.weight_shape), case.dtype),
+        }
+        _, run = session.request({"do": "run", "spec": case.spec()}, arrays)
+        padded = bool((floats.widen(run["y"], case.dtype) == 0).any())
+    return PoolWindows(reads, counted, ("zeros" if padded else "nothing") if padding else "")
 
 
 def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
@@ -190,18 +195,6 @@ def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) ->
     header = {"do": "masks", "spec": case.spec(), "mode": "inputs"}
     found = [blocks["outputs"] for _, blocks in session.stream(header, arrays)]
     return np.concatenate(found)
-
-
-def _padding_of_max(session: AnySession, case: Case, reads: np.ndarray) -> str:
-    """A maximum of elements that are all -1 is 0 where padding takes part."""
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():
-        return ""
-    arrays = {
-        "x": floats.round_to(np.full(case.input_shape(), -1.0), case.dtype),
-        "w": floats.round_to(np.ones(case.weight_shape), case.dtype),
-    }
-    _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
-    return "zeros" if (floats.widen(found["y"], case.dtype) == 0).any() else "nothing"
 
 
 def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
