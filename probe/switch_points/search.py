@@ -270,7 +270,15 @@ def find_switch_points(
         raise InputError("upto", upto, why, "raise it")
     within = SearchLimits(**limits)
     search = _Search(session, case, vary, within.seconds, progress)
-    search.result.limited = _fit(search, upto, within.memory)
+    search.reach, needed = upto, _bytes_needed(search.case, vary, upto)
+    if needed > within.memory:
+        search.reach, high = first, upto
+        while high - search.reach > 1:
+            middle = (search.reach + high) // 2
+            fits = _bytes_needed(search.case, vary, middle) <= within.memory
+            search.reach, high = (middle, high) if fits else (search.reach, middle)
+        told = f"{needed >> 20} MiB, and {within.memory >> 20} MiB are allowed"
+        search.result.limited = f"{vary} {upto} needs some {told}"
     search.scan(first, min(search.reach, search.first_scan(first, within.scanned)))
     search.far(within.checks, np.random.default_rng(within.seed))
     search.certify()
@@ -281,21 +289,6 @@ def find_switch_points(
 def shortest_size(case: Case, vary: str) -> int:
     """Returns the first size: of lengths the one at which a window meets no padding."""
     return 1 if vary == "batch" else max(case.shortest_length, case.effective_kernel[-1])
-
-
-def _fit(search: _Search, upto: int, memory: int) -> str:
-    """Sets how far the search may reach; why that is not ``upto``, if it isn't."""
-    needed = _bytes_needed(search.case, search.vary, upto)
-    search.reach = upto
-    if needed <= memory:
-        return ""
-    low, high = shortest_size(search.case, search.vary), upto
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = _bytes_needed(search.case, search.vary, middle) <= memory
-        low, high = (middle, high) if fits else (low, middle)
-    search.reach = low
-    return f"{search.vary} {upto} needs some {needed >> 20} MiB, and {memory >> 20} MiB are allowed"
 
 
 def _bytes_needed(case: Case, vary: str, size: int) -> int:
@@ -325,7 +318,15 @@ class _Search:
         if (given := budget.current_budget()) is not None:
             self.limit = given.left if seconds is None else min(seconds, given.left)
         if vary == "batch":
-            self.case = _searchable(case).with_(batch=1)
+            if not case.weighted:
+                why = "its sums have no weights to ask with"
+                raise InputError("op", case.op, why, "take a product or a convolution")
+            if case.spatial_rank and case.length is None:
+                why = "where the batch is varied, the length is fixed"
+                raise InputError("length", None, why, "give --length N")
+            if not case.operation.batched:
+                raise InputError("op", case.op, "it takes one input", "take matmul or dense")
+            self.case = case.with_(batch=1)
             self.known: Recogniser = OfSamples(session, self.case)
         else:
             self.case = case.with_(length=None)
@@ -622,16 +623,3 @@ class _SearchBatch(RecognisedSize):
         """Returns what was found, by samples."""
         index = self.index.reshape(-1, self.geometry.positions * self.filters)
         return self._pattern(index, np.ones(len(index), bool))
-
-
-def _searchable(case: Case) -> Case:
-    """Returns the case itself. InputError: its batch can't be searched."""
-    if not case.weighted:
-        why = "its sums have no weights to ask with"
-        raise InputError("op", case.op, why, "take a product or a convolution")
-    if case.spatial_rank and case.length is None:
-        why = "where the batch is varied, the length is fixed"
-        raise InputError("length", None, why, "give --length N")
-    if not case.operation.batched:
-        raise InputError("op", case.op, "it takes one input", "take matmul or dense")
-    return case
