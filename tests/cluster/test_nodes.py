@@ -16,23 +16,21 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe import Case, load, machine
+from probe import load, machine
 from probe.cli import shell
 from probe.cluster import nodes
 from probe.cluster.nodes import contradiction_of
+from tests.cluster.test_shards import CASE, SWITCHING, rows, same
 
 pytest.importorskip("distributed", reason="Dask's distributed is not installed")
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-SWITCHING = "reference,algorithm=pairwise,length_switch=9"
-CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 LAST = 1500
 WORDS = (
     "sweep --op conv1d --kernel 5 --in-channels 3 --filters 2 --operands cancel --keep 3 --json "
     f"--lengths 5..{LAST} --target {SWITCHING}"
 ).split()
-VARYING = {"seconds", "started", "path", "git_commit", "git_dirty"}
 LIMIT = 600
 
 # After it has said what it is, this node's NumPy seems to have been upgraded.
@@ -55,18 +53,6 @@ from probe.cluster import nodes as node
 own = machine.facts
 machine.afresh = lambda: {**own(), "machine": "amd-epyc-fam99-model1-avx2"}
 """
-
-
-def rows(folder, table):
-    """The rows of a table but for times and the state of the checkout, in a fixed order."""
-    frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in VARYING])
-    return sorted(map(str, frame.to_dict("records")))
-
-
-def same(folder, plain):
-    for table in ("runs", "cases", "comparisons", "differences"):
-        assert rows(folder, table) == rows(plain, table), table
 
 
 class Processes:

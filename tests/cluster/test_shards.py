@@ -24,16 +24,16 @@ pytestmark = pytest.mark.long
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
-TIMES = {"seconds", "started", "machine", "path"}
+VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 SAME = ("runs", "cases", "comparisons", "differences")
 NEWER = {"library_version": "99.1"}
 LENGTHS = range(5, 18)
 
 
 def rows(folder, table):
-    """The rows of a table but for times, in a fixed order."""
+    """The rows of a table but for times and the state of the checkout, in a fixed order."""
     frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in TIMES])
+    frame = frame.drop(columns=[name for name in frame if name in VARYING])
     return sorted(map(str, frame.to_dict("records")))
 
 
