@@ -15,10 +15,9 @@ Proved against all trees, nodes that add several exactly, and formats of up to `
 any node, rounded to nearest, for sums of products that add in one order whatever the operands are.
 A node that rounds twice, first to a few digits more (float32: up to 10, at the root 22; see
 ``after``), is refuted too, and one that does so in more digits is not. Taken from one product: that
-sums which round twice all do, and when a result counts as subnormal. All filters and
-positions answer the same questions at once, so
-a certificate costs as many calls as one output's would. A chain of n leaves takes about n / 3 of
-them in float32.
+sums which round twice all do, and when a result counts as subnormal. All filters and positions
+answer the same questions at once, so a certificate costs as many calls as one output's would. A
+chain of n leaves takes about n / 3 of them in float32.
 
 What ``separation`` asks no other order of additions survives.
 
@@ -719,23 +718,8 @@ class _Questions:
             if each.asked(self.dtype, piece.wide, True) and each.name not in KEEPING:
                 yield self._row(each.question, each.leaves(piece, traces))
         if self.flushes:
-            yield from self._of_subnormal(piece)
-
-    def _of_subnormal(self, piece: FusionPiece) -> Iterator[_LeafRows]:
-        """Yields which subnormal operands and products become zero."""
-        leaves, pairs = flush.of_leaves(Masks(self.model), self.summation.tree), piece.pairs
-        for question in (flush.count_inputs_kept, flush.count_weights_kept):
-            yield self._row(question, flush.sets_in_rows(leaves))
-        yield self._row(
-            flush.count_products_kept, flush.sets_in_rows(flush.of_pairs(Masks(self.model), piece))
-        )
-        yield self._row(
-            flush.count_kept_behind_bias,
-            flush.sets_in_rows([row[None] for row in pairs.behind_bias]),
-        )
-        yield self._row(
-            flush.count_biases_kept, flush.sets_in_rows(flush.beside_bias(Masks(self.model), piece))
-        )
+            for _, ask, sets_of in flush.QUESTIONS:
+                yield self._row(ask, flush.sets_in_rows(sets_of(Masks(self.model), piece)))
 
     def _row(
         self,

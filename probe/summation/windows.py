@@ -284,16 +284,17 @@ class Reach:
         return {"reach": told} if told else {}
 
 
-def reveal_reach(session: AnySession, case: Case, naming: bool = True) -> Reach:
-    """Reveals what reaches every output of ``case`` (its length set), weights too.
+def reveal_reach(session: AnySession, case: Case) -> Reach:
+    """Reveals what reaches every output of ``case`` (its length set): which elements of x, and
+    weights too.
 
-    ``naming``: also which elements of x they are, where there are any. Two calls where nothing
-    reaches anything. A pooling case has nothing to ask. Errors: TargetError.
+    Two calls where nothing reaches anything. A pooling case has nothing to ask. Errors:
+    TargetError.
     """
     asked = _ReachQuestions(session, case)
     if case.pool:
         return asked.result
-    if asked.inputs() and naming:
+    if asked.inputs():
         asked.result.named = _Names(asked).found()
     asked.weights()
     return asked.result
