@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
     from probe.store import Store
     from probe.store.parquet import Recalled
-    from probe.sweeps.bits import Ranking
 
 
 WEIGHTS = {
@@ -427,7 +426,6 @@ class _SweepState(Campaign[SweepQuestion]):
     def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
         """Returns the ranking of what a target is still to be asked, with all that the store
         knows."""
-        from probe.sweeps.bits import Ranking  # here: a sweep without a time limit ranks nothing
 
         text, run_id = part.target.text, part.run_id
         ranking = Ranking({one.case: one.values for one in part.questions})

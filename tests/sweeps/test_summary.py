@@ -11,7 +11,7 @@ from probe.sweeps.summary import Summary, TargetSummary
 CONTROLS = ("equal", None, "differs", "alignment differs")
 
 
-def columns(seed: int, count: int) -> dict:
+def columns(seed: int, count: int = 40) -> dict:
     """Rows of ``comparisons`` of one case, some of which agree."""
     rng = np.random.default_rng(seed)
     differing = rng.integers(0, 4, count) * rng.integers(0, 2, count)
@@ -31,21 +31,14 @@ def columns(seed: int, count: int) -> dict:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_columns_count_as_their_rows(seed):
-    given = columns(seed, 40)
-    rows = [
-        {name: each if name == "case_id" else each[n] for name, each in given.items()}
-        for n in range(40)
-    ]
-    for row in rows:
-        row["max_ulp"] = None if row["max_ulp"] == NULL_INT else int(row["max_ulp"])
-    at_once, one_by_one = TargetSummary("t"), TargetSummary("t")
+    given, at_once, one_by_one = columns(seed), TargetSummary("t"), TargetSummary("t")
     at_once.add_columns(given)
-    for row in rows:
-        one_by_one.add(row)
+    for n in given["at"]:
+        row = {name: "c" if name == "case_id" else each[n] for name, each in given.items()}
+        one_by_one.add(row | {"max_ulp": None if row["max_ulp"] == NULL_INT else row["max_ulp"]})
     assert at_once == one_by_one
-    known = [row["max_ulp"] for row in rows if row["differing"]]
-    largest = max((one for one in known if one is not None), default=None)
-    assert at_once.max_ulp == largest and at_once.comparisons == 40
+    known = given["max_ulp"][(given["differing"] > 0) & (given["max_ulp"] != NULL_INT)]
+    assert at_once.max_ulp == known.max() and at_once.comparisons == 40
     assert at_once.compared == given["compared"].sum()
     assert [one.at for one in at_once.differences] == np.flatnonzero(given["differing"]).tolist()
 
