@@ -26,6 +26,8 @@ from probe.summation.windows import (
     PoolWindows,
     as_predicted,
     as_windows,
+    reach_of_inputs,
+    reached_by,
     reveal_reach,
     reveal_windows,
 )
@@ -40,6 +42,13 @@ CASES = (
     Case("conv2d", (2, 3), 4, 4, 5, groups=2, height=4, stride=2, padding=1),
     Case("matmul", in_channels=3, filters=2, length=4, bias="normal"),
 )
+OUTPUTS = {
+    "clipped": lambda y: np.clip(y, np.float32(-6), np.float32(6)),
+    "quarters": lambda y: np.rint(y * np.float32(4)) / np.float32(4),
+    "off": lambda y: y + np.float32(0.01) * (np.abs(y) > 0.5),
+    "long": lambda y: y * np.float32(1.004),
+    "plain": lambda y: y,
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
@@ -57,16 +66,7 @@ def test_the_predicted_windows_are_those_of_plain_loops(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
-@pytest.mark.parametrize(
-    "output",
-    [
-        lambda y: np.clip(y, np.float32(-6), np.float32(6)),
-        lambda y: np.rint(y * np.float32(4)) / np.float32(4),
-        lambda y: y + np.float32(0.01) * (np.abs(y) > 0.5),
-        lambda y: y,
-    ],
-    ids=["clipped", "quarters", "off", "plain"],
-)
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
 def test_windows_are_found_behind_what_clips_or_rounds(case, output):
     found = reveal_windows(SessionOperator(planted(output=output), case))
     assert np.array_equal(found, as_predicted(case)) and found.dtype == np.int32
@@ -85,14 +85,33 @@ def test_what_names_no_element_is_no_window(output, why):
         reveal_windows(SessionOperator(planted(output=output), CASES[0]))
 
 
-def test_windows_of_other_padding_are_read_off():
-    case, other = (Case("conv1d", 3, 2, 3, 10, padding=pad, stride=2) for pad in ("same", "caffe"))
+def padded_otherwise(output):
+    """An operator of other padding than its case says, and that padding's windows."""
+    case, other = (Case("conv1d", 3, 2, 3, 8, padding=pad, stride=2) for pad in ("same", "caffe"))
     assert case.output_shape() == other.output_shape()
-    operator = SessionOperator(InlineSession(Target("reference")).start(), other)
+    operator = SessionOperator(planted(output=output), other)
     operator.case = case
     operator.run = SessionOperator(operator.session, other).run
+    return operator, as_predicted(other)
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_windows_of_other_padding_are_read_off(output):
+    operator, windows = padded_otherwise(output)
     found = reveal_windows(operator)
-    assert np.array_equal(found, as_predicted(other)) and (found != as_predicted(case)).any()
+    assert np.array_equal(found, windows) and (found != as_predicted(operator.case)).any()
+
+
+def test_two_answers_that_differ_are_no_windows():
+    operator, _ = padded_otherwise(lambda y: np.clip(y, np.float32(-2), np.float32(2)))
+    with pytest.raises(NotASum, match="depends on how large the inputs are"):
+        reveal_windows(operator)
+
+
+def test_names_beyond_the_digits_of_a_format_are_asked_in_parts():
+    case = Case("conv1d", 2, 3, 2, 1400, dtype="float16")
+    found = reveal_windows(SessionOperator(InlineSession(Target("reference")).start(), case))
+    assert np.array_equal(found, as_predicted(case))
 
 
 def test_what_a_pool_reads_stands_where_its_padding_puts_it_or_in_places_left():
@@ -162,10 +181,55 @@ def test_what_reaches_an_output_is_found_element_by_element(name, target):
     case = SHAPES[name]
     with open_session(target, inline=True) as session:
         found, wanted = reveal_reach(session, case), one_by_one(session, case)
+        assert (reach_of_inputs(session, case).inputs == found.inputs).all()
     assert named(found) == wanted and bool(wanted) == (target is NEIGHBOUR)
     assert not found.weights.any()
     if target is PLAIN and not case.bias and case.padding == "valid":
         assert found.calls == 1 + case.weighted  # the usual answer costs no more
+
+
+def test_of_given_infinities_those_are_named_that_may_reach_an_output():
+    rng = np.random.default_rng(0)
+    for name in ("matmul", "dilated", "groups", "depthwise", "sum"):
+        case = SHAPES[name]
+        arrays = [np.ones(case.input_shape()), np.ones(case.weight_shape)]
+        x, w = (floats.round_to(one, case.dtype) for one in arrays)
+        b = None if case.bias is None else floats.round_to(np.ones(case.filters), case.dtype)
+        with open_session(NEIGHBOUR, inline=True) as session:
+            every = one_by_one(session, case)
+            for count in (1, 1, 2, 5):
+                odd = set(rng.choice(x.size, count, replace=False).tolist())
+                given = x.copy()
+                given.reshape(-1)[list(odd)] = np.inf
+                found = reached_by(session, case, given, w, b)
+                reaching = {place: odd.intersection(some) for place, some in every.items()}
+                wanted = {place: some for place, some in reaching.items() if some}
+                assert {(one.position, one.group) for one in found.named} == set(wanted)
+                for one in found.named:
+                    inputs = set(one.inputs.tolist())
+                    assert wanted[one.position, one.group] <= inputs <= odd
+                    assert one.exact == (len(inputs) == 1)
+
+
+@pytest.mark.parametrize("name", ["matmul", "depthwise"])
+def test_elements_are_named_with_as_many_calls_as_are_allowed(name, monkeypatch):
+    case, costs, first = SHAPES[name].with_(length=7), [], {}
+    with open_session(NEIGHBOUR, inline=True) as session:
+        every = one_by_one(session, case)
+        for most in range(40):
+            monkeypatch.setattr(windows, "MOST", most)
+            found = reveal_reach(session, case)
+            costs.append(found.calls - costs[0] if costs else found.calls)
+            exact = [one.exact for one in found.named]
+            for one in found.named:
+                inputs = set(one.inputs.tolist())
+                assert inputs.issuperset(every[one.position, one.group])
+                assert not one.exact or inputs == set(every[one.position, one.group])
+            if most and costs[-1]:
+                first.setdefault("asked", (most, costs[-1]))
+            if all(exact):
+                first.setdefault("exact", (most, costs[-1]))
+    assert all(most == calls for most, calls in first.values()) and len(first) == 2
 
 
 def test_a_window_s_own_padding_is_multiplied_or_not():
@@ -236,17 +300,6 @@ def test_overflow_in_one_order_alone_is_order():
     left, right = found.values()
     assert np.isinf(left[0]) != np.isinf(right[0]) or np.isnan(left[0]) != np.isnan(right[0])
     assert found.causes == {"order": 1} and found.replayed == found.compared == 2
-
-
-def test_a_product_that_overflows_before_it_is_added_replays():
-    # 1.5 * 3e38 - 1.5 * 2.8e38 is a number, unless the first product is rounded to float32 alone.
-    large = "x[0, 0, 0]=3e38; x[0, 0, 1]=-2.8e38; w[0]=1.5"
-    case = Case("matmul", in_channels=3, filters=1, length=1, dtype="bfloat16", put=large)
-    target = Target.parse("reference,algorithm=truncated")
-    found = explain_case(case, target, against_target=PLAIN, inline=True)
-    assert np.isinf(floats.widen(found.values()[0], "bfloat16")).all()
-    assert found.replayed == found.compared == 1
-    assert found.left.summation((0, 0)).rounding.fused < {0, 1, 2}
 
 
 def test_window_tells_what_reaches_an_output():
