@@ -8,6 +8,7 @@ rounded to float32 before, or was the first of a chain of its own that was added
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +45,8 @@ def overflowing(operator: SessionOperator, summation: Summation) -> np.ndarray:
     found = np.zeros((len(fused), operator.positions, operator.filters), bool)
     template = np.zeros(operator.summands + int(operator.bias))
     # beyond float32, and made of factors within it
-    x, product = 2.0**64, 2.0**128
+    product = 2.0**128
+    x = math.sqrt(product)
     for biased in (False, True):
         rows = [n for n, leaf in enumerate(fused) if (beside[leaf] == BIAS) == biased]
         if not rows:

@@ -21,9 +21,8 @@ from probe.progress import VOICE
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
-from probe.summation.reach import Reach, reached_by
 from probe.summation.summation import Summation
-from probe.summation.windows import reveal_windows
+from probe.summation.windows import Reach, reached_by, reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -95,7 +94,7 @@ class ComparedShapes:
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
-        wider = left if left.filters >= right.filters else right
+        wider = max(left, right, key=lambda case: case.filters)
         return wider.with_(length=length, batch=batch, split=None)
 
     def blocks(self, same_place: bool = False) -> Blocks:
@@ -122,8 +121,7 @@ ALIGNMENT = "alignment differs"
 # The layout whose operands begin at a multiple of 64 bytes.
 PINNED = "offset:0"
 
-# Summations of other shapes that are tried before one is revealed.
-MOST_KNOWN = 24
+MOST_KNOWN = 24  # speed alone: summations of other shapes that are tried before one is revealed
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +161,10 @@ class CaseRun:
         position, filter_ = place
         if variant := self.variants.get((int(position), int(filter_))):
             return variant
-        number = -1 if self.orders is None else int(self.orders.index[position, filter_])
-        return None if number < 0 or self.orders is None else self.orders.summations[number]
+        if self.orders is None:
+            return None
+        number = int(self.orders.index[position, filter_])
+        return self.orders.summations[number] if number >= 0 else None
 
     def mask(self, places: np.ndarray) -> np.ndarray:
         """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
@@ -390,7 +390,7 @@ class Revealer:
         self._orders: dict[Hashable, Orders] = {}
 
     def _key(self, one: CaseRun) -> Hashable:
-        return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
+        return one.target.text, str(one.case.to_json())
 
     def recall(self, one: CaseRun, session: AnySession) -> CaseRun | None:
         """Returns a run with the orders kept of its shape, replayed; None if there are none."""
@@ -404,8 +404,6 @@ class Revealer:
         self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
         """Returns a run with its orders, as ``CaseRun.reveal`` does."""
-        if one.refusal or one.case.pool:
-            return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
         one = (recalled := self.recall(one, session)) or one
         if recalled and one.replays[asked].all():
