@@ -56,7 +56,8 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 @dataclass(frozen=True)
 class OpenedTensorFlow:
     """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
-    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel. ``straight``: as of a recorder."""
+    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel.
+    ``straight``: as of a recorder."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
