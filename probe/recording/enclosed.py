@@ -1,6 +1,6 @@
 """Whether rounding can be why two runs differ: both sides' results are held against all that the
-semantics and the operands of an operation allow (:mod:`probe.enclosure`); and what of a whole run's
-outputs stays the same whatever the orders of all its sums."""
+semantics and the operands of an operation allow (:mod:`probe.enclosure`); and between which numbers
+a whole run's outputs lie, whatever the orders of all its sums."""
 
 from __future__ import annotations
 
@@ -316,28 +316,3 @@ def _convolution_interval(
             return None
         made = added
     return made.map(lambda end: asked.y.put(end.reshape(asked.output_shape())))
-
-
-def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndarray:
-    """Returns which decisions over rows (..., channels) are the same for all numbers in between.
-
-    ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
-    """
-    known = ~(np.isnan(found.low) | np.isnan(found.high))  # NaN would take decisions of its own
-    if decision == "threshold":
-        return known & ((found.low > 0) | (found.high <= 0))
-    order = np.argsort(-found.low, axis=-1, kind="stable")
-    least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
-    rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
-    # not where they touch: of equal numbers the index decides
-    return np.asarray(known.all(axis=-1) & (least > rest))
-
-
-def same_decisions(
-    left: np.ndarray, right: np.ndarray, decision: str, count: int = 1
-) -> np.ndarray:
-    """Returns which decisions both sides' rows take alike: as of ``certain_decisions``."""
-    if decision == "threshold":
-        return np.asarray((left > 0) == (right > 0))
-    first, second = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (left, right))
-    return np.asarray((np.sort(first, axis=-1) == np.sort(second, axis=-1)).all(axis=-1))

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import probe
+from probe.comparison.decisions import certain_decisions
+from probe.recording import enclosed
 from probe.semantics import Each, Meaning, Steps, Unknown
 from probe.semantics import Step as Inner
 from probe.semantics import operations as o
@@ -130,8 +132,6 @@ def test_decisions_that_no_order_changes_are_proved() -> None:
 def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     """Whatever order its sums are added in: in float64 and rounded, backwards, in blocks."""
     torch = pytest.importorskip("torch")
-    from probe.recording import enclosed
-
     torch.manual_seed(seed)
     nn = torch.nn
     layers = [nn.Conv1d(3, 8, 5, padding=2), nn.BatchNorm1d(8), nn.SiLU()]
@@ -146,7 +146,7 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     for y in (rows, wide):
         assert ((found.low <= y) & (y <= found.high)).all()
     order = np.argsort(-wide, axis=1)[:, 0]
-    proved = enclosed.certain_decisions(found, "argmax")
+    proved = certain_decisions(found, "argmax")
     assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()
 
 
