@@ -275,6 +275,31 @@ def test_what_can_not_be_compared_is_an_error():
         window.agreement(Case("conv1d", 5, length=9), "batch", 0, 2)
 
 
+SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
+
+
+def test_explicit_weights_are_those_of_the_first_channels():
+    case = Case("conv1d", 2, in_channels=3, length=4, weights=[1, 2, 3, 4, 5, 6])
+    assert window.case_for(case, "channels", (2,)).weights == (1, 2, 4, 5)
+    with pytest.raises(InputError, match="channels=4: weights are given for 3 channels only"):
+        window.case_for(case, "channels", (4,))
+
+
+def test_an_axis_says_its_value_and_its_limits():
+    assert window.value_on_axis(window.case_at(SPLIT, "channels", 2), "channels") == 2
+    assert window.value_on_axis(SPLIT, "channels") == 6
+    assert window.value_on_axis(SPLIT.with_(length=None), "length") is None
+    with pytest.raises(InputError, match="channels=7: the case has 6 channels to split"):
+        window.case_at(SPLIT, "channels", 7)
+    with pytest.raises(InputError, match="split=1: the channels of 2 groups"):
+        window.case_at(SPLIT.with_(groups=2), "channels", 1)
+
+
+def test_all_outputs_must_agree():
+    found = window.agreement(SPLIT, "channels", 2, 6)
+    assert found.compared == 18 and found.not_compared == 0 and not found.reason
+
+
 # What makes another framework read the same windows: checked by reading them off it.
 
 

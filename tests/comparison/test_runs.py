@@ -7,15 +7,22 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 
+import probe
 from probe import floats, window
 from probe.case import Case
 from probe.comparison import ComparedShapes, Finding, Revealer, run_case, runs
 from probe.errors import InputError
-from probe.launch import open_session
+from probe.launch import InlineSession, open_session
+from probe.store import Store
 from probe.summation.certificate import SummationModel
+from probe.summation.orders import reveal
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
+from probe.sweeps import sweep_cases
+from probe.switch_points import by_order
 from probe.target import Target
+from tests.backends import conforming
+from tests.convolutions import explain_case
 from tests.summation.test_tree import any_tree
 
 CASE = Case("matmul", in_channels=5, filters=3, length=12)
@@ -236,3 +243,86 @@ def test_only_products_beyond_float32_can_overflow(size, told):
     given = (np.array([size, 1.0, np.nan]), np.array([-np.inf, -(2.0**64), 3.0]))
     x, w = (floats.round_to(one, "bfloat16") for one in given)
     assert runs.may_overflow(x, w, "bfloat16") == told
+
+
+# One call for all channels against two calls whose outputs are added.
+
+REFERENCE = Target.parse("reference")
+SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
+
+
+def inline(target):
+    return open_session(target, inline=True)
+
+
+def ran(case, session=None):
+    x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
+    session = session or InlineSession(REFERENCE).start()
+    return conforming.ran(session, case.spec(), x, w, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_split_case_is_the_sum_of_two_calls(dtype):
+    case = SPLIT.with_(dtype=dtype, bias="normal", operands="normal")
+    x, w, b = case.operands()
+    first, second = case.with_(in_channels=2), case.with_(in_channels=4, bias=None)
+    session, parts = InlineSession(REFERENCE).start(), []
+    for part, channels in ((first, slice(0, 2)), (second, slice(2, 6))):
+        arrays = (floats.to_container(a, dtype) for a in (x[..., channels], w[:, channels]))
+        bias = floats.to_container(b, dtype) if part.bias else None
+        y = conforming.ran(session, part.spec(), *map(np.ascontiguousarray, arrays), bias)
+        parts.append(floats.from_container(y, dtype))
+    assert (floats.from_container(ran(case.with_(split=2)), dtype) == parts[0] + parts[1]).all()
+
+
+def test_its_tree_is_the_sum_of_the_trees_of_both():
+    case = Case("matmul", in_channels=7, filters=2, length=3, split=3, bias="normal")
+    ((tree, _),) = reveal(InlineSession(REFERENCE).start(), case).summations
+    assert tree == Tree.parse("((((0+1)+2)+b)+(((3+4)+5)+6))")
+    ((tree, _),) = reveal(
+        InlineSession(REFERENCE).start(), Case("sum", None, 7, 1, 2, split=2)
+    ).summations
+    assert tree == Tree.parse("((0+1)+((((2+3)+4)+5)+6))")
+
+
+@pytest.mark.slow
+def test_both_halves_are_cut_to_16_bits_before_they_are_added(started):
+    case = Case("matmul", in_channels=20, filters=3, length=2, split=9, dtype="float16")
+    assert reveal(started("tensorflow"), case).replayed.all()
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_every_difference_is_explained_by_the_order(at):
+    found = explain_case(SPLIT, REFERENCE, at, 6, vary="channels", inline=True)
+    assert found.compared == found.replayed == found.by_order == 18
+    assert set(found.causes) == {"order"} and len(found.differing) > 0
+    assert (found.left.case.split, found.right.case.split) == (at, None)
+
+
+def test_the_larger_value_says_how_many_channels_there_are():
+    found = explain_case(SPLIT.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
+    assert found.left.case.in_channels == found.right.case.in_channels == 8
+    assert (found.left.case.split, found.right.case.split) == (None, 4)
+
+
+@pytest.mark.long
+def test_a_sweep_over_channels_stores_what_differs(tmp_path):
+    with Store(tmp_path) as store:
+        found = sweep_cases([SPLIT], [REFERENCE], range(1, 7), "channels", store, opens=inline)
+    stored = probe.load(tmp_path)
+    assert sorted(stored.comparisons["at"]) == [1, 2, 3, 4, 5]
+    assert set(stored.comparisons["vary"]) == {"channels"}
+    assert set(stored.comparisons["compared"]) == {18}
+    assert (stored.comparisons["differing"] > 0).all()
+    assert found.targets["reference"].differing == stored.comparisons["differing"].sum()
+    half = ran(SPLIT.with_(split=3)).ravel()
+    rows = stored.differences[stored.differences["at"] == 3]
+    assert (half.view(np.uint32)[rows["index"]] == rows["bits_at"]).all()
+
+
+def test_a_sweep_by_order_finds_every_output():
+    with inline(REFERENCE) as session:
+        found = by_order.sweep_by_order(
+            session, SPLIT.with_(operands="ones"), [2, 4, 6], "channels"
+        )
+    assert found.differing == found.compared == 36
