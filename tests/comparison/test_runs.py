@@ -258,7 +258,7 @@ def inline(target):
 def ran(case, session=None):
     x, w, b = (None if a is None else floats.to_container(a, case.dtype) for a in case.operands())
     session = session or InlineSession(REFERENCE).start()
-    return conforming.ran(session, case.spec(), x, w, b)
+    return conforming.run(session, case.spec(), x, w, b)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
@@ -270,7 +270,7 @@ def test_a_split_case_is_the_sum_of_two_calls(dtype):
     for part, channels in ((first, slice(0, 2)), (second, slice(2, 6))):
         arrays = (floats.to_container(a, dtype) for a in (x[..., channels], w[:, channels]))
         bias = floats.to_container(b, dtype) if part.bias else None
-        y = conforming.ran(session, part.spec(), *map(np.ascontiguousarray, arrays), bias)
+        y = conforming.run(session, part.spec(), *map(np.ascontiguousarray, arrays), bias)
         parts.append(floats.from_container(y, dtype))
     assert (floats.from_container(ran(case.with_(split=2)), dtype) == parts[0] + parts[1]).all()
 
