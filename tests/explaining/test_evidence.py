@@ -170,9 +170,8 @@ def test_the_example_is_the_smallest_that_replays():
     found = explained(case, target, 6, 20)
     evidence = differing_example(found)
     assert evidence is not None and evidence.left.output == evidence.right.output
-    assert (
-        len(evidence.left.products) == 6
-    )  # the first output reads three of five places, two channels each
+    # the first output reads three of five places, two channels each
+    assert len(evidence.left.products) == 6
     assert evidence.left.result == evidence.left.library
     assert evidence.right.result == evidence.right.library
     assert differing_example(explained(case, REFERENCE, 6, 20)) is None
