@@ -174,11 +174,6 @@ _EVENT = ("-e", "cpu-clock:u", "--no-buildid", "--no-buildid-cache")
 _REPORT = ("--no-children", "--no-demangle", "-F", "sample,dso,symbol", "-t", "\t", "--stdio", "-q")
 
 
-def has_symbols(target: Target) -> bool:
-    """Says whether it is a library: samples of NumPy's stand-in would name the interpreter."""
-    return target.name != "reference"
-
-
 def sampled_symbols(question: KernelQuestion) -> Kernel:
     """Samples the call for ``question.seconds``. Errors: TargetError, of the target alone."""
     if not sys.platform.startswith("linux"):
@@ -227,7 +222,9 @@ def _perf_samples(
 def _record(perf: str, samples: Path, session: Session, seconds: float) -> str | None:
     """Writes the file ``samples``, or says why there is none."""
     session.request({"do": "run", "key": KEY})  # the first call makes what later ones reuse
-    sampling = ("-F", str(frequency()), "-o", str(samples), "-p", str(session.pid))
+    limit = _setting("perf_event_max_sample_rate")  # above which perf refuses to record
+    rate = min(FREQUENCY, int(limit)) if limit.isdigit() else FREQUENCY
+    sampling = ("-F", str(rate), "-o", str(samples), "-p", str(session.pid))
     recorder = subprocess.Popen(
         [perf, "record", *_EVENT, *sampling],
         stdin=subprocess.DEVNULL,
@@ -253,12 +250,6 @@ def refusal(status: int, said: str) -> str:
     if any(word in said.lower() for word in ("permi", "paranoid", "access", "not allowed")):
         return f"perf may not sample here: kernel.perf_event_paranoid is {paranoid}; set 2 or less"
     return f"perf record ended with exit status {status}"
-
-
-def frequency() -> int:
-    """Returns ``FREQUENCY``, or the kernel's own limit, above which perf refuses to record."""
-    limit = _setting("perf_event_max_sample_rate")
-    return min(FREQUENCY, int(limit)) if limit.isdigit() else FREQUENCY
 
 
 def _setting(name: str) -> str:
@@ -409,7 +400,8 @@ def _backend_kernels(session: Session) -> list[Kernel]:
 
 SOURCES: dict[str, KernelSource] = {
     ONEDNN: KernelSource(carries_onednn, onednn_log),
-    SYMBOLS: KernelSource(has_symbols, sampled_symbols),
+    # samples of NumPy's stand-in would name the interpreter
+    SYMBOLS: KernelSource(lambda target: target.name != "reference", sampled_symbols),
     ASKED: KernelSource(_offers, _ask_backend),
 }
 

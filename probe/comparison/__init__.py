@@ -15,11 +15,10 @@ from probe.comparison.runs import (
     Finding,
     Revealer,
     outputs_of_call,
-    read_windows,
     run_and_reveal,
     run_case,
 )
 
 __all__ = ["CAUSES", "MOST_KNOWN", "Arrays", "Blocks", "CaseRun", "ComparedShapes", "Comparison"]
 __all__ += ["Finding", "OutputPairs", "Revealer", "classes_of", "compare_shapes"]
-__all__ += ["outputs_of_call", "read_windows", "run_and_reveal", "run_case"]
+__all__ += ["outputs_of_call", "run_and_reveal", "run_case"]

@@ -135,13 +135,13 @@ class CaseRun:
 
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
     bits that go with the address of its input (``alignment``), or is no linear operator;
-    ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions,
-    filters): the replay gave the library's bits on the run's operands. ``windows``: what every
-    output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
-    operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
-    outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs are added
-    whose products overflow before that, by (position, filter). ``pooled``: of a pool, how it comes
-    to its outputs, instead of ``orders``.
+    ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions, filters): the
+    replay gave the library's bits on the run's operands. ``windows``: what every output reads,
+    int64 (groups, positions, leaves), -1 for padding, where that was asked. ``reach``: which
+    outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
+    ``reached``: outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs
+    are added whose products overflow before that, by (position, filter). ``pooled``: of a pool, how
+    it comes to its outputs, instead of ``orders``.
     """
 
     target: Target
@@ -225,8 +225,15 @@ class CaseRun:
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
         """Returns the run with these orders, replayed on its operands."""
-        replayed = replayed_outputs(orders, self.operands)
-        found = replace(self, orders=orders, evidence=orders.evidence, replays=replayed)
+        given = self.operands
+        agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
+        if not given.finite:
+            agreed &= floats.widen(given.y, given.case.dtype) == 0
+        for number, summation in enumerate(orders.summations):
+            positions, filters = np.nonzero(orders.index == number)
+            if len(positions):
+                agreed[positions, filters] = given.agrees(summation, positions, filters)
+        found = replace(self, orders=orders, evidence=orders.evidence, replays=agreed)
         return _with_nonfinite(found, session, orders)
 
 
@@ -284,7 +291,7 @@ def run_case(
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
         evidence=shown if refusal else "",
-        windows=read_windows(session, case) if windows else None,
+        windows=reveal_windows(SessionOperator(session, case)) if windows else None,
     )
 
 
@@ -296,25 +303,6 @@ def run_and_reveal(
     ``budget``: questions that may be spent on certifying them.
     """
     return run_case(session, case).reveal(session, known, budget=budget)
-
-
-def read_windows(session: AnySession, case: Case) -> np.ndarray:
-    """Returns what every output reads, revealed: int64 (groups, positions, leaves), -1 for
-    padding."""
-    return reveal_windows(SessionOperator(session, case))
-
-
-def replayed_outputs(orders: Orders, operands: ContainerOperands) -> np.ndarray:
-    """Returns where replaying each output's summation gives the library's bits: (positions,
-    filters)."""
-    agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-    if not operands.finite:
-        agreed &= floats.widen(operands.y, operands.case.dtype) == 0
-    for number, summation in enumerate(orders.summations):
-        positions, filters = np.nonzero(orders.index == number)
-        if len(positions):
-            agreed[positions, filters] = operands.agrees(summation, positions, filters)
-    return agreed
 
 
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:

@@ -118,10 +118,23 @@ def _result_intervals(one: Alone) -> Interval | None:
         return None
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return None
-    reads = _opened_operands(one) if _program_around(one) else _operand_intervals(one)
-    if reads is None:
-        return None
-    shapes = [one.side.values[n].shape for n in one.operation.gives]
+    run, ends = one.side, _program_around(one)
+    reads = [] if ends else _operand_intervals(one)
+    if ends:
+        # a compiled program fuses steps of the elements at one place: what is inside of it does not
+        # read then what was seen of the steps before
+        for number, value in enumerate(run.values):
+            step = run.operations[value.given].meaning
+            if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
+                ends.add(number)
+        steps, given = operations_between(run, one.operation.reads, ends)
+        arrays = run.arrays(given)
+        found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
+        _add_results(run, [run.operations[n] for n in steps], found)
+        if not found.keys() >= {*one.operation.reads}:
+            return None
+        reads = [found[n] for n in one.operation.reads]
+    shapes = [run.values[n].shape for n in one.operation.gives]
     return enclosed(_written_meaning(one), reads, shapes, one.value.dtype) or _convolution_interval(
         one.operation, reads, shapes, one.dtypes
     )
@@ -137,23 +150,6 @@ def _program_around(one: Alone) -> set[int]:
             if reads and number in operations_between(run, results, reads)[0]:
                 return reads
     return set()
-
-
-def _opened_operands(one: Alone) -> list[Interval] | None:
-    """Returns the intervals of what an operation inside of a compiled program reads: it fuses steps
-    of the elements at one place, and then does not read what was seen of the steps before."""
-    run, ends = one.side, _program_around(one)
-    for number, value in enumerate(run.values):
-        step = run.operations[value.given].meaning
-        if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
-            ends.add(number)
-    steps, given = operations_between(run, one.operation.reads, ends)
-    arrays = run.arrays(given)
-    found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
-    _add_results(run, [run.operations[n] for n in steps], found)
-    return (
-        [found[n] for n in one.operation.reads] if found.keys() >= {*one.operation.reads} else None
-    )
 
 
 def _written_meaning(one: Alone) -> Meaning:
