@@ -297,17 +297,10 @@ class _Everywhere:
         """Returns an array's bytes, mapped from a file; None where there is no room for it."""
         segment, size = self.segment(), array.nbytes
         if segment is None or self.taken + size > len(segment):
-            # without a name: the system removes it when nothing has it open
-            file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
             try:
-                # not posix_fallocate: on ext4 what is written then takes four times as long
-                os.ftruncate(file.fileno(), max(size, SEGMENT))
-                mapped = mmap.mmap(file.fileno(), max(size, SEGMENT), access=mmap.ACCESS_READ)
+                self.file, segment = _segment(max(size, SEGMENT))
             except OSError:
-                file.close()
                 return None
-            self.file, segment = file, np.frombuffer(mapped, np.uint8)
-            weakref.finalize(segment, file.close)
             self.segment, self.taken = weakref.ref(segment), 0  # goes with the last array in it
         assert self.file is not None
         self.file.seek(self.taken)
@@ -320,6 +313,21 @@ class _Everywhere:
         found = segment[self.taken : self.taken + size]
         self.taken += -(-size // ALIGNED) * ALIGNED
         return found
+
+
+def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:
+    """Returns a file without a name, which the system removes when nothing has it open, and its
+    bytes, mapped. OSError: there is no room for it."""
+    file = tempfile.TemporaryFile(prefix="probe-", buffering=0)  # noqa: SIM115
+    try:
+        # not posix_fallocate: on ext4 what is written then takes four times as long
+        os.ftruncate(file.fileno(), size)
+        segment = np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
+    except OSError:
+        file.close()
+        raise
+    weakref.finalize(segment, file.close)
+    return file, segment
 
 
 _everywhere = _Everywhere()
