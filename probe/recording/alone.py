@@ -38,7 +38,8 @@ from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 
-# Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats.
+# Bytes that freed memory is filled with: NaN in every format, and in each a number of a usual size
+# (0.75 in float32 and bfloat16, 1.8 in float16, 0.0005 in float64).
 FILLS = (0xFF, 0x3F)
 
 # Runs with each kind of memory where any run gave different bits.
@@ -309,9 +310,8 @@ def run_lines(
         except (TypeError, ValueError, AttributeError, RuntimeError):
             if ways == PLAIN:
                 raise
-    given = space.pop("y")
-    found = []
-    for value in given if isinstance(given, list | tuple) else [given]:
+    y, found = space.pop("y"), []
+    for value in y if isinstance(y, list | tuple) else [y]:
         if "bfloat16" not in str(getattr(value, "dtype", "")):
             plain = value.detach().cpu() if hasattr(value, "detach") else value
         elif type(value).__module__.partition(".")[0] == "torch":  # which gives NumPy no bfloat16
