@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from probe import window
 from probe.case import Case
+from probe.comparison import outputs_of_call
 from probe.errors import InputError
 from probe.operation import OPERATIONS
 from probe.summation.masks import SessionOperator
@@ -435,17 +436,12 @@ def test_the_code_runs_as_it_is_and_gives_the_same_outputs(started, framework, c
     if framework == "keras":  # its layer makes its own weights
         assert found == case.output_shape()
         return
-    expected = ran(started("reference"), case)
+    expected = outputs_of_call(started("reference"), case)
     assert found.shape == expected.shape
     # whole numbers are exact; an average is a quotient of two averages at worst: 4 roundings
     assert (
         np.abs(found - expected).max() <= ("avg" in case.op) * 4 * 2**-23 * np.abs(expected).max()
     )
-
-
-def ran(session, case):
-    x, w, _ = case.operands()
-    return session.request({"do": "run", "spec": case.spec()}, {"x": x, "w": w})[1]["y"]
 
 
 def test_symmetric_padding_is_native_and_the_odd_zero_an_extra_pad():

@@ -42,8 +42,8 @@ CAUSES = (
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
 
-# Products of outputs that are held against the exact sums: less than a replay of them costs.
-JUDGED = 1 << 23
+# Products of outputs that are held against the exact sums.
+JUDGED = 1 << 23  # speed alone: less than a replay of them costs
 
 # Causes that two replayed summations show.
 OF_SUMS = {"order", "rounding", "precision", "flush"}
@@ -98,8 +98,7 @@ class OutputPairs:
                     (right.windows, right.case, found.right),
                 )
             )
-            same = (one == two).all(axis=1) if one.shape == two.shape else False
-            found.same_window[rows] = same
+            found.same_window[rows] = (one == two).all(axis=1)
         return found
 
 
@@ -345,12 +344,8 @@ class Comparison:
     def causes(self) -> dict[str, int]:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
-        first = {name: name.split("+")[0] for name in counted}
-        ranks = {one: CAUSES.index(one) if one in CAUSES else len(CAUSES) for one in first.values()}
-        return {
-            name: counted[name]
-            for name in sorted(counted, key=lambda one: (ranks[first[one]], one))
-        }
+        ranks = {name: CAUSES.index(name.split("+")[0]) for name in counted}
+        return {name: counted[name] for name in sorted(counted, key=lambda one: (ranks[one], one))}
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -489,7 +484,7 @@ class Comparison:
         which = self.differing
         explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
         open_ = ~explained & self.pairs.same_window[which]
-        verdicts = np.full((2, len(which)), UNKNOWN)
+        verdicts = np.full((len(self.sides()), len(which)), UNKNOWN)
         flush = np.zeros(len(which), bool)
         for number, (side, some) in enumerate(self.sides(which[open_])):
             if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
@@ -505,7 +500,7 @@ class Comparison:
 
         Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
-        which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
+        which = self.differing[self.of_exact(JUDGED // self.left.case.summands)]
         found = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
         return None if found is None else Accuracy.of(found, *self.values(which))
 
@@ -513,8 +508,8 @@ class Comparison:
         """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
         exact result in common: those that read different inputs have none."""
         which = np.flatnonzero(self.pairs.same_window[self.differing])
-        taken = np.linspace(0, len(which) - 1, max(1, most)).astype(int)
-        return which[np.unique(taken)] if max(1, most) < len(which) else which
+        count = min(max(1, most), len(which))
+        return which[np.linspace(0, len(which) - 1, count).astype(int)]
 
     def accuracies(self, most: int) -> dict[str, np.ndarray]:
         """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}

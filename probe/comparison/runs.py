@@ -5,6 +5,7 @@ A run holds its outputs, the windows that they read, and how they are added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -95,7 +96,7 @@ class ComparedShapes:
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
-        wider = left if left.filters >= right.filters else right
+        wider = max(left, right, key=lambda case: case.filters)
         return wider.with_(length=length, batch=batch, split=None)
 
     def blocks(self, same_place: bool = False) -> Blocks:
@@ -122,8 +123,7 @@ ALIGNMENT = "alignment differs"
 # The layout whose operands begin at a multiple of 64 bytes.
 PINNED = "offset:0"
 
-# Summations of other shapes that are tried before one is revealed.
-MOST_KNOWN = 24
+MOST_KNOWN = 24  # speed alone: summations of other shapes that are tried before one is revealed
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +163,10 @@ class CaseRun:
         position, filter_ = place
         if variant := self.variants.get((int(position), int(filter_))):
             return variant
-        number = -1 if self.orders is None else int(self.orders.index[position, filter_])
-        return None if number < 0 or self.orders is None else self.orders.summations[number]
+        if self.orders is None:
+            return None
+        number = int(self.orders.index[position, filter_])
+        return self.orders.summations[number] if number >= 0 else None
 
     def mask(self, places: np.ndarray) -> np.ndarray:
         """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
@@ -393,7 +395,8 @@ def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.nd
     found = np.zeros((len(fused), operator.positions, operator.filters), bool)
     template = np.zeros(operator.summands + int(operator.bias))
     # beyond float32, and made of factors within it
-    x, product = 2.0**64, 2.0**128
+    product = 2.0**128
+    x = math.sqrt(product)
     for biased in (False, True):
         rows = [n for n, leaf in enumerate(fused) if (beside[leaf] == BIAS) == biased]
         if not rows:
@@ -454,7 +457,7 @@ class Revealer:
         self._orders: dict[Hashable, Orders] = {}
 
     def _key(self, one: CaseRun) -> Hashable:
-        return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
+        return one.target.text, str(one.case.to_json())
 
     def recall(self, one: CaseRun, session: AnySession) -> CaseRun | None:
         """Returns a run with the orders kept of its shape, replayed; None if there are none."""
@@ -468,8 +471,6 @@ class Revealer:
         self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
         """Returns a run with its orders, as ``CaseRun.reveal`` does."""
-        if one.refusal or one.case.pool:
-            return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
         one = (recalled := self.recall(one, session)) or one
         if recalled and one.replays[asked].all():

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from probe.invariant.classes import Checkable, Entry, Plan, Sizes
+from probe.invariant.classes import Checkable, Entry, Plan, Sizes, Table, anew
 from probe.invariant.report import NotInvariant, Report
-from probe.invariant.table import Table, anew
 
 ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations together
 PLACES = 4096  # elements at which a function's class is chosen: few have no vector body

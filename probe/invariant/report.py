@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from probe.case import Case
 from probe.errors import ProbeError
-from probe.invariant.classes import Entry
-from probe.invariant.table import Table
+from probe.invariant.classes import Entry, Table
 from probe.launch import InlineSession
 from probe.summation import certificate
 from probe.summation.orders import Orders, reveal
@@ -75,15 +73,13 @@ class Report:
     @property
     def rows(self) -> list[ReportRow]:
         """Returns one for each operation and number of threads."""
-        return list(self._rows())
-
-    def _rows(self) -> Iterable[ReportRow]:
+        found = []
         for key, entry in self.table.entries.items():
             for threads, marks in entry.marks.items():
                 usable = [size for size, mark in marks.items() if mark and mark == entry.chosen]
-                told = entry.certified.get(str(threads), "")
-                least = min(usable, default=0)
-                yield ReportRow(key, threads, len(marks), len(usable), least, told)
+                told, least = entry.certified.get(str(threads), ""), min(usable, default=0)
+                found.append(ReportRow(key, threads, len(marks), len(usable), least, told))
+        return found
 
     @property
     def complete(self) -> bool:
@@ -105,7 +101,7 @@ class Report:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes the table of classes, as JSON: see ``table.Table``."""
+        """Writes the table of classes, as JSON: see ``classes.Table``."""
         self.table.save(Path(path))
 
     def to_json(self) -> dict[str, Any]:
@@ -157,10 +153,19 @@ class _Here(InlineSession):
 
     def call(self, operation: Any) -> None:
         """From here on the library makes the calls of that operation, where it has its own."""
-        worker = self._worker
-        worker.backend, worker.operators = self.library, OrderedDict()
-        if hasattr(operation, "asked"):
-            worker.backend = _calling(operation.asked, self.library)
+        worker, library = self._worker, self.library
+        worker.backend, worker.operators = library, OrderedDict()
+        if not hasattr(operation, "asked"):
+            return
+        # a copy: the worker keeps the library's own for the next operation
+        worker.backend = made = copy.copy(library)
+        made.namespace = dict(library.namespace, asked=operation.asked)
+
+        def emit(program: Any, shapes: Any) -> Any:
+            bias = "b" if "b" in program.operands() else "None"
+            return library.emit(program, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
+
+        made.emit = emit
 
     def start(self) -> Self:
         super().start()
@@ -168,26 +173,13 @@ class _Here(InlineSession):
         return self
 
 
-def _calling(call: Callable[[Any, Any, Any], Any], library: Any) -> Any:
-    """Returns a started library whose programs are that call of x, w and b."""
-    made = copy.copy(library)  # the worker keeps the library's own for the next operation
-    made.namespace = dict(library.namespace, asked=call)
-
-    def emit(program: Any, shapes: Any) -> Any:
-        bias = "b" if "b" in program.operands() else "None"
-        return library.emit(program, shapes)._replace(run=(f"y = asked(x, w, {bias})",))
-
-    made.emit = emit
-    return made
-
-
 def certified_operation(
     operation: Any,
     entries: Mapping[str, Entry],
     key: str,
     threads: int,
-    budget: int = certificate.BUDGET,
-    library: str = "torch",
+    budget: int,
+    library: str,
 ) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
@@ -210,8 +202,19 @@ def certified_operation(
             sizes += f", and of size {min(theirs)} of the usual way,"
         # TensorFlow's threads are those that it was started with
         where = library if library == "tensorflow" else f"{library},threads={threads}"
-        said = _of_calls(case, calls, Target.parse(where), budget)
-        said = said.replace(SIZES, f"sizes {sizes}")
+        found: list[Orders] = []
+        try:
+            with _Here(Target.parse(where)) as session:
+                for one, size in calls:
+                    session.call(one)
+                    at = case.with_(batch=size)
+                    if size * at.filters > OUTPUTS:
+                        raise ProbeError(f"a call of {size} has too many outputs to test")
+                    known = found[0].summations if found else ()
+                    found.append(reveal(session, at, known, budget=budget))
+            said = _agreed(found, [size for _, size in calls]).replace(SIZES, f"sizes {sizes}")
+        except ProbeError as error:
+            said += str(error)
     entry.certified[str(threads)] = said
     return said
 
@@ -219,23 +222,6 @@ def certified_operation(
 def _usable(entry: Entry | None, threads: int) -> list[int]:
     marks = {} if entry is None else entry.marks.get(threads, {})
     return [size for size, mark in marks.items() if entry and mark == entry.chosen]
-
-
-def _of_calls(case: Case, calls: list[tuple[Any, int]], where: Target, budget: int) -> str:
-    """Of operations, each with a size."""
-    found: list[Orders] = []
-    try:
-        with _Here(where) as session:
-            for operation, size in calls:
-                session.call(operation)
-                at = case.with_(batch=size)
-                if size * at.filters * at.summands > OUTPUTS * at.summands:
-                    return f"not certified: a call of {size} has too many outputs to test"
-                known = found[0].summations if found else ()
-                found.append(reveal(session, at, known, budget=budget))
-    except ProbeError as error:
-        return f"not certified: {error}"
-    return _agreed(found, [size for _, size in calls])
 
 
 def _agreed(found: list[Orders], sizes: list[int]) -> str:

@@ -27,8 +27,8 @@ from probe.summation.masks import Masks, ask, classify
 from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
 
-AT_ONCE = 1 << 20  # leaves that are set in one call
-ALIKE = 4  # sets of weights by which filters are told apart where something is flushed
+AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
+ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
 SPAN = 4  # binades between the constant input and 1 where products are asked about
 
 # Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
@@ -64,14 +64,13 @@ def signature(masks: Masks) -> np.ndarray:
         return found
     if masks.alike is None:
         least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
-        none = np.full((1, masks.operator.filters, 1), -1)
         outputs = []
         for seed in range(ALIKE):
-            drawn = operands.hashes(seed, "w", 0, (masks.size,)) % np.uint64(2**11)
-            template = (drawn.astype(np.float64) - 2.0**10) * 2.0**-9 * least
+            drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
+            template = drawn * 2.0**-62 * least  # from -2 to 2 times that
             if masks.operator.bias:
                 template[-1] *= 2.0**-SPAN
-            outputs.append(masks.run(none, [0.0], 2.0**-SPAN, template)[0].astype(np.float64))
+            outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
         masks.alike = np.stack(outputs)
     return np.concatenate([found, masks.alike])
 
@@ -81,8 +80,7 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     template = np.full(masks.size, w)
     if masks.operator.bias:
         template[-1] = x * w
-    none = np.full((1, masks.operator.filters, 1), -1)
-    return masks.run(none, [0.0], x, template)[0].astype(np.float64)
+    return masks.plain(x, template).astype(np.float64)
 
 
 def reveal_flushing(

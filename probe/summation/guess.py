@@ -30,9 +30,7 @@ SAMPLES = 3  # speed alone: questions that tell whether a branch is shaped as an
 WINDOWS = (16, 48, 160, 512, 2048, 8192)  # speed alone
 PIECE = 4  # speed alone: questions that every end of a run takes, or thereabouts
 DEEP = 100  # speed alone: branches within branches, after which a tree is not regular
-FIRST = (
-    8  # speed alone: leaves among which one across the root is looked for, at the end and all over
-)
+FIRST = 8  # speed alone: leaves among which one across the root is looked for
 
 
 class Lost(Exception):
@@ -55,7 +53,7 @@ class _Shape:
     nodes: Nodes
 
 
-class Asker:
+class Asker:  # speed alone
     """Asks one output how many leaves its pairs of leaves meet over; ``most`` questions, then Lost.
 
     ``filters`` are taken to add alike and share the questions. ``read``: the leaves that the output
@@ -149,7 +147,7 @@ class Asker:
         self.across[:] = far[-1]
 
 
-def guess(asker: Asker, bias: int) -> Tree:
+def guess(asker: Asker, bias: int) -> Tree:  # speed alone
     """Returns the tree that the answers of an output look like. Lost: like none that is regular."""
     read = asker.read
     nodes = _Reader(asker).branch(read, 0, 0)
@@ -157,7 +155,7 @@ def guess(asker: Asker, bias: int) -> Tree:
     return Tree.from_nodes([[c if c < 0 else names[c] for c in node] for node in nodes])
 
 
-class _Reader:
+class _Reader:  # speed alone
     """Reads branches, and knows again those that are shaped as earlier ones."""
 
     def __init__(self, asker: Asker) -> None:
@@ -233,7 +231,7 @@ class _Reader:
         return nodes
 
 
-class LeafAnswers:
+class LeafAnswers:  # speed alone
     """What one leaf answers beside all others of its branch, of which only some are asked."""
 
     def __init__(self, asker: Asker, first: int, others: np.ndarray) -> None:
@@ -334,7 +332,7 @@ def proved_trees(
     for each in masks.proved:
         if np.array_equal(each.read, read):
             settle(each)
-    for _ in range(guesses if len(read) >= LONG * len(filters) else 0):
+    for _ in range(guesses if len(read) >= LONG * len(filters) else 0):  # speed alone
         tree = _guess(masks, filters, int(left[0]), read) if len(left) else None
         if tree is None:
             break
@@ -351,7 +349,9 @@ def proved_trees(
     return found, left
 
 
-def _guess(masks: Masks, filters: np.ndarray, position: int, read: np.ndarray) -> Tree | None:
+def _guess(  # speed alone
+    masks: Masks, filters: np.ndarray, position: int, read: np.ndarray
+) -> Tree | None:
     """Returns what the tree of an output looks like; None: like no regular one.
 
     Counts that the dtype does not hold are first read in digits, which partial sums of 16 bits

@@ -104,7 +104,7 @@ def outputs_proved(
     if any(len(children) > 2 for children in tree.nodes):
         return fits
     fits[wanted] = True
-    chunk = max(1, ANSWERS_AT_ONCE // fits.size)
+    chunk = max(1, ANSWERS_AT_ONCE // fits.size)  # speed alone
     calls = schedule(tree, operator.summands, form)
     for (levels, wide), alike in itertools.groupby(calls, lambda call: (call.levels, call.wide)):
         while some := list(itertools.islice(alike, min(chunk, BATCH))):

@@ -91,7 +91,7 @@ class _Layout:
     def of(cls, dtype: str, bits: int, span: int) -> _Layout | None:
         """For widths of ``2^bits`` leaves; None where the dtype has no room for them."""
         form, width = floats.FORMATS[dtype], 1 << bits
-        drop = widest(dtype) + 2 + bits + 3  # all that is smaller adds up to 2^(bits + 3) units
+        drop = widest(dtype) + bits + 5  # all that is smaller adds up to 2^(bits + 3) units
         stages = (form.high - form.low - bits - 2) // drop
         if stages < 1 or bits + 1 > form.precision:
             return None
@@ -113,7 +113,8 @@ def separation(
         raise Uncertifiable("some node adds three or more summands at once")
     rounds = list(_rounds(tree))
     largest = max((len(item) for paths in rounds for path in paths for item in path), default=0)
-    sizes = [(bits, 2**span) for bits in range(2, 14) for span in range(2, bits + 1)]
+    spans = range(2, 14)  # speed alone: the cheapest of these layouts is taken
+    sizes = [(bits, 2**span) for bits in spans for span in range(2, bits + 1)]  # speed alone
     layouts = [_Layout.of(dtype, bits, span) for bits, span in sizes if largest < 2**bits]
     fitting = [layout for layout in layouts if layout]
     if not fitting:

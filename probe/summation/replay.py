@@ -200,7 +200,7 @@ def _pick(numbers: list[int]) -> Pick:
     steps = np.diff(numbers)
     if not steps.size:
         return slice(numbers[0], numbers[0] + 1)
-    if steps[0] > 0 and (steps == steps[0]).all():
+    if steps[0] > 0 and (steps == steps[0]).all():  # speed alone
         return slice(numbers[0], numbers[-1] + 1, int(steps[0]))
     return np.array(numbers)
 
@@ -221,7 +221,7 @@ class _Given:
         self.flush, self.mask = flush, getattr(flush, which)
         self.shape = (len(rows), len(given.columns)) if isinstance(given, Picked) else rows.shape
         self.values: np.ndarray | None = None
-        if self.columns is not None or self.shape[1:] == (1,):
+        if self.columns is not None or self.shape[1:] == (1,):  # speed alone
             self.values = self._widened(slice(None), slice(None), np.empty(self.array.shape))
 
     def read(self, leaves: Pick, block: slice, out: Doubles) -> Doubles:
@@ -279,7 +279,8 @@ class _Evaluation:
         sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
         self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
-        self.size = max(1, min(count, max(64, arithmetic.BLOCK // width)))
+        block = max(64, arithmetic.BLOCK // width)  # speed alone
+        self.size = max(1, min(count, block))  # speed alone
         self.memory = [np.empty(width * self.size) for _ in range(6)]
         # else sums whose float64 value is a midpoint are repaired, which costs a look at every sum
         self.innocuous = self._innocuous()

@@ -32,7 +32,7 @@ from probe.summation.reveal import RevealedTree, column_labels
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS
 
-ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters answer alike
+ALIKE = 2  # speed alone: sets of pairs that all filters are asked; what they miss is asked apart
 
 
 @dataclass(frozen=True)

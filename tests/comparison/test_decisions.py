@@ -17,18 +17,26 @@ from probe.comparison.decisions import (
 from probe.enclosure.operations import Interval
 
 
-def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_counted():
+@pytest.mark.parametrize("scale", [1.0, 2.0**-20])
+def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_counted(scale):
     fixed = np.array([[8, 7, 6, 5, 4, 3, 1], [-8, 7, 6, 5, 4, 2, 0.5]], np.float32)
     other = fixed.copy()
     other[0, :2] = 7, 8  # another largest one, the same five
     other[1, 5:] = 0.5, 2
     other[1, 0] = 8  # another sign, another largest one, another set of five
-    unit = np.finfo(np.float32).eps * 8
-    assert list(decisions(other, fixed, "float32")) == [
+    unit, scale = np.finfo(np.float32).eps * 8, np.float32(scale)
+    assert list(decisions(other * scale, fixed * scale, "float32")) == [
         Decision("argmax", 2, 2, 1 / unit),
         Decision(f"top-{TOP}", 2, 1, 1 / unit),
         Decision("threshold", 14, 1, 0.5 / unit),
     ]
+
+
+def test_zero_is_not_above_zero():
+    none, some = np.float32([[0, 0, 3]]), np.float32([[0, 1, 3]])
+    for one, other in ((none, some), (some, none)):
+        *_, told = decisions(one, other, "float32")
+        assert told == Decision("threshold", 3, 1, 0.0)
 
 
 def test_as_many_channels_as_are_wanted_decide_nothing():

@@ -15,7 +15,7 @@ from probe.recording import enclosed
 from probe.semantics import Each, Meaning, Steps, Unknown
 from probe.semantics import Step as Inner
 from probe.semantics import operations as o
-from tests.recording.doubles import Doubles, Step, added
+from tests.recording.doubles import Doubles, Step, product
 
 RANDOM = np.random.default_rng(0)
 
@@ -40,12 +40,6 @@ def told(
     counts = [found["rounding"][name] for name in ("explained", "within", "beyond", "unknown")]
     assert sum(counts) == one["differing"] > 0
     return found
-
-
-def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Rows times weights: a row alone is added upwards, several are added downwards."""
-    order = range(w.shape[-2])
-    return added(x[..., :, None] * w, list(order if x.shape[0] == 1 else order[::-1]))
 
 
 def wrong(function: Callable[..., Any]) -> Callable[..., Any]:

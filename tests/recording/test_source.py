@@ -27,7 +27,7 @@ from probe.semantics import (
     Windows,
 )
 from probe.semantics import Step as Part
-from tests.recording.doubles import Doubles, Step, added
+from tests.recording.doubles import Doubles, Step, added, product
 
 RANDOM = np.random.default_rng(0)
 
@@ -66,14 +66,6 @@ def explained(
     found = compare_runs(sides[0], sides[1])
     assert found.first is not None
     return found, source.find_cause(sides[0], sides[1], found.first)
-
-
-def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    """Rows times weights: one row is added upwards, several downwards."""
-    k = w.shape[-2]
-    order = range(k) if x.shape[0] == 1 else range(k)[::-1]
-    y = added(x[..., :, None] * w[..., None, :, :], list(order))
-    return y if b is None else y + b
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from probe.errors import TargetError
 from probe.explaining.evidence import differing_example
 from probe.launch import open_session
 from probe.summation import reach
-from probe.summation.reach import NAMED, Axis, reveal_reach
+from probe.summation.reach import NAMED, Axis, reach_of_inputs, reached_by, reveal_reach
 from probe.switch_points import by_order
 from probe.target import Target, why_unavailable
 from tests.convolutions import explain_case
@@ -67,10 +67,56 @@ def test_what_reaches_an_output_is_found_element_by_element(name, target):
     case = SHAPES[name]
     with open_session(target, inline=True) as session:
         found, wanted = reveal_reach(session, case), one_by_one(session, case)
+        assert not reveal_reach(session, case, naming=False).named
+        assert (reach_of_inputs(session, case).inputs == found.inputs).all()
     assert named(found) == wanted and bool(wanted) == (target is NEIGHBOUR)
     assert not found.weights.any()
     if target is PLAIN and not case.bias and case.padding == "valid":
         assert found.calls == 1 + case.weighted  # the usual answer costs no more
+
+
+def test_of_given_infinities_those_are_named_that_may_reach_an_output():
+    rng = np.random.default_rng(0)
+    for name in ("matmul", "dilated", "groups", "depthwise", "sum"):
+        case = SHAPES[name]
+        arrays = [np.ones(case.input_shape()), np.ones(case.weight_shape)]
+        x, w = (floats.round_to(one, case.dtype) for one in arrays)
+        b = None if case.bias is None else floats.round_to(np.ones(case.filters), case.dtype)
+        with open_session(NEIGHBOUR, inline=True) as session:
+            every = one_by_one(session, case)
+            for count in (1, 1, 2, 5):
+                odd = set(rng.choice(x.size, count, replace=False).tolist())
+                given = x.copy()
+                given.reshape(-1)[list(odd)] = np.inf
+                found = reached_by(session, case, given, w, b)
+                reaching = {place: odd.intersection(some) for place, some in every.items()}
+                wanted = {place: some for place, some in reaching.items() if some}
+                assert {(one.position, one.group) for one in found.named} == set(wanted)
+                for one in found.named:
+                    inputs = set(one.inputs.tolist())
+                    assert wanted[one.position, one.group] <= inputs <= odd
+                    assert one.exact == (len(inputs) == 1)
+
+
+@pytest.mark.parametrize("name", ["matmul", "depthwise"])
+def test_elements_are_named_with_as_many_calls_as_are_allowed(name, monkeypatch):
+    case, costs, first = SHAPES[name].with_(length=7), [], {}
+    with open_session(NEIGHBOUR, inline=True) as session:
+        every = one_by_one(session, case)
+        for most in range(40):
+            monkeypatch.setattr(reach, "MOST", most)
+            found = reveal_reach(session, case)
+            costs.append(found.calls - costs[0] if costs else found.calls)
+            exact = [one.exact for one in found.named]
+            for one in found.named:
+                inputs = set(one.inputs.tolist())
+                assert inputs.issuperset(every[one.position, one.group])
+                assert not one.exact or inputs == set(every[one.position, one.group])
+            if most and costs[-1]:
+                first.setdefault("asked", (most, costs[-1]))
+            if all(exact):
+                first.setdefault("exact", (most, costs[-1]))
+    assert all(most == calls for most, calls in first.values()) and len(first) == 2
 
 
 def test_a_window_s_own_padding_is_multiplied_or_not():
@@ -141,17 +187,6 @@ def test_overflow_in_one_order_alone_is_order():
     left, right = found.values()
     assert np.isinf(left[0]) != np.isinf(right[0]) or np.isnan(left[0]) != np.isnan(right[0])
     assert found.causes == {"order": 1} and found.replayed == found.compared == 2
-
-
-def test_a_product_that_overflows_before_it_is_added_replays():
-    # 1.5 * 3e38 - 1.5 * 2.8e38 is a number, unless the first product is rounded to float32 alone.
-    large = "x[0, 0, 0]=3e38; x[0, 0, 1]=-2.8e38; w[0]=1.5"
-    case = Case("matmul", in_channels=3, filters=1, length=1, dtype="bfloat16", put=large)
-    target = Target.parse("reference,algorithm=truncated")
-    found = explain_case(case, target, against_target=PLAIN, inline=True)
-    assert np.isinf(floats.widen(found.values()[0], "bfloat16")).all()
-    assert found.replayed == found.compared == 1
-    assert found.left.summation((0, 0)).rounding.fused < {0, 1, 2}
 
 
 def test_window_tells_what_reaches_an_output():

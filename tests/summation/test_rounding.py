@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from probe import floats, ulp
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
-from probe.reproduction import evaluator
 from probe.summation import rounding
 from probe.summation.certificate import SummationModel
 from probe.summation.masks import Masks
@@ -22,8 +20,6 @@ from probe.summation.rounding import result_truncated
 from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
-from tests.exact import rounded
-from tests.reproduction.test_emulate import evaluated
 from tests.summation.synthetic import Kernel
 
 
@@ -56,26 +52,6 @@ def test_sums_that_overflow_at_large_masks_are_asked_with_smaller_ones():
     (told,) = found.to_json()["left_orders"]
     assert told["short_format"] == "float16" and told["shortened"] == [1, 3, 5, 7]
     assert "flushed_inputs" not in told
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_replay_and_the_script_shorten_as_defined(dtype):
-    rng, tree = np.random.default_rng(3), Tree.from_nodes([(0, 1), (2, BIAS), (~0, ~1)])
-    x, w = (floats.round_to(rng.standard_normal((3, 50)), dtype) for _ in range(2))
-    bias = floats.round_to(rng.standard_normal(50), dtype)
-    rounding = Rounding(shortened=frozenset([1, 2]), short_format="bfloat16", bias_format="float16")
-    got = replay(Summation(tree, rounding), x, w, dtype, bias)
-    exact = []
-    for a, b, c in zip(x.T.tolist(), w.T.tolist(), bias.tolist(), strict=True):
-        p = [Fraction(rounded(Fraction(s) * Fraction(t), dtype)) for s, t in zip(a, b, strict=True)]
-        left = Fraction(rounded(p[0] + p[1], dtype))
-        right = Fraction(rounded(p[2] + Fraction(rounded(Fraction(c), "float16")), dtype))
-        right = Fraction(rounded(right, "bfloat16"))
-        exact.append(rounded(Fraction(rounded(left + right, dtype)), "bfloat16"))
-    expected = floats.round_to(np.array(exact), dtype)
-    assert ulp.equal(got, expected, dtype)
-    assert Rounding.from_json(rounding.to_json()) == rounding
-    assert evaluator.equal(evaluated(tree, rounding, x, w, dtype, bias), expected, dtype).all()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

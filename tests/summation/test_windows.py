@@ -19,6 +19,13 @@ CASES = (
     Case("conv2d", (2, 3), 4, 4, 5, groups=2, height=4, stride=2, padding=1),
     Case("matmul", in_channels=3, filters=2, length=4, bias="normal"),
 )
+OUTPUTS = {
+    "clipped": lambda y: np.clip(y, np.float32(-6), np.float32(6)),
+    "quarters": lambda y: np.rint(y * np.float32(4)) / np.float32(4),
+    "off": lambda y: y + np.float32(0.01) * (np.abs(y) > 0.5),
+    "long": lambda y: y * np.float32(1.004),
+    "plain": lambda y: y,
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
@@ -36,16 +43,7 @@ def test_the_predicted_windows_are_those_of_plain_loops(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
-@pytest.mark.parametrize(
-    "output",
-    [
-        lambda y: np.clip(y, np.float32(-6), np.float32(6)),
-        lambda y: np.rint(y * np.float32(4)) / np.float32(4),
-        lambda y: y + np.float32(0.01) * (np.abs(y) > 0.5),
-        lambda y: y,
-    ],
-    ids=["clipped", "quarters", "off", "plain"],
-)
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
 def test_windows_are_found_behind_what_clips_or_rounds(case, output):
     found = reveal_windows(SessionOperator(planted(output=output), case))
     assert np.array_equal(found, as_predicted(case)) and found.dtype == np.int32
@@ -64,14 +62,33 @@ def test_what_names_no_element_is_no_window(output, why):
         reveal_windows(SessionOperator(planted(output=output), CASES[0]))
 
 
-def test_windows_of_other_padding_are_read_off():
-    case, other = (Case("conv1d", 3, 2, 3, 10, padding=pad, stride=2) for pad in ("same", "caffe"))
+def padded_otherwise(output):
+    """An operator of other padding than its case says, and that padding's windows."""
+    case, other = (Case("conv1d", 3, 2, 3, 8, padding=pad, stride=2) for pad in ("same", "caffe"))
     assert case.output_shape() == other.output_shape()
-    operator = SessionOperator(InlineSession(Target("reference")).start(), other)
+    operator = SessionOperator(planted(output=output), other)
     operator.case = case
     operator.run = SessionOperator(operator.session, other).run
+    return operator, as_predicted(other)
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_windows_of_other_padding_are_read_off(output):
+    operator, windows = padded_otherwise(output)
     found = reveal_windows(operator)
-    assert np.array_equal(found, as_predicted(other)) and (found != as_predicted(case)).any()
+    assert np.array_equal(found, windows) and (found != as_predicted(operator.case)).any()
+
+
+def test_two_answers_that_differ_are_no_windows():
+    operator, _ = padded_otherwise(lambda y: np.clip(y, np.float32(-2), np.float32(2)))
+    with pytest.raises(NotASum, match="depends on how large the inputs are"):
+        reveal_windows(operator)
+
+
+def test_names_beyond_the_digits_of_a_format_are_asked_in_parts():
+    case = Case("conv1d", 2, 3, 2, 1400, dtype="float16")
+    found = reveal_windows(SessionOperator(InlineSession(Target("reference")).start(), case))
+    assert np.array_equal(found, as_predicted(case))
 
 
 def test_what_a_pool_reads_stands_where_its_padding_puts_it_or_in_places_left():

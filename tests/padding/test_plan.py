@@ -10,13 +10,12 @@ from lib.padding import Request, content, graph_of, measure, padded
 from probe import Store, Target, load, ulp
 from probe.comparison import decisions
 from probe.errors import InputError
-from probe.invariant.mitigated_cases import RemedySessions
 from probe.invariant.mitigated_models import MitigatedGraph
+from probe.invariant.mitigations import RemedySessions
 from probe.launch import InlineSession, Session
 from probe.layout import CHANNELS_LAST, CONTIGUOUS
-from probe.padding import between
-from probe.padding.between import CUT
-from probe.padding.kept import box_index
+from probe.padding.plan import CUT, SETS, sought_between, spliced
+from probe.padding.positions import box_index
 from probe.recording.replayed import Port, There
 from probe.target import why_unavailable
 
@@ -113,11 +112,11 @@ def test_safe_sizes_hold_in_channels_last_memory_too(tmp_path):
 def test_padding_between_the_layers_gives_the_same_bits(switching, cut, tmp_path):
     graph = graph_of(SMALL, switching, tmp_path)
     for length in (1, 13, 40):
-        found = between.sought(graph, length, graph.sized(length).safe, cut)
-        assert found is not None and found.proved == between.SETS and found.certified
+        found = sought_between(graph, length, graph.sized(length).safe, cut)
+        assert found is not None and found.proved == SETS and found.certified
         assert not found.contiguous  # there is one memory format
         x = content(length, length)
-        (short,) = between.spliced(graph, found, padded(x, found.size)).results
+        (short,) = spliced(graph, found, padded(x, found.size)).results
         (whole,) = graph.opened.plain(padded(x, 80))
         (box,) = found.boxes
         mine, theirs = short[box_index(box, True, 4)], whole[box_index(box, False, 4)]
@@ -141,11 +140,11 @@ def test_constants_between_keep_the_bits_in_channels_last_memory_too(
     monkeypatch.setattr(There, "words", (CONTIGUOUS, CHANNELS_LAST))
     graph = graph_of(SMALL, switching, tmp_path)
     safe = graph.sized(13).safe
-    found = between.sought(graph, 13, safe, 0)
+    found = sought_between(graph, 13, safe, 0)
     assert found is not None and found.size < safe
     turned[0] = True
     x = content(13, 3)
-    (short,) = between.spliced(graph, found, padded(x, found.size)).results
+    (short,) = spliced(graph, found, padded(x, found.size)).results
     (whole,) = graph.opened.plain(padded(x, 80))
     (box,) = found.boxes
     assert ulp.equal(short[box_index(box, True, 4)], whole[box_index(box, False, 4)], "float32")
@@ -164,8 +163,8 @@ def test_constants_that_channels_last_memory_computes_otherwise_are_said_to_be_o
     monkeypatch.setattr(Port, "call", call)
     monkeypatch.setattr(There, "words", (CONTIGUOUS, CHANNELS_LAST))
     graph = graph_of(SMALL, switching, tmp_path)
-    found = between.sought(graph, 13, graph.sized(13).safe, 0)
-    assert found is not None and found.contiguous and found.proved == between.SETS
+    found = sought_between(graph, 13, graph.sized(13).safe, 0)
+    assert found is not None and found.contiguous and found.proved == SETS
 
 
 @pytest.mark.slow
@@ -174,9 +173,9 @@ def test_a_librarys_program_has_constants_between_its_layers(text, tmp_path, sta
     if why := why_unavailable(Target.parse(text)):
         pytest.skip(why)
     graph = graph_of(SMALL, started(text), tmp_path)
-    found = between.sought(graph, 13, graph.sized(13).safe, 100)
+    found = sought_between(graph, 13, graph.sized(13).safe, 100)
     x = content(13, 5)
-    run = between.spliced(graph, found, padded(x, found.size))
+    run = spliced(graph, found, padded(x, found.size))
     output, seconds, why = graph.opened.port.end_to_end(run, 2)
     assert not why and len(seconds) == 2
     assert ulp.equal(output, run.results[0], "float32")
@@ -237,11 +236,11 @@ def test_programs_are_stored_and_made_up_for_where_they_are_missing(tmp_path):
 def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     """Two pools and three convolutions: short content leaves the last one fewer than 9 outputs."""
     network = NineLayers(2, blocks=2, fixed=120)
-    graph, where = graph_of(network, switching, tmp_path), Target.parse(SWITCHING)
+    graph = graph_of(network, switching, tmp_path)
     true = network.exact(padded(content(120), 120)["x"])
     with RemedySessions(inline=True) as sessions:
         only = ["pad", "layerwise", "chunks=12", "float64"]
-        work = MitigatedGraph(graph, (1, 5, 12), 12, where, sessions, only, true)
+        work = MitigatedGraph(graph, (1, 5, 12), 12, sessions, only, true)
         found = {one.remedy.name: one for one in work.measured((12,), None)}
     verdicts = {name: one.verdict for name, one in found.items()}
     assert verdicts.pop("float64") in ("differs", "not known")
