@@ -21,10 +21,9 @@ from probe.progress import VOICE
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
-from probe.summation.reach import Reach, reached_by
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS, Tree
-from probe.summation.windows import reveal_windows
+from probe.summation.windows import Reach, reached_by, reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]

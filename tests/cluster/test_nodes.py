@@ -1,6 +1,6 @@
-"""Schedulers and nodes in processes of their own, on two loopback hosts: killed, and lying.
+"""What nodes say, and nodes in processes of their own, on two loopback hosts: killed, and lying.
 
-Every test starts Dask's own commands, as people do; they take minutes together.
+The slow tests start Dask's own commands, as people do; they take minutes together.
 """
 
 import json
@@ -16,25 +16,26 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe import Case, load, machine
+from probe import load, machine
+from probe.cli import shell
+from probe.cluster import nodes
+from probe.cluster.nodes import contradiction_of
+from tests.cluster.test_shards import CASE, SWITCHING, rows, same
 
 pytest.importorskip("distributed", reason="Dask's distributed is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-SWITCHING = "reference,algorithm=pairwise,length_switch=9"
-CASE = Case("conv1d", 5, 3, 2, operands="cancel")
 LAST = 1500
 WORDS = (
     "sweep --op conv1d --kernel 5 --in-channels 3 --filters 2 --operands cancel --keep 3 --json "
     f"--lengths 5..{LAST} --target {SWITCHING}"
 ).split()
-VARYING = {"seconds", "started", "path", "git_commit", "git_dirty"}
 LIMIT = 600
 
 # After it has said what it is, this node's NumPy seems to have been upgraded.
 UPGRADED = """
-from probe.cluster import node
+from probe.cluster import nodes as node
 count = iter(range(100))
 node.own = getattr(node, "own", node._target)  # Dask may run this twice
 def _target(text):
@@ -48,22 +49,10 @@ node._target = _target
 # This node says another processor's label, but not another processor.
 LYING = """
 from probe import machine
-from probe.cluster import node
+from probe.cluster import nodes as node
 own = machine.facts
 machine.afresh = lambda: {**own(), "machine": "amd-epyc-fam99-model1-avx2"}
 """
-
-
-def rows(folder, table):
-    """The rows of a table but for times and the state of the checkout, in a fixed order."""
-    frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in VARYING])
-    return sorted(map(str, frame.to_dict("records")))
-
-
-def same(folder, plain):
-    for table in ("runs", "cases", "comparisons", "differences"):
-        assert rows(folder, table) == rows(plain, table), table
 
 
 class Processes:
@@ -128,6 +117,7 @@ def plain(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["parent", "node", "scheduler"])
 def test_what_is_killed_at_any_moment_leaves_the_rows_of_one_run(
     victim, processes, plain, tmp_path
@@ -160,6 +150,7 @@ def test_what_is_killed_at_any_moment_leaves_the_rows_of_one_run(
     same(tmp_path, plain)
 
 
+@pytest.mark.slow
 def test_an_upgraded_node_is_refused_and_a_lying_one_left_out(processes, plain, tmp_path):
     for name, text in (("upgraded", UPGRADED), ("lying", LYING)):
         (tmp_path / f"{name}.py").write_text(text)
@@ -192,6 +183,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_local_cluster_listens_on_loopback_alone_and_leaves_nothing(tmp_path):
     script = tmp_path / "listening.py"
     script.write_text(LISTENING)
@@ -205,6 +197,7 @@ def test_a_local_cluster_listens_on_loopback_alone_and_leaves_nothing(tmp_path):
     assert {line for line in told if line.startswith("listens")} == {"listens 127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_no_scheduler_is_one_line():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -221,6 +214,7 @@ def test_no_scheduler_is_one_line():
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_an_experiments_shards_come_from_nodes(processes, tmp_path):
     processes.node("a", "127.0.0.1")
     script = [sys.executable, str(ROOT / "experiments" / "prefix_stability.py"), "--quick"]
@@ -243,6 +237,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_the_script_for_slurm_gives_a_job_that_starts_nodes(tmp_path):
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     script = tmp_path / "slurm.py"
@@ -252,3 +247,31 @@ def test_the_script_for_slurm_gives_a_job_that_starts_nodes(tmp_path):
     assert "#SBATCH -p long" in job and "#SBATCH --cpus-per-task=16" in job
     assert "#SBATCH -t 04:00:00" in job and "--nworkers 4" in job and "--nthreads 4" in job
     assert "distributed.cli.dask_worker tcp://" in job
+
+
+def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
+    def dies(processes):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr(nodes, "_local", dies)
+    words = "sweep --op conv1d --kernel 3 --lengths 5..9 --target reference --no-store"
+    assert shell.run([*words.split(), "--cluster", "local:2"]) == 3
+    err = capsys.readouterr().err
+    assert "a process ended while it started (RuntimeError: Nanny failed" in err
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_a_node_travels_as_one_line():
+    with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
+        nodes.answer_sweep('{"target": "reference==x"}')
+    with pytest.raises(RuntimeError, match="KeyError"):
+        nodes.answer_script("{}")
+
+
+def test_facts_are_compared_as_they_were_first_said():
+    first = {"machine": {"cores": 2}, "targets": {"numpy": {"why": None, "run": {"os": "a"}}}}
+    assert not contradiction_of(first, first)
+    assert "cores" in contradiction_of(first, {"machine": {"cores": 3}})
+    gone = {"machine": {"cores": 2}, "targets": {"numpy": {"why": "gone", "run": {"os": "a"}}}}
+    assert "can no longer run there: gone" in contradiction_of(first, gone)
+    assert not machine.contradiction(machine.facts())

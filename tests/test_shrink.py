@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
-from probe.shrink import shapes, smallest_finding
-from probe.shrink.search import Search, ShrinkStep, Spent, smaller
-from probe.shrink.smallest import _plain_values, complexity, number_steps
+from probe.shrink import (
+    Search,
+    ShrinkStep,
+    Spent,
+    _plain_values,
+    complexity,
+    number_steps,
+    shape_steps,
+    smaller,
+    smallest_finding,
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def test_a_large_finding_becomes_minimal_within_the_budget():
     assert smallest.label == "conv1d 1, 3 -> 1, length 1 against 9"
     assert np.count_nonzero(smallest.x) == np.count_nonzero(smallest.w) == 2
     assert set(np.unique(smallest.x)) <= {0.0, 1.0, -1.0}
-    steps = shapes.shape_steps(lambda one: one) + number_steps(True)
+    steps = shape_steps(lambda one: one) + number_steps(True)
     for step in steps:
         for one in step.candidates(smallest):
             assert one.key == smallest.key or not kept(one), (step.name, one.label)
@@ -173,7 +181,7 @@ def test_a_finding_has_the_operands_of_its_case_and_every_candidate_fits(case, v
     if case.weights is None:
         expected = own.operands()[0]
         assert (finding.operands(larger)[0] == expected).all()
-    for step in shapes.shape_steps(lambda one: one) + number_steps(case.weighted):
+    for step in shape_steps(lambda one: one) + number_steps(case.weighted):
         for one in step.candidates(finding):
             for side in (one.left, one.right):
                 x, w, _ = one.operands(side)

@@ -1,4 +1,4 @@
-"""A store partitioned for other tools: the same rows, in one line, and resumed where it was."""
+"""The rows that count, also of a store partitioned for other tools: read in one line, resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import probe
 from probe import Case, schema
 from probe.errors import StoreError
-from probe.store import Store, file, layout, load, merge
+from probe.store import Store, file, load, merge, parquet
 
 TARGETS = (
     "tensorflow,onednn=0,isa=avx2",
@@ -234,7 +234,7 @@ def test_committed_results_say_what_they_are_and_are_not_mixed(folder):
 def test_one_target_is_read_from_its_own_files(merged):
     folder, wanted = merged / "comparisons", TARGETS[0]
     for path in folder.rglob("part-0.parquet"):
-        if layout.columns_of_path(path)["target"] != wanted:
+        if file.columns_of_path(path)["target"] != wanted:
             content = path.read_bytes()  # whoever reads its pages fails
             path.write_bytes(content[:4] + bytes(200) + content[204:])
     with pytest.raises((pa.ArrowInvalid, OSError)):
@@ -288,7 +288,7 @@ def test_compacting_leaves_partitions_without_new_rows_as_they_are(merged):
     with Store(merged / "machine-a") as store:
         store.append("comparisons", comparison(TARGETS[1], "e"))
     changed = [path for path, inode in before.items() if path.stat().st_ino != inode]
-    assert {layout.columns_of_path(path)["target"] for path in changed} == {TARGETS[1]}
+    assert {file.columns_of_path(path)["target"] for path in changed} == {TARGETS[1]}
     assert len(load(merged / "machine-a").comparisons) == 9
 
 
@@ -363,7 +363,7 @@ def test_what_is_done_is_recalled(tmp_path):
     assert [row["at"] for row in rows] == list(values) == sorted(done)
     done, rows = found.case("c", [6, 20])  # in part
     assert done == {6} and [row["compared"] for row in rows] == [8]
-    assert Store(folder).recall("other", *GROUP[1:]).rows == 0
+    assert parquet.Recalled(folder, ("other", *GROUP[1:]), False).rows == 0
 
 
 def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
@@ -372,7 +372,7 @@ def test_what_is_not_there_any_more_is_not_recalled(tmp_path):
         store.append("comparisons", comparison(TARGETS[0], at=at))
         store.flush()
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {5, 6}
-    first, second = layout.unpartitioned(store.path, "comparisons")
+    first, second = file.unpartitioned(store.path, "comparisons")
     second.rename(first)  # the first part is lost, the second takes its name
     assert store.recall(*GROUP).case("c", range(5, 10))[0] == {6}
 

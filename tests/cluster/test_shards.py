@@ -1,7 +1,7 @@
 """Nodes answer a sweep's questions; who contradicts itself is refused, and nothing is mixed.
 
 Most of this drives the parent with answers of this process in the place of Dask's, so that nodes
-can lie, vanish and answer garbage at will; ``test_processes`` has schedulers and workers.
+can lie, vanish and answer garbage at will; ``test_nodes`` has schedulers and workers.
 """
 
 import json
@@ -14,9 +14,9 @@ import probe
 from probe import Case, load, machine
 from probe.campaign import Sessions
 from probe.cli import shell
-from probe.cluster import answers, dealing, node, nodes, scripts, sweeps
-from probe.cluster.nodes import Cluster, contradiction_of
-from probe.cluster.sweeps import Wanted
+from probe.cluster import nodes, shards
+from probe.cluster.nodes import Cluster
+from probe.cluster.shards import Wanted
 from probe.errors import ClusterError, InputError
 from probe.launch import open_session
 
@@ -24,16 +24,16 @@ pytestmark = pytest.mark.long
 
 SWITCHING = "reference,algorithm=pairwise,length_switch=9"
 CASE = Case("conv1d", 5, 3, 2, operands="cancel")
-TIMES = {"seconds", "started", "machine", "path"}
+VARYING = {"seconds", "started", "machine", "path", "git_commit", "git_dirty"}
 SAME = ("runs", "cases", "comparisons", "differences")
 NEWER = {"library_version": "99.1"}
 LENGTHS = range(5, 18)
 
 
 def rows(folder, table):
-    """The rows of a table but for times, in a fixed order."""
+    """The rows of a table but for times and the state of the checkout, in a fixed order."""
     frame = getattr(load(folder), table)
-    frame = frame.drop(columns=[name for name in frame if name in TIMES])
+    frame = frame.drop(columns=[name for name in frame if name in VARYING])
     return sorted(map(str, frame.to_dict("records")))
 
 
@@ -80,7 +80,7 @@ class Dask:
 
     def _answer(self, address, answer, text):
         name = self.names.get(address, address)
-        node._worker = lambda: SimpleNamespace(name=name, address=address)
+        nodes._worker = lambda: SimpleNamespace(name=name, address=address)
         found = answer(text)
         if "said" not in found:
             return self.behaviours[address]("said", json.loads(json.dumps(found)))
@@ -117,18 +117,18 @@ def swept(monkeypatch, tmp_path):
         def opened(address, targets, note):
             yield made
 
-        monkeypatch.setattr(sweeps, "connected_nodes", opened)
-        monkeypatch.setattr(dealing, "PATIENCE", 0.2)
-        monkeypatch.setattr(sweeps, "LEAST", 1)
+        monkeypatch.setattr(shards, "connected_nodes", opened)
+        monkeypatch.setattr(shards, "PATIENCE", 0.2)
+        monkeypatch.setattr(shards, "LEAST", 1)
         here = Sessions(lambda where: open_session(where, inline=True))
-        monkeypatch.setattr(node, "_OWN", SimpleNamespace(sessions=here))
+        monkeypatch.setattr(nodes, "_OWN", SimpleNamespace(sessions=here))
         found = probe.sweep(CASE, lengths, targets, store=folder, cluster="local:2", keep=keep)
         here.close()
         return found, made
 
-    worker = node._worker
+    worker = nodes._worker
     yield run
-    node._worker = worker
+    nodes._worker = worker
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def other_rows(answer):
     rows = pa.ipc.open_stream(answer["tables"]["runs"]).read_all()
     place = rows.column_names.index("numpy_version")
     rows = rows.set_column(place, "numpy_version", pa.array(["1.0"]))
-    answer["tables"]["runs"] = node.pack_table(rows.cast(rows.schema))
+    answer["tables"]["runs"] = nodes.pack_table(rows.cast(rows.schema))
 
 
 def garbage(answer):
@@ -206,14 +206,14 @@ def other_table(answer):
 
 def other_columns(answer):
     rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
-    answer["tables"]["comparisons"] = node.pack_table(rows.append_column("x", pa.nulls(len(rows))))
+    answer["tables"]["comparisons"] = nodes.pack_table(rows.append_column("x", pa.nulls(len(rows))))
 
 
 def other_values(answer):
     rows = pa.ipc.open_stream(answer["tables"]["comparisons"]).read_all()
     place = rows.column_names.index("at")
     moved = pa.array([at + 1000 for at in rows["at"].to_pylist()], pa.int64())
-    answer["tables"]["comparisons"] = node.pack_table(
+    answer["tables"]["comparisons"] = nodes.pack_table(
         rows.set_column(place, rows.field(place), moved)
     )
 
@@ -227,7 +227,7 @@ def counting(**changes):
             place, field = rows.column_names.index(name), rows.schema.field(name)
             values = pa.array([how(value) for value in rows[name].to_pylist()], field.type)
             rows = rows.set_column(place, field, values)
-        answer["tables"]["comparisons"] = node.pack_table(rows)
+        answer["tables"]["comparisons"] = nodes.pack_table(rows)
 
     return change
 
@@ -306,24 +306,12 @@ def test_honest_counts_are_believed_whatever_is_kept_or_not_a_number(swept, tmp_
         (CASE.with_(dtype="float64"), None),
     ]
     for number, (case, keep) in enumerate(cases):
-        monkeypatch.setattr("tests.cluster.test_cluster.CASE", case)
+        monkeypatch.setattr("tests.cluster.test_shards.CASE", case)
         folder = tmp_path / str(number)
         here = probe.sweep(case, LENGTHS, [SWITCHING], keep=keep).to_json()
         found, _ = swept({"a": honest}, folder=folder, keep=keep)
         told = found.to_json()
         assert not told["failures"] and told["differing"] == here["differing"], (case, keep)
-
-
-def test_a_process_that_ends_while_it_starts_is_one_line(monkeypatch, capsys):
-    def dies(processes):
-        raise RuntimeError("Nanny failed to start.")
-
-    monkeypatch.setattr(nodes, "_local", dies)
-    words = "sweep --op conv1d --kernel 3 --lengths 5..9 --target reference --no-store"
-    assert shell.run([*words.split(), "--cluster", "local:2"]) == 3
-    err = capsys.readouterr().err
-    assert "a process ended while it started (RuntimeError: Nanny failed" in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -416,20 +404,13 @@ def test_a_shard_at_which_every_node_dies_is_recorded_as_lost(swept, monkeypatch
     assert all("every node that had it was lost" in one["message"] for one in told["failures"])
 
 
-def test_an_error_of_a_node_travels_as_one_line():
-    with pytest.raises(RuntimeError, match=r"\AInputError: target=reference==x[^\n]*\Z"):
-        node.answer_sweep('{"target": "reference==x"}')
-    with pytest.raises(RuntimeError, match="KeyError"):
-        node.answer_script("{}")
-
-
 def test_a_node_that_gives_other_bits_is_refused_whatever_it_says(swept, plain, tmp_path):
     def other_bits(kind, given):
         if kind == "answer":
             found = pa.ipc.open_stream(given["tables"]["comparisons"]).read_all()
             place = found.column_names.index("digest_at")
             bits = pa.array(["0" * 32] * len(found))
-            given["tables"]["comparisons"] = node.pack_table(
+            given["tables"]["comparisons"] = nodes.pack_table(
                 found.set_column(place, found.field(place), bits)
             )
         return given
@@ -457,7 +438,7 @@ def of(label, **facts):
                         place = found.column_names.index(column)
                         cells = pa.array([value] * len(found), found.field(place).type)
                         found = found.set_column(place, found.field(place), cells)
-                given["tables"][name] = node.pack_table(found)
+                given["tables"][name] = nodes.pack_table(found)
         return given
 
     return behaves
@@ -552,23 +533,14 @@ def test_values_are_dealt_evenly_and_in_shards_of_some_size(swept, plain, tmp_pa
     asked = [question["values"] for question, _ in made.asked]
     assert len(asked) == 8 and all(values[0] == 5 for values in asked), "two nodes, four for each"
     assert sorted(value for values in asked for value in values if value != 5) == [*range(6, 17)]
-    monkeypatch.setattr(sweeps, "MOST", 1)
+    monkeypatch.setattr(shards, "MOST", 1)
     found, made = swept({"a": honest}, folder=None)
     assert len(made.asked) == 12 and found.to_json()["comparisons"] == 12
 
 
-def test_facts_are_compared_as_they_were_first_said():
-    first = {"machine": {"cores": 2}, "targets": {"numpy": {"why": None, "run": {"os": "a"}}}}
-    assert not contradiction_of(first, first)
-    assert "cores" in contradiction_of(first, {"machine": {"cores": 3}})
-    gone = {"machine": {"cores": 2}, "targets": {"numpy": {"why": "gone", "run": {"os": "a"}}}}
-    assert "can no longer run there: gone" in contradiction_of(first, gone)
-    assert not machine.contradiction(machine.facts())
-
-
 def test_rows_of_other_values_are_cut_off():
     table = pa.table({"at": [1, 2, None, 3]})
-    assert answers.rows_of_values({"failures": table}, [2])["failures"]["at"].to_pylist() == [
+    assert shards.rows_of_values({"failures": table}, [2])["failures"]["at"].to_pylist() == [
         2,
         None,
     ]
@@ -585,8 +557,8 @@ def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
         with probe.Store(tmp_path / "node" / question["shard"].replace("/", "-")) as store:
             store.append("cases", sweeps_row(int(question["shard"][0])))
             store.flush()
-            tables = node._packed_tables(store.path)
-        said = node.node_facts('["*"]')
+            tables = nodes._packed_tables(store.path)
+        said = nodes.node_facts('["*"]')
         failed = question["shard"].startswith("3/")
         stderr = "shard=3/8: no such thing; do another"
         return {"said": said, "status": 2 * failed, "stderr": stderr, "tables": tables}
@@ -595,19 +567,19 @@ def test_an_experiments_parts_are_kept_where_shards_are(monkeypatch, tmp_path):
     def opened(address, targets, note):
         yield made
 
-    worker = node._worker
-    monkeypatch.setattr(scripts, "connected_nodes", opened)
-    monkeypatch.setattr(node, "answer_script", script_of)
+    worker = nodes._worker
+    monkeypatch.setattr(shards, "connected_nodes", opened)
+    monkeypatch.setattr(shards, "answer_script", script_of)
     with pytest.raises(ClusterError, match=r"1 parts were not run: shard=3/8: no such thing"):
-        scripts.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
-    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(scripts.DONE))
+        shards.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
+    there = sorted(path.parent.parent.name for path in (tmp_path / "out").rglob(shards.DONE))
     assert there == [f"shard-{n}-of-8" for n in (1, 2, 4, 5, 6, 7, 8)]
     assert len(load(tmp_path / "out").cases) == 7
     del asked[:]
     with pytest.raises(ClusterError):
-        scripts.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
+        shards.run_on_nodes("local:2", script, tmp_path / "out", True, lambda *_: None, made.note)
     assert asked == ["3/8"], "parts that are there are not run again"
-    node._worker = worker
+    nodes._worker = worker
 
 
 def sweeps_row(number):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from probe import schema
+from probe.schema.tables import ABOUT, TABLES, TYPES
 from probe.store import parquet
 
 README = Path(__file__).parents[2] / "results" / "README.md"
@@ -15,11 +16,11 @@ def test_readme_of_results_is_generated_from_the_schema():
 
 
 def test_every_column_says_its_type_and_meaning_once():
-    for table, columns in schema.TABLES.items():
-        assert schema.ABOUT[table]
+    for table, columns in TABLES.items():
+        assert ABOUT[table]
         assert len(set(schema.column_names(table))) == len(columns)
         for column in columns:
-            assert column.type in schema.TYPES and column.meaning
+            assert column.type in TYPES and column.meaning
             assert column.null != "", f"{table}.{column.name}: null without a meaning"
             assert 1 <= column.since <= schema.VERSION
 
@@ -29,11 +30,11 @@ def test_history_tells_every_version():
 
 
 def test_every_type_has_its_arrow_type():
-    for name in schema.TYPES:
+    for name in TYPES:
         assert schema.Column("x", name, "x").arrow() is not None
 
 
-@pytest.mark.parametrize("table", schema.TABLES)
+@pytest.mark.parametrize("table", TABLES)
 def test_rows_have_keys_and_files_have_the_version(table):
     assert schema.key_columns(table)
     assert (
@@ -71,8 +72,8 @@ def test_files_say_what_their_columns_are(tmp_path):
         store.append("failures", row)
     found = pq.read_schema(tmp_path / "some-machine" / "failures.parquet")
     assert found.metadata[b"probe.machine"] == b"some-machine"
-    assert found.metadata[b"probe.about"].decode() == schema.ABOUT["failures"]
-    for column in schema.TABLES["failures"]:
+    assert found.metadata[b"probe.about"].decode() == ABOUT["failures"]
+    for column in TABLES["failures"]:
         told = found.field(column.name).metadata
         assert told[b"description"].decode() == column.meaning
         assert told.get(b"null", b"").decode() == (column.null or "")
