@@ -9,7 +9,7 @@ No size is ever run that was not checked itself: with operands whose sum shows n
 order or rounding, held at every place of the call, against the bits of the chosen class
 (``classes``; ``operations`` makes the operands, ``keeper`` finds and keeps the classes). What was
 checked is kept in a table, which travels as JSON (``classes``). Of matrix products and convolutions
-the order itself can be asked: see ``report``.
+the order itself can be asked: see ``keeper.Report``.
 
 What an operation is, follows from what it computes (``operations``). ``torch_calls`` has those of
 PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls reach
@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 from probe.errors import InputError
 
 if TYPE_CHECKING:
-    from probe.invariant.report import Report
+    from probe.invariant.keeper import Report
 
 LIKE = ("largest", "cheapest")
 

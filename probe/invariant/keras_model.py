@@ -13,8 +13,7 @@ from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
 from probe.invariant.classes import Table, table_environment
-from probe.invariant.keeper import Keeper
-from probe.invariant.report import Report
+from probe.invariant.keeper import Keeper, Report
 from probe.invariant.samples import Company, Value
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations

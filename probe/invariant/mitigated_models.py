@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from probe.invariant.mitigations import (
     Timers,
     Work,
     few_in_words,
+    in_turns,
     remedies_of,
 )
 from probe.padding.plan import Between, sought_between, spliced
@@ -312,17 +314,16 @@ def _verdict_at_size(one: Serves) -> str:
 
 
 def timed_in_turns(
-    calls: Mapping[Any, Callable[[], Any]], of: Callable[[list[float]], Any] = np.median
+    calls: Mapping[Any, Callable[[], Any]], of: Callable[[Any], Any] = np.median
 ) -> dict[Any, float]:
     """Returns seconds by name, run in turns: the medians, or what ``of`` makes of each's."""
-    took: dict[Any, list[float]] = {name: [] for name in calls}
-    for run in calls.values():
-        run()  # the first one may compile
-    for _ in range(TURNS):
-        for name, run in calls.items():
-            begun = time.perf_counter()
-            run()
-            took[name].append(time.perf_counter() - begun)
+
+    def timed(run: Callable[[], Any], _: float) -> Sequence[float]:
+        begun = time.perf_counter()
+        run()
+        return (time.perf_counter() - begun,)
+
+    took = in_turns({name: partial(timed, run) for name, run in calls.items()}, TURNS)
     return {name: float(of(times)) for name, times in took.items()}
 
 

@@ -25,7 +25,7 @@ from probe.layout import CONTIGUOUS
 from probe.progress import Tell, silent
 from probe.switch_points import by_order
 from probe.switch_points.by_order import ByOrder
-from probe.switch_points.switches import threads_of
+from probe.switch_points.search import threads_of
 from probe.target import Target, why_unavailable
 from probe.window import axis_of, case_at
 

@@ -23,9 +23,8 @@ from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
 from probe.invariant.classes import Table, table_environment
-from probe.invariant.keeper import Keeper
+from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
-from probe.invariant.report import Report
 from probe.invariant.samples import UNREAD, Axes, Company, Value
 from probe.invariant.torch_calls import (
     FORMATS,

@@ -26,6 +26,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
 from probe.invariant.classes import Buckets, Entry, Plan, Table, conditions, ladder, mark_of_answers
+from probe.invariant.keeper import NotInvariant, Report
 from probe.invariant.programs import (
     HOW,
     Leaf,
@@ -38,7 +39,6 @@ from probe.invariant.programs import (
     program_with_library,
     together,
 )
-from probe.invariant.report import NotInvariant, Report
 from probe.recording.contract import Recorder
 from probe.summation import certificate
 

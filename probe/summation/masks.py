@@ -85,8 +85,8 @@ class Masks:
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
     ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once, and
-    ``zeros``: what ``zero`` did, which is asked if ``signed``; ``proved``: what ``proof`` has shown
-    so far.
+    ``zeros``: what ``rounding`` did of signs, which are asked if ``signed``; ``proved``: what
+    ``proof`` has shown so far.
     """
 
     def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:

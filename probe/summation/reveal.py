@@ -18,8 +18,8 @@ import numpy as np
 
 from probe import operands
 from probe.summation.fprev import Growth, NoTree
-from probe.summation.guess import GUESSES, proved_trees
 from probe.summation.masks import ANSWERS_AT_ONCE, Masks, deal_questions
+from probe.summation.proof import GUESSES, proved_trees
 from probe.summation.tree import BIAS, Tree
 
 SIGNATURE_PAIRS = 4  # speed alone: questions that tell filters apart; what they miss is asked again
@@ -90,7 +90,21 @@ def reveal_trees(
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
-            team.groups = list(_absorb_all(team, bias, found, refused))
+            groups, team.groups = team.groups, []
+            for group in groups:
+                answers, group.answers = np.concatenate(group.answers), []
+                try:
+                    group.growth.grow(answers)
+                except NoTree as error:
+                    # may be that filters were taken to add alike and do not: the caller asks them
+                    # apart
+                    refused.append(RefusedOutputs(str(error), team.filters, group.positions))
+                    continue
+                if group.growth.open:
+                    team.groups.append(group)
+                else:
+                    tree = group.growth.tree(bias)
+                    found.append(RevealedTree(tree, team.filters, group.positions))
     return found, refused
 
 
@@ -113,24 +127,6 @@ def _regular(masks: Masks, teams: list[_Team]) -> Iterator[RevealedTree]:
             if len(left):
                 team.groups.append(group.part(left))
                 guesses = 0
-
-
-def _absorb_all(
-    team: _Team, bias: int, found: list[RevealedTree], refused: list[RefusedOutputs]
-) -> Iterator[_Alike]:
-    """Turns a round's answers into trees, refusals, and the groups that have more to ask."""
-    for group in team.groups:
-        answers, group.answers = np.concatenate(group.answers), []
-        try:
-            group.growth.grow(answers)
-        except NoTree as error:
-            # may be that filters were taken to add alike and do not: the caller asks them apart
-            refused.append(RefusedOutputs(str(error), team.filters, group.positions))
-            continue
-        if group.growth.open:
-            yield group
-        else:
-            found.append(RevealedTree(group.growth.tree(bias), team.filters, group.positions))
 
 
 @dataclass

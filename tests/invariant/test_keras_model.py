@@ -5,7 +5,7 @@ import pytest
 
 from probe import stable
 from probe.errors import InputError
-from probe.invariant.report import NotInvariant
+from probe.invariant.keeper import NotInvariant
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 

@@ -4,7 +4,7 @@ import pytest
 
 from probe import stable
 from probe.errors import InputError
-from probe.invariant.report import NotInvariant
+from probe.invariant.keeper import NotInvariant
 from probe.invariant.samples import MIXED, UNREAD
 from tests.invariant.models import module
 

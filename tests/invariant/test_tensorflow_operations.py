@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probe import stable
-from probe.invariant.report import NotInvariant
+from probe.invariant.keeper import NotInvariant
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 

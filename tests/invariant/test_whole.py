@@ -8,7 +8,7 @@ import pytest
 
 from probe import stable
 from probe.errors import InputError
-from probe.invariant.report import NotInvariant
+from probe.invariant.keeper import NotInvariant
 from probe.invariant.whole import BLIND
 from tests.invariant.models import Planted, W, drawn, same
 

@@ -15,7 +15,7 @@ from probe.invariant.mitigations import Measured, advise
 from probe.padding.positions import Box
 from probe.padding.search import SafeSize
 from probe.printing import counted, ranges, table
-from probe.switch_points.switches import threads_text
+from probe.switch_points.search import threads_text
 
 # Rows of contents, and of stretches of a plan, that are printed.
 MOST = 24
