@@ -151,7 +151,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
-    both = mine[:, 0] * (1 + theirs[:, 0].max()) + theirs[:, 0]
+    both = mine[:, 0] * len(two.y) + theirs[:, 0]
     starts = np.flatnonzero(np.diff(both, prepend=-1))  # filters of one place follow each other
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
