@@ -15,8 +15,8 @@ import numpy as np
 
 from probe import semantics as s
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each type of layer computes. A parameter ``blobs`` counts a layer's own weights.
 TABLE = s.OperationTable()

@@ -16,7 +16,7 @@ from probe.recorders.torch_calls import AtenCall
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
 # that PyTorch tags as such.

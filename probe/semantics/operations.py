@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import functions
 from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, then
-from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes, canonical, row_of
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
@@ -47,8 +46,8 @@ def function(
 
     ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
-    name = functions.canonical(word)
-    known = functions.row_of(name)
+    name = canonical(word)
+    known = row_of(name)
     given = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
     zero = known.zero or "stays" * known.keeps_zero
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
@@ -60,7 +59,7 @@ def function(
 def arithmetic(word: str, dtype: str) -> Each:
     """Returns a function of numbers of a format: where a library divides integers by the name of
     its division, it does so towards zero, and a quotient times a third is another number then."""
-    whole = functions.canonical(word) == "divide" and "int" in dtype
+    whole = canonical(word) == "divide" and "int" in dtype
     return function("truncate_divide" if whole else word)
 
 
@@ -432,7 +431,7 @@ def along(
     gone = {axis % max(rank, 1) for axis in axes}
     kept = [axis for axis in range(rank) if axis not in gone]
     places = kept if keep else range(len(kept))
-    return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
+    return Whole(tuple(zip(kept, places, strict=True)), canonical(word), numbers)
 
 
 def own_rows(
@@ -446,7 +445,7 @@ def own_rows(
 def matrices(word: str, rank: int, *flags: str) -> Whole:
     """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
     inverse. ``flags``: that are set."""
-    return own_rows(functions.canonical(word), range(rank - 2), flags)
+    return own_rows(canonical(word), range(rank - 2), flags)
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
@@ -579,7 +578,7 @@ def triangular_solve(call: Call, slots: tuple[int, int], how: Iterable[bool]) ->
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
     if exclusive:
         return Unknown("it leaves out its own element")
-    return Scans(axis, functions.canonical(word), reverse)
+    return Scans(axis, canonical(word), reverse)
 
 
 # movement whose meaning sizes of 1 leave open: which of two such axes is which, no position tells

@@ -18,7 +18,8 @@ import pytest
 
 from probe.errors import InputError
 from probe.recording.recording import record_run
-from probe.semantics import Each, Unknown, functions
+from probe.semantics import Each, Unknown
+from probe.semantics.elementwise import FUNCTIONS
 from tests.recorders import built, spelled
 from tests.recorders.rows import LIBRARIES
 from tests.recorders.truth import agreed, told
@@ -1516,7 +1517,7 @@ def otherwise(name: str, live: Any) -> str:
     """
     every = [one.meaning for one in live.operations]
     words = [one.word for one in every if isinstance(one, Each)]
-    if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
+    if any(isinstance(one, Unknown) for one in every) or set(words) - FUNCTIONS.keys():
         return ""
     return " ".join(words) if name not in words or len(words) > 1 else ""
 

@@ -20,16 +20,7 @@ from probe.recorders.ndarray import ArrayRecorder, operation, scope
 from probe.recording import source
 from probe.recording.difference import Difference, compare_runs
 from probe.recording.recording import record_run
-from probe.semantics import (
-    Chooses,
-    Contracts,
-    Each,
-    Meaning,
-    Reduces,
-    Turns,
-    Windows,
-    operations,
-)
+from probe.semantics import Chooses, Contracts, Each, Meaning, Reduces, Turns, Windows, operations
 
 CASES = 30
 CHANNELS = 4
