@@ -21,7 +21,7 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.recorders import jax_programs as programs
-from probe.recorders.interpreter import SaidOnce
+from probe.recorders.graphs import SaidOnce
 from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source

@@ -33,8 +33,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert_model import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import LiveValue
-from probe.recorders.interpreter import Body, Key, Node, repeated
+from probe.recorders.graphs import Body, Key, LiveValue, Node, repeated
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
