@@ -225,17 +225,15 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, frame, False, _on(c, "count_include_pad"), _on(c, "ceil_mode"))
 
 
-def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> s.Row:
+def _own_row(*kept: int, beside: Sequence[int] = ()) -> s.Row:
     """Every output reads all of its row of some axes: with -1 of all axes but the last.
 
-    ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
-    where that is less."""
+    ``beside``: slots of what it reads its own row of besides."""
 
     def row(c: Call) -> s.Meaning:
         axes = range(c.rank() - 1) if kept == (-1,) else kept
         numbers = (*c.numbers(), c.gives[0][len(axes) :])
-        whole = o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
-        return s.reads_of(c, whole, *reads) if reads else whole
+        return o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
 
     return row
 

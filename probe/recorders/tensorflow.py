@@ -623,18 +623,16 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
     inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
-    call = lambda given: model(_packed(model, given), training=False)  # noqa: E731
+
+    def call(given: Sequence[Any]) -> Any:
+        structure, packed = getattr(model, "input", None), list(given)
+        if isinstance(structure, dict | list | tuple):  # in which the model takes its inputs
+            packed = keras.tree.pack_sequence_as(structure, packed)
+        elif len(packed) == 1:
+            (packed,) = packed
+        return model(packed, training=False)
+
     return OpenedTensorFlow(inputs, call, model)
-
-
-def _packed(model: Any, given: Sequence[Any]) -> Any:
-    """Returns a model's inputs in the structure in which it takes them."""
-    import keras
-
-    structure = getattr(model, "input", None)
-    if isinstance(structure, dict | list | tuple):
-        return keras.tree.pack_sequence_as(structure, list(given))
-    return given[0] if len(given) == 1 else list(given)
 
 
 def _input_of(name: str, shape: Any, dtype: Any) -> Input:

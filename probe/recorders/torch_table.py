@@ -63,7 +63,7 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
     "elu": ("alpha scale input_scale", o.elu),
     "celu": ("alpha", o.celu),
     "softplus": ("beta threshold", o.softplus),
-    "hardsigmoid": ("", lambda: o.hard_sigmoid()),
+    "hardsigmoid": ("", o.hard_sigmoid),
     "hardtanh": ("min_val max_val", o.clip),
     "clamp": ("min max", o.clip),
     "clamp_min": ("min", lambda low: o.clip(low, None)),

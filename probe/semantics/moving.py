@@ -59,13 +59,8 @@ class Moves(Exact):
     kept: tuple[int, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        given = tuple(one.shape for one in reads)
-        maps = self._maps(given, shapes)
-        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
-
-    def _maps(self, given: Shapes, shapes: Shapes) -> tuple[Map, ...]:
-        """Returns where each result has its elements from, as its function moves their numbers."""
-        places, start = [], 1
+        # where each result has its elements from, as the function moves their numbers
+        given, places, start = tuple(one.shape for one in reads), [], 1
         for shape in given:
             end = start + prod(shape)
             places.append(np.arange(start, end, dtype=np.uint64).reshape(shape))
@@ -75,7 +70,8 @@ class Moves(Exact):
         sources = [
             np.asarray(one, np.int64).reshape(to) - 1 for one, to in zip(every, shapes, strict=True)
         ]
-        return tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
+        maps = tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
+        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
 
 
 NEVER = count()
@@ -622,8 +618,13 @@ def put_at(
     there, which broadcasts to them; ``into``: the slot of the array that is written into, zeros if
     there is none. ``adds``: the updates are added."""
     shape, given = call.gives[0], call.shape(updates)
-    if adds:
-        return _add_at(call, places, updates, into)
+    if adds:  # updates broadcast to the places, and are added there in any order
+        build = StepBuilder(call.count)
+        wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
+        terms = build.add(wide, call.places(updates), places.shape)
+        first = build.add(Made(0), (), shape) if into is None else call.at(into)
+        build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
+        return build.done()
     if len(np.unique(places)) < places.size:
         return Unknown(SEVERAL)
     start = 0 if into is None else prod(shape)
@@ -636,16 +637,6 @@ def put_at(
     data = tuple(range(len(shapes)))
     slots = (updates,) if into is None else (into, updates)
     return reads_of(call, Mapped(data, shapes, (Map(index, constants),)), *slots)
-
-
-def _add_at(call: Call, places: np.ndarray, updates: int, into: int | None) -> Meaning:
-    """Updates broadcast to the places, and are added there in any order."""
-    build, shape = StepBuilder(call.count), call.gives[0]
-    wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
-    terms = build.add(wide, call.places(updates), places.shape)
-    first = build.add(Made(0), (), shape) if into is None else call.at(into)
-    build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
-    return build.done()
 
 
 def one_hot(

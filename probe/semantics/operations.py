@@ -104,24 +104,22 @@ def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = 
     return Each("clip", "stays" * stays, (low, high), reads)
 
 
-def leaky_relu(slope: float, reads: tuple[int, ...] | None = None) -> Each:
+def leaky_relu(slope: float) -> Each:
     """Returns x where x > 0, else ``slope`` times x."""
-    return function("leaky_relu", reads, alpha=slope) if slope else function("relu", reads)
+    return function("leaky_relu", alpha=slope) if slope else function("relu")
 
 
-def elu(
-    alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0, reads: tuple[int, ...] | None = None
-) -> Each:
+def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
     given = as_float32((alpha, scale, inner))
     if given == as_float32((*SELU, 1.0)):
-        return function("selu", reads)
+        return function("selu")
     if given == (given[0], 1.0, 1.0):
-        return function("elu", reads, alpha=alpha)
+        return function("elu", alpha=alpha)
     if given == (given[0], 1.0, as_float32(1 / alpha)):
-        return function("celu", reads, alpha=alpha)
-    return function("elu", reads, alpha=alpha, scale=scale, inner=inner)
+        return function("celu", alpha=alpha)
+    return function("elu", alpha=alpha, scale=scale, inner=inner)
 
 
 def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
@@ -129,26 +127,24 @@ def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
     return elu(alpha, gamma)
 
 
-def celu(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+def celu(alpha: float = 1.0) -> Each:
     """Returns CELU; ``alpha`` of 1 is ELU."""
-    return elu(alpha, 1.0, 1 / alpha, reads)
+    return elu(alpha, 1.0, 1 / alpha)
 
 
-def gelu(approximate: bool = False, reads: tuple[int, ...] | None = None) -> Each:
+def gelu(approximate: bool = False) -> Each:
     """Returns GELU by erf, or its approximation by tanh."""
-    return function("gelu_tanh" if approximate else "gelu", reads)
+    return function("gelu_tanh" if approximate else "gelu")
 
 
-def swish(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+def swish(alpha: float = 1.0) -> Each:
     """Returns ``x * sigmoid(alpha * x)``: SiLU where ``alpha`` is 1."""
-    return function("silu", reads) if alpha == 1 else function("scaled_silu", reads, alpha=alpha)
+    return function("silu") if alpha == 1 else function("scaled_silu", alpha=alpha)
 
 
-def hard_sigmoid(
-    alpha: float = 1 / 6, beta: float = 0.5, reads: tuple[int, ...] | None = None
-) -> Each:
+def hard_sigmoid(alpha: float = 1 / 6, beta: float = 0.5) -> Each:
     """Returns ``clip(alpha * x + beta, 0, 1)``."""
-    return function("hard_sigmoid", reads, alpha=alpha, beta=beta)
+    return function("hard_sigmoid", alpha=alpha, beta=beta)
 
 
 def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
@@ -159,24 +155,21 @@ def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
     return function("softplus", beta=beta, threshold=threshold)
 
 
-def power(exponent: float, reads: tuple[int, ...] | None = None) -> Meaning:
+def power(exponent: float) -> Meaning:
     """Returns a power with a number as its exponent."""
     if exponent in (1, 2):
-        return Same() if exponent == 1 else function("square", reads)
+        return Same() if exponent == 1 else function("square")
     if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
-        return replace(function("reciprocal", reads), approximate=True)
-    each = function("power", reads, exponent=exponent)
-    return Each(each.word, "stays" * (exponent > 0), each.numbers, reads)
+        return approximate("reciprocal")
+    return replace(function("power", exponent=exponent), zero="stays" * (exponent > 0))
 
 
-def cast(
-    before: str, after: str, saturates: bool = True, reads: tuple[int, ...] | None = None
-) -> Meaning:
+def cast(before: str, after: str, saturates: bool = True) -> Meaning:
     """Returns a conversion between dtypes, by NumPy's names."""
     if before == after:
         return Same()
     words = {} if saturates else {"saturates": False}
-    return function("cast", reads, to=after, **words)
+    return function("cast", to=after, **words)
 
 
 def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
@@ -366,15 +359,13 @@ def matmul(
     ranks: tuple[int, int] = (2, 2),
     turned: tuple[bool, bool] = (False, False),
     reads: tuple[int, int] = (0, 1),
-    bias: int | None = None,
-    numbers: tuple[Any, ...] = (),
 ) -> Contracts:
     """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
-    which of them are transposed; ``reads``, ``bias``, ``numbers``: as of ``Contracts``."""
+    which of them are transposed; ``reads``: as of ``Contracts``."""
     first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
     second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
     out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
-    return Contracts(f"{first},{second}->{out}", reads, bias, numbers=numbers)
+    return Contracts(f"{first},{second}->{out}", reads)
 
 
 def gemm(
@@ -382,21 +373,20 @@ def gemm(
     turned: Sequence[bool] = (False, False),
     alpha: float = 1.0,
     beta: float = 1.0,
-    bias: int = 2,
 ) -> Meaning:
-    """Returns ``alpha a b + beta c``, of the operands in the first two slots and in ``bias``, where
+    """Returns ``alpha a b + beta c``, of the operands in the first two slots and the third, where
     there is one; ``turned``: which of the first are transposed."""
     ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
     one, two = (function("multiply", other=number) for number in (alpha, beta))
     product = matmul(ranks, (turned[0], turned[1]), reads)
-    if not call.has(bias) or beta == 0:
+    if not call.has(2) or beta == 0:
         return product if alpha == 1 else then(call, product, one)
-    added, shape = call.at(bias), call.gives[0]
+    added, shape = call.at(2), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
     build = StepBuilder(call.count)
     scaled = build.add(one, (build.add(product, reads, shape),), shape)
-    other = build.add(two, (added,), call.shape(bias))
+    other = build.add(two, (added,), call.shape(2))
     build.add(function("add"), (scaled, other), shape)
     return build.done()
 
