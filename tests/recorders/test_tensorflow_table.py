@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.recording.recording import array_digest, record_run
-from tests.recorders.truth import changed, shares, told
+from probe.recording.recording import record_run
+from tests.recorders.truth import alone, changed, shares, told
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -522,24 +522,8 @@ READ_WHOLE = {"CropAndResize", "Cross", *EVERYTHING.split()}
 @pytest.mark.parametrize("name", [name for name in GROUPS if name != "fused"])
 def test_lines_and_operations_alone_give_the_bits_of_the_run(name: str) -> None:
     """Also where Python and TensorFlow's registry have other names for an argument."""
-    met: set[str] = set()
-
-    def visit(event: Any) -> None:
-        arrays = [np.array(one.array()) for one in event.reads]
-        wanted = [array_digest(one.array()) for one in event.gives]
-        assert [array_digest(one) for one in event.again(arrays)] == wanted, event.op
-        names = [f"v{n}" for n in range(len(arrays))]
-        given = [
-            tensor_of(*both) for both in zip(arrays, (r.dtype for r in event.reads), strict=True)
-        ]
-        space = {"tf": tf, **dict(zip(names, given, strict=True))}
-        exec("\n".join(event.lines(names, "y")), space)
-        found = space["y"] if isinstance(space["y"], list | tuple) else [space["y"]]
-        assert [array_digest(array(one)) for one in found] == wanted, event.lines(names, "y")
-        met.add(event.op)
-
-    TensorFlowRecorder(lambda: GROUPS[name](given())).record(visit)
-    assert len(met) > 20
+    ran, written = alone(TensorFlowRecorder(lambda: GROUPS[name](given())), tensor_of, array)
+    assert ran == written and len({*ran}) > 20
 
 
 def test_every_row_of_the_tables_is_reached() -> None:

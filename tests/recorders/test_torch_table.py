@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 from tests.recorders.rows import ELSEWHERE, _of_torch
-from tests.recorders.truth import PROOFS, agreed, both, changed, shares
+from tests.recorders.truth import PROOFS, agreed, bits, both, changed, events, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from probe.recorders.torch import TorchRecorder, array, tensors  # noqa: E402
 from probe.recorders.torch_table import TABLE  # noqa: E402
-from tests.recorders.test_torch import _bits, _events  # noqa: E402
 
 F = torch.nn.functional
 RNG = np.random.default_rng(15)
@@ -783,23 +782,23 @@ ONE_TENSOR = "aten._native_multi_head_attention"
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_operation_alone_gives_its_bits_and_so_do_its_lines(name: str) -> None:
     program, checked = GROUPS[name], 0
-    for event, reads, gives in _events(lambda: program(given())):
+    for event, reads, gives in events(TorchRecorder(lambda: program(given()))):
         if event.again is not None:
-            assert _bits(event.again(reads)) == _bits(gives), event.op
+            assert bits(event.again(reads)) == bits(gives), event.op
         if event.lines is None or event.op == ONE_TENSOR:
             continue
         names = [f"x{n}" for n in range(len(reads))]
         scope: dict[str, Any] = {"np": np}
-        for one, bits, seen in zip(names, reads, event.reads, strict=True):
-            made = torch.tensor(bits)
+        for one, array_, seen in zip(names, reads, event.reads, strict=True):
+            made = torch.tensor(array_)
             scope[one] = made.view(torch.bfloat16) if seen.dtype == "bfloat16" else made
         lines = event.lines(names, "y")
         with torch.no_grad():
             exec("\n".join([*event.imports, *lines]), scope)
         found = scope["y"] if len(gives) > 1 else [scope["y"]]
         assert len(found) == len(gives), (event.op, lines)
-        for one, bits in zip(found, gives, strict=True):
-            numbers = bits.dtype.kind in "fc"
-            assert np.array_equal(array(one), bits, equal_nan=numbers), lines
+        for one, wanted in zip(found, gives, strict=True):
+            numbers = wanted.dtype.kind in "fc"
+            assert np.array_equal(array(one), wanted, equal_nan=numbers), lines
         checked += 1
     assert checked > 50
