@@ -305,7 +305,7 @@ def _onnx_gn(c: Call) -> s.Meaning:
     if c.domain or c.shape(1) != (c.shape()[1],):
         return s.Unknown("its scales are no number a channel, or its channels are last")
     groups, eps = (1, int(c["num_groups"])), c.get("epsilon", 1e-5)
-    return o.norm(range(1, c.rank()), eps, word="group_norm", along=1, groups=groups)
+    return o.norm(range(1, c.rank()), eps, word="group_norm", groups=groups)
 
 
 def _onnx_ln(c: Call, word: str) -> s.Meaning:

@@ -197,7 +197,7 @@ def _lrn(c: Call) -> s.Meaning:
 
 
 def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
-    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, along=1, groups=groups)
+    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, groups=groups)
     lines, build = range(1, c.count), s.StepBuilder(c.count)
     if all(c.rank(n) == 1 for n in lines):
         return norm

@@ -275,7 +275,7 @@ def _aten_norm(c: AtenCall) -> s.Meaning:
 @TABLE.row("native_group_norm")
 def _aten_gn(c: AtenCall) -> s.Meaning:
     axes, present = range(1, c.rank()), (c.has("weight"), c.has("bias"))
-    return o.norm(axes, c["eps"], *present, "group_norm", 1, (1, c["group"]))
+    return o.norm(axes, c["eps"], *present, "group_norm", (1, c["group"]))
 
 
 @TABLE.row(

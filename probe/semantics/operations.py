@@ -237,23 +237,23 @@ def norm(
     scale: bool = True,
     shift: bool = True,
     word: str = "layer_norm",
-    along: int | None = None,
     groups: tuple[int, int] | None = None,
 ) -> Normalises:
     """Returns a normalisation over ``axes``: LayerNorm, RMSNorm, GroupNorm, InstanceNorm.
 
     ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
-    would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
+    would be taken for a shift; of a GroupNorm or InstanceNorm they have a number a channel, and
+    channels are second. ``groups``: as of ``Normalises``.
     """
     numbers = (as_float32(eps), bool(scale), bool(shift))
     # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
-    apart = word == "instance_norm"
+    apart, along = word == "instance_norm", 1 if word in ("instance_norm", "group_norm") else None
     return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
 
 
 def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
     """Returns a normalisation of each channel's plane, channels second."""
-    return norm(range(2, rank), eps, scale, shift, "instance_norm", along=1)
+    return norm(range(2, rank), eps, scale, shift, "instance_norm")
 
 
 def batch_norm(

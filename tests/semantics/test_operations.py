@@ -103,8 +103,8 @@ F = Frame((2,), (1,), (1,), ((0, 1),))
 CHANGED = [
     (o.batch_norm, (1e-5, True, True, None, None), (1e-4, False, False, 1, (1, 0))),
     (o.batch_norm_in_training, (3, 1e-5, True, True, 1), (4, 1e-4, False, False, 2)),
-    (o.norm, ((1,), 1e-5, True, True, "layer_norm", None, None),
-     ((2,), 1e-4, False, False, "rms_norm", 1, (1, 2))),
+    (o.norm, ((1,), 1e-5, True, True, "layer_norm", None),
+     ((2,), 1e-4, False, False, "rms_norm", (1, 2))),
     (o.instance_norm, (3, 1e-5, True, True), (4, 1e-4, False, False)),
     (o.softmax, ((1,), 1.0), ((0,), 2.0)), (o.log_softmax, ((1,),), ((0,),)),
     (o.elu, (1.0, 1.0, 1.0), (0.5, 2.0, 3.0)),
