@@ -71,7 +71,8 @@ def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str
     live = record_run(TorchRecorder(lambda: model(x)))
     assert bits(live.results) == bits(TorchRecorder(lambda: model(x)).plain())
     assert not [o.op for o in live.operations if isinstance(o.meaning, Unknown)]
-    assert alone(TorchRecorder(lambda: model(x)), lambda array, _: torch.from_numpy(array))[1]
+    with torch.no_grad():  # as scripts run lines
+        assert alone(TorchRecorder(lambda: model(x)), lambda array, _: torch.from_numpy(array))[1]
 
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
