@@ -145,13 +145,14 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
         return
+    todo = "give both sides the same operands"
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     # weights and bias are the same at every place: they are held against each other once
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
-    moved = np.flatnonzero((np.diff(mine[:, 0]) != 0) | (np.diff(theirs[:, 0]) != 0)) + 1
-    starts = np.concatenate([[0], moved])  # filters of one place follow each other
+    both = mine[:, 0] * len(two.y) + theirs[:, 0]
+    starts = np.flatnonzero(np.diff(both, prepend=-1))  # filters of one place follow each other
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
     ours, others = filters[0] // widths[0], filters[1] // widths[1]
@@ -163,7 +164,15 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
             some = places[start : start + step].T
             met_here = ("x", ours[:, some[0]], others[:, some[1]])
             for name, a, b in (met_here, *met):
-                _check_bits(name, a, b, dtype)
+                if a.shape != b.shape:
+                    why = f"the other side reads {b.shape} of them"
+                    raise InputError(name, a.shape, why, todo)
+                bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
+                if not np.array_equal(bits[0], bits[1]):
+                    at = tuple(np.argwhere(bits[0] != bits[1])[0])
+                    shown = [floats.bits_text(int(side[at]), dtype) for side in bits]
+                    why = f"outputs that must agree read {shown[1]} on the other side"
+                    raise InputError(name, shown[0], why, todo)
             met = []
 
 
@@ -172,20 +181,6 @@ def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: 
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
     return np.stack(np.nonzero(found))
-
-
-def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
-    """Raises InputError where two container arrays differ, in shape or in a bit."""
-    todo = "give both sides the same operands"
-    if a.shape != b.shape:
-        raise InputError(name, a.shape, f"the other side reads {b.shape} of them", todo)
-    bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
-    if np.array_equal(bits[0], bits[1]):
-        return
-    place = tuple(np.argwhere(bits[0] != bits[1])[0])
-    shown = [floats.bits_text(int(side[place]), dtype) for side in bits]
-    why = f"outputs that must agree read {shown[1]} on the other side"
-    raise InputError(name, shown[0], why, todo)
 
 
 @dataclass

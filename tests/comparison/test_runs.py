@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import probe
 from probe import floats, window
 from probe.case import Case
-from probe.comparison import ComparedShapes, Finding, Revealer, run_case, runs
+from probe.comparison import ComparedShapes, Finding, Revealer, outputs_of_call, run_case, runs
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.summation.tree import Tree
+from probe.store import Store
+from probe.summation.certificate import SummationModel
+from probe.summation.orders import reveal
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.sweeps import sweep_cases
+from probe.switch_points import by_order
 from probe.target import Target
+from tests.convolutions import explain_case
+from tests.summation.test_tree import any_tree
 
 CASE = Case("matmul", in_channels=5, filters=3, length=12)
 
@@ -102,6 +113,34 @@ def test_outputs_whose_products_overflow_before_they_are_added_have_a_summation_
     assert found.replays.all() and np.argwhere(np.isinf(wide)).tolist() == [[1, 1], [3, 1]]
     assert set(found.variants) == {(1, 1), (3, 1)}
     assert found.summation((1, 1)).rounding.fused < found.summation((1, 0)).rounding.fused
+
+
+@pytest.mark.parametrize(
+    ("layout", "control", "same"),
+    [
+        ("contiguous", "equal", True),
+        ("contiguous", "equal", False),
+        ("contiguous", runs.ALIGNMENT, True),
+        ("transposed", "equal", True),
+    ],
+)
+def test_bits_that_go_with_the_address_are_asked_at_a_fixed_one_that_gives_them(
+    session, layout, control, same
+):
+    def request(header, arrays):
+        spec = dict(header["spec"])
+        pinned = spec.pop("layout", "") == runs.PINNED
+        told, found = session.request(header | {"spec": spec}, arrays)
+        told |= {"control": control if pinned else runs.ALIGNMENT}
+        return told, {"y": found["y"] + np.float32(pinned and not same)}
+
+    fake = SimpleNamespace(target=Target.parse("numpy"), request=request)
+    run = run_case(fake, CASE.with_(layout=layout))
+    found = run.case.layout, run.control, run.refusal
+    if layout == "contiguous" and control == "equal" and same:
+        assert found == (runs.PINNED, "equal", "")
+    else:
+        assert found == (layout, runs.ALIGNMENT, "alignment")
 
 
 def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkeypatch):
@@ -228,3 +267,140 @@ def test_a_finding_says_what_sets_its_sides_apart():
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
     assert ComparedShapes.named(case, None, 5, 9).larger.length == 9
+
+
+# Products that overflow before they are added: bfloat16's exact products hide who rounds them.
+
+TREES = {
+    "chain": Tree.sequential(6),
+    "lanes": Tree.lanes(9, 4),
+    "pairs": Tree.pairwise(8),
+    "bias first": Tree.parse("(((0+b)+1)+(2+3))"),
+    "bias last": Tree.parse("(((0+1)+(2+3))+b)"),
+}
+
+
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
+def test_each_fused_leaf_is_told_from_one_that_is_rounded_first(tree):
+    biased, n = BIAS in tree.leaves, len([leaf for leaf in tree.leaves if leaf != BIAS])
+    claimed = Summation(tree, Rounding.fused_everywhere(tree, "float32"))
+    assert runs.overflow_applies(claimed, "bfloat16")
+    fused = sorted(claimed.rounding.fused)
+    for first in [frozenset(), *(frozenset([leaf]) for leaf in fused), frozenset(fused)]:
+        true = runs.with_products_rounded(claimed, first)
+        rounded = replace(claimed.rounding, fused=claimed.rounding.fused - first)
+        assert true == Summation(tree, rounded)
+        model = SummationModel(true, n, biased, "bfloat16")
+        found = runs.overflowing_leaves(model, claimed)
+        assert found.shape == (len(fused), 1, 1)
+        assert found[:, 0, 0].tolist() == [leaf in first for leaf in fused]
+
+
+def test_every_leaf_stands_beside_a_leaf_of_a_node_that_is_added_to_it():
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        tree = any_tree(rng, 1 + trial % 8)
+        found, under = runs._siblings(tree), {leaf: {leaf} for leaf in tree.leaves}
+        for node, children in enumerate(tree.nodes):
+            under[~node] = set().union(*(under[child] for child in children))
+        assert sorted(found) == [leaf for leaf in tree.leaves if leaf in tree.parents]
+        for leaf, beside in found.items():
+            others = set(tree.nodes[tree.parents[leaf]]) - {leaf}
+            assert beside == min(min(under[child]) for child in others)
+
+
+def test_products_rounded_first_are_float32_s_where_sums_go_through_it():
+    twice = Summation(Tree.sequential(3), Rounding(frozenset([2]), intermediate_format="float32"))
+    assert runs.with_products_rounded(twice, frozenset([2])).rounding == Rounding(
+        intermediate_format="float32", product_format="float32"
+    )
+
+
+def test_it_is_asked_where_products_are_exact_in_float32_sums():
+    def applies(rounding, dtype, leaves=4):
+        return runs.overflow_applies(Summation(Tree.sequential(leaves), rounding), dtype)
+
+    wide = Rounding(accumulator_format="float32")
+    assert applies(wide, "bfloat16") and not applies(Rounding(), "bfloat16")
+    assert not applies(wide, "float32") and not applies(wide, "float16")
+    assert applies(Rounding(operand_format="bfloat16"), "float32")
+    assert not applies(Rounding(operand_format="tf32"), "float32")
+    assert applies(Rounding(intermediate_format="float32"), "bfloat16")
+    assert not applies(wide, "bfloat16", leaves=1) and applies(wide, "bfloat16", leaves=2)
+    assert applies(wide, "bfloat16", runs.MOST_PRODUCTS)
+    assert not applies(wide, "bfloat16", runs.MOST_PRODUCTS + 1)
+
+
+@pytest.mark.parametrize(("size", "told"), [(2.0**63, False), (2.0**64, True)])
+def test_only_products_beyond_float32_can_overflow(size, told):
+    given = (np.array([size, 1.0, np.nan]), np.array([-np.inf, -(2.0**64), 3.0]))
+    x, w = (floats.round_to(one, "bfloat16") for one in given)
+    assert runs.may_overflow(x, w, "bfloat16") == told
+
+
+# One call for all channels against two calls whose outputs are added.
+
+REFERENCE = Target.parse("reference")
+SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_split_case_is_the_sum_of_two_calls(session, dtype):
+    case = SPLIT.with_(dtype=dtype, bias="normal", operands="normal")
+    x, w, b = (floats.to_container(one, dtype) for one in case.operands())
+    whole, parts = outputs_of_call(session, case.with_(split=2), (x, w, b)), []
+    for n, bias, channels in ((2, b, slice(0, 2)), (4, None, slice(2, 6))):
+        part = case.with_(in_channels=n, bias=None if bias is None else "normal")
+        given = map(np.ascontiguousarray, (x[..., channels], w[:, channels]))
+        parts.append(floats.from_container(outputs_of_call(session, part, (*given, bias)), dtype))
+    assert (floats.from_container(whole, dtype) == parts[0] + parts[1]).all()
+
+
+def test_its_tree_is_the_sum_of_the_trees_of_both(session):
+    case = Case("matmul", in_channels=7, filters=2, length=3, split=3, bias="normal")
+    ((tree, _),) = reveal(session, case).summations
+    assert tree == Tree.parse("((((0+1)+2)+b)+(((3+4)+5)+6))")
+    ((tree, _),) = reveal(session, Case("sum", None, 7, 1, 2, split=2)).summations
+    assert tree == Tree.parse("((0+1)+((((2+3)+4)+5)+6))")
+
+
+@pytest.mark.slow
+def test_both_halves_are_cut_to_16_bits_before_they_are_added(started):
+    case = Case("matmul", in_channels=20, filters=3, length=2, split=9, dtype="float16")
+    assert reveal(started("tensorflow"), case).replayed.all()
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_every_difference_is_explained_by_the_order(at):
+    found = explain_case(SPLIT, REFERENCE, at, 6, vary="channels", inline=True)
+    assert found.compared == found.replayed == found.by_order == 18
+    assert set(found.causes) == {"order"} and len(found.differing) > 0
+    assert (found.left.case.split, found.right.case.split) == (at, None)
+
+
+def test_the_larger_value_says_how_many_channels_there_are():
+    found = explain_case(SPLIT.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
+    assert found.left.case.in_channels == found.right.case.in_channels == 8
+    assert (found.left.case.split, found.right.case.split) == (None, 4)
+
+
+@pytest.mark.long
+def test_a_sweep_over_channels_stores_what_differs(session, tmp_path):
+    opens = partial(open_session, inline=True)
+    with Store(tmp_path) as store:
+        found = sweep_cases([SPLIT], [REFERENCE], range(1, 7), "channels", store, opens=opens)
+    stored = probe.load(tmp_path)
+    assert sorted(stored.comparisons["at"]) == [1, 2, 3, 4, 5]
+    assert set(stored.comparisons["vary"]) == {"channels"}
+    assert set(stored.comparisons["compared"]) == {18}
+    assert (stored.comparisons["differing"] > 0).all()
+    assert found.targets["reference"].differing == stored.comparisons["differing"].sum()
+    half = outputs_of_call(session, SPLIT.with_(split=3)).ravel()
+    rows = stored.differences[stored.differences["at"] == 3]
+    assert (half.view(np.uint32)[rows["index"]] == rows["bits_at"]).all()
+
+
+def test_a_sweep_by_order_finds_every_output(session):
+    case = SPLIT.with_(operands="ones")
+    found = by_order.sweep_by_order(session, case, [2, 4, 6], "channels")
+    assert found.differing == found.compared == 36

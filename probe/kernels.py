@@ -1,4 +1,12 @@
-"""Queries a library about one call, and two sources outside of the library.
+"""Collects the kernels that a library reports: evidence beside a cause, never the cause itself.
+
+``observe`` queries every source in ``SOURCES`` that applies to a target. A library that can simply
+be asked offers ``Backend.kernels(spec, shapes)``; two more sources are outside of the library.
+
+>>> from probe import Case, Target, kernels
+>>> case = Case(op="conv1d", kernel=5, in_channels=64, filters=1, length=64)
+>>> kernels.observe(Target.parse("tensorflow"), case, at=5)  # doctest: +SKIP
+[Kernel(source='onednn-verbose', kernel='convolution brg_conv_fwd:avx512_core', missing=None), ...]
 
 ``onednn-verbose``: the primitives that oneDNN logs while it executes a call. Its lines (developer
 guide, "Verbose Mode"), from the present to the past::
@@ -25,17 +33,21 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from probe import backends, floats
+from probe.arguments import choice
+from probe.backends.contract import Backend
 from probe.case import Case
+from probe.errors import TargetError
 from probe.launch import TIME_LIMIT, Session
 from probe.target import Target
+from probe.window import axis_of, case_at
 
 # Between the names in ``Kernel.kernel``; no name has it.
 SEPARATOR = "; "
@@ -162,11 +174,6 @@ _EVENT = ("-e", "cpu-clock:u", "--no-buildid", "--no-buildid-cache")
 _REPORT = ("--no-children", "--no-demangle", "-F", "sample,dso,symbol", "-t", "\t", "--stdio", "-q")
 
 
-def has_symbols(target: Target) -> bool:
-    """Says whether it is a library: samples of NumPy's stand-in would name the interpreter."""
-    return target.name != "reference"
-
-
 def sampled_symbols(question: KernelQuestion) -> Kernel:
     """Samples the call for ``question.seconds``. Errors: TargetError, of the target alone."""
     if not sys.platform.startswith("linux"):
@@ -215,7 +222,9 @@ def _perf_samples(
 def _record(perf: str, samples: Path, session: Session, seconds: float) -> str | None:
     """Writes the file ``samples``, or says why there is none."""
     session.request({"do": "run", "key": KEY})  # the first call makes what later ones reuse
-    sampling = ("-F", str(frequency()), "-o", str(samples), "-p", str(session.pid))
+    limit = _setting("perf_event_max_sample_rate")  # above which perf refuses to record
+    rate = min(FREQUENCY, int(limit)) if limit.isdigit() else FREQUENCY
+    sampling = ("-F", str(rate), "-o", str(samples), "-p", str(session.pid))
     recorder = subprocess.Popen(
         [perf, "record", *_EVENT, *sampling],
         stdin=subprocess.DEVNULL,
@@ -241,12 +250,6 @@ def refusal(status: int, said: str) -> str:
     if any(word in said.lower() for word in ("permi", "paranoid", "access", "not allowed")):
         return f"perf may not sample here: kernel.perf_event_paranoid is {paranoid}; set 2 or less"
     return f"perf record ended with exit status {status}"
-
-
-def frequency() -> int:
-    """Returns ``FREQUENCY``, or the kernel's own limit, above which perf refuses to record."""
-    limit = _setting("perf_event_max_sample_rate")
-    return min(FREQUENCY, int(limit)) if limit.isdigit() else FREQUENCY
 
 
 def _setting(name: str) -> str:
@@ -366,3 +369,140 @@ def _cxx_runtime() -> ctypes.CDLL | None:
         return None
     library.__cxa_demangle.restype = ctypes.c_void_p
     return library
+
+
+# The source in ``SOURCES`` that stands for all that ``Backend.kernels`` answers, by its words.
+ASKED = "asked"
+
+
+class KernelSource(NamedTuple):
+    """A way to learn what ran. ``observe`` may raise TargetError, of the target alone."""
+
+    applies: Callable[[Target], bool]
+    observe: Callable[[KernelQuestion], Kernel | list[Kernel]]
+
+
+def _offers(target: Target) -> bool:
+    return backends.get(target.name).kernels is not Backend.kernels
+
+
+def _ask_backend(question: KernelQuestion) -> list[Kernel]:
+    """Returns what the backend answers in the child; its sources are its own words."""
+    with question.session() as session:
+        return _backend_kernels(session)
+
+
+def _backend_kernels(session: Session) -> list[Kernel]:
+    header, _ = session.request({"do": "kernels", "key": KEY})
+    said = header["kernels"].items()
+    return [Kernel.of(source, names, "the library reports no kernel") for source, names in said]
+
+
+SOURCES: dict[str, KernelSource] = {
+    ONEDNN: KernelSource(carries_onednn, onednn_log),
+    # samples of NumPy's stand-in would name the interpreter
+    SYMBOLS: KernelSource(lambda target: target.name != "reference", sampled_symbols),
+    ASKED: KernelSource(_offers, _ask_backend),
+}
+
+
+def observe(
+    target: Target,
+    case: Case,
+    at: int | None = None,
+    vary: str | None = None,
+    seconds: float = 2.0,
+    sources: Iterable[str] | None = None,
+) -> list[Kernel]:
+    """Returns what every source that applies to the target says about the case's call.
+
+    ``at``: the value of the axis ``vary``; None leaves the case as it is. ``seconds``: how long the
+    call is repeated to be sampled. ``sources``: some of ``SOURCES``, None for all. Costs a start of
+    the library for each source. A source without an answer says why in ``missing``, also where the
+    target fails; InputError for a wrong argument alone.
+    """
+    wanted = [choice("source", name, SOURCES) for name in (SOURCES if sources is None else sources)]
+    case = case if at is None else case_at(case, axis_of(case, vary), at)
+    question = KernelQuestion(target, case, seconds)
+    found: list[Kernel] = []
+    for name in wanted:
+        if not SOURCES[name].applies(target):
+            continue
+        try:
+            answer = SOURCES[name].observe(question)
+        except TargetError as error:
+            answer = Kernel(name, None, f"the target failed ({error.kind}) when it was queried")
+        found += [answer] if isinstance(answer, Kernel) else answer
+    return found
+
+
+def by_source(found: Iterable[Kernel]) -> dict[str, list[str]]:
+    """{source: names}; where a source could not say, its one entry is why, in brackets."""
+    return {one.source: list(one.names) or [f"({one.missing})"] for one in found}
+
+
+def kernel_rows(place: Mapping[str, Any], found: Iterable[Kernel]) -> list[dict[str, Any]]:
+    """Returns rows of the table ``kernels``; ``place``: its key columns other than ``source``."""
+    return [{**place, **one._asdict()} for one in found]
+
+
+# First words of names that move operands, add a bias, or stand for whatever was fused.
+MOVING = frozenset(
+    "reorder broadcast add fusion transpose reshape slice pad concatenate convert iota "
+    "PAD RESHAPE TRANSPOSE SLICE ADD Pad Reshape Transpose Slice Squeeze Unsqueeze Add Cast "
+    "ReorderInput ReorderOutput".split()
+)
+
+
+def computing(names: Iterable[str]) -> list[str]:
+    """Returns those of the names that compute sums of products."""
+    return [name for name in names if name.split()[0] not in MOVING]
+
+
+class Naming:
+    """Asks a target for the kernels of many cases, in one process that talks; a context manager.
+
+    What the library says of itself, without the sampled symbols. The process starts with the first
+    case, and every shape is asked once: kernels are chosen by shape.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._logs, self._offers = carries_onednn(target), _offers(target)
+        self._session: Session | None = None
+        self._known: dict[str, dict[str, list[str]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process, if one was started."""
+        if self._session is not None:
+            self._session.close()
+
+    def names(self, case: Case) -> dict[str, list[str]]:
+        """Returns them as ``by_source`` does; {} where no source applies."""
+        key = str(case.to_json())
+        if key not in self._known:
+            self._known[key] = by_source(self._ask(case))
+        return self._known[key]
+
+    def _started(self) -> Session:
+        if self._session is None:
+            self._session = Session(self.target, extra=TALK if self._logs else None)
+        return self._session.revive()
+
+    def _ask(self, case: Case) -> list[Kernel]:
+        if not (self._logs or self._offers):
+            return []
+        try:
+            session = self._started()
+            load_operands(session, case)
+            found = [logged(session)] if self._logs else []
+            return found + (_backend_kernels(session) if self._offers else [])
+        except TargetError as error:
+            why = f"the target failed ({error.kind}) when it was queried"
+            return [Kernel(ONEDNN if self._logs else ASKED, None, why)]

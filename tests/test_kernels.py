@@ -14,8 +14,7 @@ from probe import kernels, schema
 from probe.backends.reference import Reference
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.kernels import sources
-from probe.kernels.sources import KEY, Kernel, KernelQuestion
+from probe.kernels import KEY, Kernel, KernelQuestion
 from probe.launch import InlineSession
 from probe.target import Target
 
@@ -59,21 +58,21 @@ REORDER = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::b
     ],
 )
 def test_executed_primitives_are_read_from_every_release_s_log(log, found):
-    assert sources.primitives(log) == found
+    assert kernels.primitives(log) == found
 
 
 def test_names_are_unique_and_in_order():
-    twice = sources.primitives(REORDER + CONVOLUTION + CONVOLUTION + REORDER)
+    twice = kernels.primitives(REORDER + CONVOLUTION + CONVOLUTION + REORDER)
     found = Kernel.of("onednn-verbose", twice, "nothing")
     assert found.names == ("reorder jit:uni", "convolution brg_conv_fwd:avx512_core")
     assert found.missing is None
 
 
 def test_nothing_to_name_is_null_with_a_reason():
-    assert Kernel.of("onednn-verbose", [], sources.SILENT) == (
+    assert Kernel.of("onednn-verbose", [], kernels.SILENT) == (
         "onednn-verbose",
         None,
-        sources.SILENT,
+        kernels.SILENT,
     )
 
 
@@ -113,16 +112,16 @@ MAPPER = "Eigen::internal::TensorContractionInputMapper<float, long, 1, Eigen::a
     ],
 )
 def test_a_symbol_is_shortened_to_what_a_reader_knows(full, short):
-    assert sources.shorten(full) == short
+    assert kernels.shorten(full) == short
 
 
 def test_generated_code_has_one_name_whatever_its_process():
     places = ("[JIT] tid 17854", "//anon", "memfd:x (deleted)", "perf-12.map", "anon_inode:[x]")
-    assert {sources.readable("0x00007f4a6c1bb000", place) for place in places} == {"jit"}
+    assert {kernels.readable("0x00007f4a6c1bb000", place) for place in places} == {"jit"}
 
 
 def test_generated_code_that_onednn_named_keeps_the_name_without_its_number():
-    found = sources.readable("jit_avx512_core_f32_copy_an_kern.0", "[JIT] tid 17854")
+    found = kernels.readable("jit_avx512_core_f32_copy_an_kern.0", "[JIT] tid 17854")
     assert found == "jit_avx512_core_f32_copy_an_kern"
 
 
@@ -142,16 +141,16 @@ REPORT = "\n".join(
 
 
 def test_a_report_is_counted_by_readable_names():
-    if sources.demangle("_ZN1a1bEv") != "a::b()":
+    if kernels.demangle("_ZN1a1bEv") != "a::b()":
         pytest.skip("libstdc++, which demangles, is not on this machine")
-    found = sources.numerical(REPORT)
+    found = kernels.numerical(REPORT)
     assert found == {"Eigen::internal::gebp_kernel": 17, "jit": 9, "Eigen::internal::packed_at": 1}
-    assert sources.top(found) == ["Eigen::internal::gebp_kernel", "jit"]
+    assert kernels.top(found) == ["Eigen::internal::gebp_kernel", "jit"]
 
 
 def test_too_few_samples_name_nothing():
-    assert sources.top(sources.numerical("4\t[JIT] tid 1\t[.] 0x0")) == []
-    assert sources.top(sources.numerical("")) == []
+    assert kernels.top(kernels.numerical("4\t[JIT] tid 1\t[.] 0x0")) == []
+    assert kernels.top(kernels.numerical("")) == []
 
 
 @pytest.mark.parametrize(
@@ -164,18 +163,18 @@ def test_too_few_samples_name_nothing():
     ],
 )
 def test_a_refusal_is_said_in_one_line_of_ours(said):
-    why = sources.refusal(255, said)
+    why = kernels.refusal(255, said)
     assert why and "ada" not in why and "17" not in why and "\n" not in why
 
 
 def test_without_perf_the_column_says_so(monkeypatch):
-    monkeypatch.setattr(sources.sys, "platform", "linux")
-    monkeypatch.setattr(sources.shutil, "which", lambda name: None)
+    monkeypatch.setattr(kernels.sys, "platform", "linux")
+    monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
     found = kernels.observe(TENSORFLOW, CASE, sources=["symbols"])
     assert found == [Kernel("symbols", None, "perf is not installed; Debian: linux-perf")]
-    monkeypatch.setattr(sources.sys, "platform", "darwin")
+    monkeypatch.setattr(kernels.sys, "platform", "darwin")
     assert (
-        sources.sampled_symbols(KernelQuestion(TENSORFLOW, CASE)).missing
+        kernels.sampled_symbols(KernelQuestion(TENSORFLOW, CASE)).missing
         == "perf samples on Linux only"
     )
 
@@ -243,7 +242,7 @@ def observed(text, at, source):
     if util.find_spec("tensorflow") is None:
         pytest.skip("tensorflow is not installed here")
     if source == "symbols" and shutil.which("perf") is None:
-        pytest.skip(sources.NOT_INSTALLED)
+        pytest.skip(kernels.NOT_INSTALLED)
     (found,) = kernels.observe(Target.parse(text), CASE, at=at, sources=[source])
     if found.kernel is None and found.missing.startswith("perf"):
         pytest.skip(found.missing)
@@ -259,7 +258,7 @@ def test_onednn_names_its_convolution():
 @pytest.mark.slow
 def test_onednn_is_silent_where_eigen_works_alone():
     found = observed("tensorflow,onednn=0,contraction=0", 6, "onednn-verbose")
-    assert found == ("onednn-verbose", None, sources.SILENT)
+    assert found == ("onednn-verbose", None, kernels.SILENT)
 
 
 @pytest.mark.slow
