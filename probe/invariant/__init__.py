@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from probe.errors import InputError
 
@@ -41,16 +41,6 @@ if TYPE_CHECKING:
     from probe.invariant.keeper import Report
 
 LIKE = ("largest", "cheapest")
-
-
-class InvariantOptions(NamedTuple):
-    """What was asked for, by the words of ``invariant``; the sizes are checked, by axis."""
-
-    sizes: dict[str, tuple[int, ...]]
-    like: str
-    strict: bool
-    example: Any
-    table: Any
 
 
 def invariant(
@@ -100,6 +90,7 @@ def invariant(
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
     from probe.invariant import whole
+    from probe.invariant.classes import InvariantOptions
 
     options = InvariantOptions(_checked_sizes(sizes), like, strict, example, table)
     if (program := whole.program_of(model, batched, threads)) is not None:

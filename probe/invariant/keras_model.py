@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from probe import ulp
 from probe.errors import InputError, ProbeError
-from probe.invariant import InvariantOptions, tensorflow_calls
-from probe.invariant.classes import Table, table_environment
+from probe.invariant import tensorflow_calls
+from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.samples import Company, Value
 from probe.invariant.tensorflow_calls import FORMATS, container

@@ -21,8 +21,8 @@ from torch.utils.hooks import RemovableHandle
 
 from probe import ulp
 from probe.errors import InputError
-from probe.invariant import InvariantOptions, torch_calls
-from probe.invariant.classes import Table, table_environment
+from probe.invariant import torch_calls
+from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
 from probe.invariant.samples import UNREAD, Axes, Company, Value

@@ -24,8 +24,17 @@ import numpy as np
 
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError, line_of
-from probe.invariant import InvariantOptions, samples
-from probe.invariant.classes import Buckets, Entry, Plan, Table, conditions, ladder, mark_of_answers
+from probe.invariant import samples
+from probe.invariant.classes import (
+    Buckets,
+    Entry,
+    InvariantOptions,
+    Plan,
+    Table,
+    conditions,
+    ladder,
+    mark_of_answers,
+)
 from probe.invariant.keeper import NotInvariant, Report
 from probe.invariant.programs import (
     HOW,
