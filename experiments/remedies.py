@@ -190,7 +190,8 @@ def of_network(
     own = sessions.of(where)
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         graph = graph_of(network, own, Path(folder))
-        work = MitigatedGraph(graph, contents, at, where, sessions, only, true)
+        work = MitigatedGraph(graph, contents, at, where, sessions, only)
+        work.true = true
         found = work.measured((256,), None)
     facts = own.facts, own.variables
     return Measured(network, where, contents, network.fixed, at, found, *facts)

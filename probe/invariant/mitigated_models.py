@@ -371,7 +371,9 @@ def _way_row(name: str, doc: str, found: Any, sizes: list[int]) -> dict[str, Any
 class MitigatedGraph(Work):
     """What is done with each mitigation of a model, which is replayed on its target: calls of
     convolutions are changed in its place. ``graph``: of the model; ``at``: the content
-    that is timed. ``true``: the full run's outputs in float64, None where they aren't known."""
+    that is timed. ``true``: the full run's outputs in float64, set by who knows them."""
+
+    true: np.ndarray | None = None
 
     def __init__(
         self,
@@ -381,12 +383,11 @@ class MitigatedGraph(Work):
         where: Target,
         sessions: RemedySessions,
         only: Iterable[str] | None,
-        true: np.ndarray | None = None,
     ) -> None:
         super().__init__(where, sessions, only)
         if self.wants("layerwise,xla=1") and self.wanted is not None:
             self.wanted.add("xla=1")
-        self.given, self.contents, self.at, self.true = graph, contents, at, true
+        self.given, self.contents, self.at = graph, contents, at
         run = graph.whole(contents[0])
         self.dtype = run.values[run.outputs[0]].dtype
         base = graph.opened

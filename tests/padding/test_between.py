@@ -241,7 +241,8 @@ def test_a_model_is_judged_with_what_is_done_about_it(switching, tmp_path):
     true = network.exact(padded(content(120), 120)["x"])
     with RemedySessions(inline=True) as sessions:
         only = ["pad", "layerwise", "chunks=12", "float64"]
-        work = MitigatedGraph(graph, (1, 5, 12), 12, where, sessions, only, true)
+        work = MitigatedGraph(graph, (1, 5, 12), 12, where, sessions, only)
+        work.true = true
         found = {one.remedy.name: one for one in work.measured((12,), None)}
     verdicts = {name: one.verdict for name, one in found.items()}
     assert verdicts.pop("float64") in ("differs", "not known")
