@@ -21,7 +21,7 @@ from probe.backends.contract import Key, Unsupported
 from probe.backends.litert_model import LiteRTGraph, LiteRTModel
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.geometry import WindowSizes
-from probe.program import case
+from probe.operation import case_program
 
 KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
@@ -107,7 +107,7 @@ class LiteRT(Writing):
         """Returns the operators that the interpreter runs, each with who runs it."""
         if pooling.pool_kind(spec):
             return {}
-        program = case(spec)
+        program = case_program(spec)
         source = self.emit(program, ValueShapes(program, shapes["x"]))
         named = dict(shapes, b=(spec["filters"],))
         zeros = {name: np.zeros(named[name], spec["dtype"]) for name in program.operands()}

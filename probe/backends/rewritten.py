@@ -27,13 +27,13 @@ import functools
 
 import numpy as np
 
-from probe import floats, layout, program
+from probe import floats, layout
 from probe.backends import elementwise, pooling
 from probe.backends.contract import Around, Operator, Unsupported
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import WindowSizes
-from probe.program import Program, ProgramStep
+from probe.operation import Program, ProgramStep, case_program
 
 #: Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
@@ -56,7 +56,7 @@ def spec_operator(backend, spec):
         return backend.invariant(_without_words(spec), spec["remedy"]["sizes"])
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
-    return Rewritten(backend, program.case(spec))
+    return Rewritten(backend, case_program(spec))
 
 
 def program_operator(backend, given):
@@ -416,7 +416,7 @@ class Transposed(Around):
     def __init__(self, inner, spec, given=None):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
-        steps = program.case(spec).steps if given is None else given.steps
+        steps = case_program(spec).steps if given is None else given.steps
         self.swaps = {}
         for step in steps:
             if "turned" in step.layer:

@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from probe import floats
-from probe import program as programs
 from probe.backends import elementwise
 from probe.backends.contract import (
     Backend,
@@ -24,6 +23,7 @@ from probe.backends.contract import (
     declined,
 )
 from probe.geometry import BY_SIZE, WindowSizes
+from probe.operation import case_program
 
 Lines = Tuple[str, ...]
 
@@ -136,7 +136,7 @@ class Writing(Backend):
             self.namespace = own
 
     def operator(self, spec):
-        return EmittedProgram(self, programs.case(spec))
+        return EmittedProgram(self, case_program(spec))
 
     def program(self, program):
         return EmittedProgram(self, program)

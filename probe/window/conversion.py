@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probe import backends
-from probe import program as programs
 from probe.arguments import by, choice
 from probe.backends.contract import Unsupported
 from probe.backends.source import ValueShapes
 from probe.case import Case
 from probe.errors import InputError
 from probe.geometry import BY_SIZE, Padding, Pair, around
+from probe.operation import case_program
 
 Pairs = tuple[Pair, ...]
 
@@ -119,7 +119,7 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
         elif set(case.stride) == {1} and list(pairs) == same:
             named = "same"
     ceil = case.rounds_up and named not in BY_SIZE
-    program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
+    program = case_program(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
     return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
 
 

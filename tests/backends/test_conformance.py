@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from probe import backends, floats, launch, target
-from probe import program as programs
 from probe.backends import conformance, rewritten, tensorflow_process
 from probe.backends.arrays import Arrays
 from probe.backends.contract import Backend, Key, Unsupported
@@ -19,6 +18,7 @@ from probe.backends.tensorflow import TensorFlow
 from probe.case import Case
 from probe.comparison import outputs_of_call
 from probe.errors import InputError, TargetError
+from probe.operation import case_program, layer_program
 from probe.target import Target
 from tests.backends import conforming
 
@@ -326,7 +326,7 @@ def test_the_reports_failure_is_alive_with_eigens_own_contraction(ask):
 
 def test_an_operator_refused_by_the_backend_itself_is_unsupported():
     spec = conformance.spec("depthwise_conv2d", [3, 3], in_channels=2, filters=2)
-    program = programs.case(dict(spec, stride=[2, 2], dilation=[2, 2]))
+    program = case_program(dict(spec, stride=[2, 2], dilation=[2, 2]))
     with pytest.raises(Unsupported, match="strides or dilations"):
         TensorFlow().described({}, "cpu", "").emit(program, ValueShapes(program, (1, 5, 5, 2)))
 
@@ -334,7 +334,7 @@ def test_an_operator_refused_by_the_backend_itself_is_unsupported():
 @pytest.mark.parametrize("library", ["jax", "torch"])
 def test_keras_has_no_float64_where_it_computes_in_float32(library):
     backend = backends.get("keras")().described({"backend": library}, "cpu", "3.15")
-    case = programs.case(conformance.spec("matmul", [1], dtype="float64"))
+    case = case_program(conformance.spec("matmul", [1], dtype="float64"))
     with pytest.raises(Unsupported, match="dtype=float64: .* in float32"):
         backend.emit(case, ValueShapes(case, (1, 5, 1)))
 
@@ -345,7 +345,7 @@ def test_keras_has_no_float64_where_it_computes_in_float32(library):
 def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
     backend = backends.get(library)().described({}, "cpu", "")
     product = conformance.spec("matmul", [1], in_channels=4, filters=3)
-    model, case = programs.layer_program([product]), programs.case(product)
+    model, case = layer_program([product]), case_program(product)
     lines = "\n".join(backend.emit(model, ValueShapes(model, (1, 2, 5, 4))).body())
     assert call in lines
     assert call not in "\n".join(backend.emit(case, ValueShapes(case, (1, 5, 4))).body())

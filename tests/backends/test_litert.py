@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import program
 from probe.backends import conformance, litert_model
 from probe.backends.contract import Unsupported
 from probe.backends.litert import LiteRT, runners, schema_weights
 from probe.backends.source import ValueShapes
 from probe.errors import TargetError
+from probe.operation import case_program
 from tests.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -101,7 +101,7 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
 
 def emitted(spec, shape):
     """The Source of a case; no library is imported."""
-    given = program.case(spec)
+    given = case_program(spec)
     return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
 
 
