@@ -13,10 +13,8 @@ checks what every backend must do. A name that probe has already can't be taken.
 imported is listed with the reason.
 
 Each library has the file of its name; NumPy's is ``arrays``. ``reference`` is computed in NumPy,
-one rounding an operation. ``source`` writes the lines that are run, ``elementwise`` computes what
-stands between windows, ``pooling`` composes pools, ``rewritten`` rewrites programs for remedies.
-``caffe`` and ``litert_model`` write model files; ``tensorflow_process`` starts TensorFlow, for
-Keras too.
+one rounding an operation. ``source`` writes the lines that are run, ``layers`` has what libraries
+compose alike: pools, and what stands between windows; ``rewritten`` rewrites programs for remedies.
 """
 
 import importlib

@@ -12,8 +12,8 @@ from typing import Tuple
 import numpy as np
 
 from probe import activations, layout
-from probe.backends import elementwise
 from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.layers import Dialect, numpy_expression
 from probe.backends.source import (
     Writing,
     assignment,
@@ -168,7 +168,7 @@ class Arrays(Writing):
         if layer["op"] == "activation":
             return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
-            return [f"{y} = {elementwise.numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
@@ -192,7 +192,7 @@ def padded(x, pairs, value):
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
 
 
-DIALECT = elementwise.Dialect("numpy", "np", padded)
+DIALECT = Dialect("numpy", "np", padded)
 
 
 def activation_lines(layer, x, y):

@@ -12,8 +12,8 @@ from collections import namedtuple
 import numpy as np
 
 from probe import floats
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Backend, Key, Operator, Unsupported
+from probe.backends.layers import numpy_function, pool_kind
 from probe.geometry import WindowSizes
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
@@ -485,7 +485,7 @@ class ReferencePool(Operator):
         self.flushed = arithmetic.flushed if algorithm == "flush" else np.asarray
 
     def bind(self, operands):
-        return self._max if pooling.pool_kind(self.spec) == "max" else self._mean
+        return self._max if pool_kind(self.spec) == "max" else self._mean
 
     def input(self, x):
         return self.flushed(self.arithmetic.widen(x))
@@ -543,7 +543,7 @@ class ReferenceStep(Operator):
         if spec["op"] == "product":
             return self._product
         arrays = {name: widen(operands[at]) for name, at in self.step.arrays.items()}
-        computed = elementwise.numpy_function(spec, arrays)
+        computed = numpy_function(spec, arrays)
         return lambda *xs: self.arithmetic.rounded(computed(*xs))
 
     def input(self, x):
@@ -582,7 +582,7 @@ class Reference(Backend):
     def operator(self, spec):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
-        if pooling.pool_kind(spec):
+        if pool_kind(spec):
             return ReferencePool(spec, arithmetic, self.algorithm)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:

@@ -28,8 +28,8 @@ import functools
 import numpy as np
 
 from probe import floats, layout
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Around, Operator, Unsupported
+from probe.backends.layers import numpy_function, pool_kind
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import WindowSizes
@@ -134,7 +134,7 @@ class Given(Around):
 
 def require_remedy(spec):
     """Raises Unsupported where no remedy is made of a spec."""
-    if "split" in spec or pooling.pool_kind(spec):
+    if "split" in spec or pool_kind(spec):
         what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
         raise Unsupported(what + ": remedies are for single convolutions and products")
     if spec["remedy"]["kind"] == "float64" and spec["dtype"] == "float64":
@@ -375,7 +375,7 @@ def _numpy_step(layer):
             return arithmetic.narrow(total)
 
         return add
-    return elementwise.numpy_function(layer, {})
+    return numpy_function(layer, {})
 
 
 def library_spec(spec):

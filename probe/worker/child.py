@@ -31,7 +31,8 @@ if __name__ == "__main__":  # a bare package, without this folder's names on the
 import numpy as np
 
 from probe import backends, layout, operation
-from probe.backends import contract, elementwise, rewritten
+from probe.backends import contract, rewritten
+from probe.backends.layers import numpy_function
 from probe.worker import compare, protocol
 
 #: Sets of lines that keep the operands of a call at a time.
@@ -218,7 +219,7 @@ class Network:
         if not of_cases and (settled or not self._has_own(number, xs)):
             arrays = {name: self.operands[at] for name, at in step.arrays.items()}
             start = time.perf_counter()
-            y = elementwise.numpy_function(spec, arrays)(*xs)
+            y = numpy_function(spec, arrays)(*xs)
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
         word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
         # a product is a call of its own over the rows of all positions

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from probe import backends, floats, launch, target
-from probe.backends import conformance, rewritten, tensorflow_process
+from probe.backends import conformance, rewritten
 from probe.backends.arrays import Arrays
 from probe.backends.contract import Backend, Key, Unsupported
 from probe.backends.source import ValueShapes
-from probe.backends.tensorflow import TensorFlow
+from probe.backends.tensorflow import TensorFlow, error_line
 from probe.case import Case
 from probe.comparison import outputs_of_call
 from probe.errors import InputError, TargetError
@@ -220,7 +220,7 @@ def test_a_refusal_is_one_line_that_says_why(ask):
     ],
 )
 def test_one_line_of_a_librarys_error(message, line):
-    assert tensorflow_process.error_line(ValueError(message)) == line
+    assert error_line(ValueError(message)) == line
 
 
 @pytest.mark.slow
