@@ -20,8 +20,8 @@ from probe import backends
 from probe.backends.contract import ONEDNN_ISA, Backend
 from probe.errors import InputError, one_of
 from probe.runtimes import environments
-from probe.runtimes.runtime import Missing, Runtime, models
-from probe.runtimes.runtime import find_runtime as find_runtime
+from probe.runtimes.environments import Missing, Runtime, models
+from probe.runtimes.environments import find_runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 
@@ -145,7 +145,7 @@ def emulated_processor(target: Target) -> str | None:
 
 def target_runtime(target: Target) -> Runtime:
     """Returns what runs a target: an interpreter, perhaps under an emulator.
-    Raises ``runtime.Missing``."""
+    Raises ``environments.Missing``."""
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
