@@ -1,4 +1,4 @@
-"""The operation dense: rows of a fully connected layer, as the layers of each library do it."""
+"""Operations and programs of them; dense: rows, as the layers of each library do it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
+from probe.operation import OPERATIONS, layer_program, operand_names, rounds_once, single_step
 from probe.reproduction import code
 from probe.reproduction.code import of_case
 from probe.target import Target
@@ -26,6 +27,33 @@ LAYERS = [
     Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)
 ] + [Case("dense", in_channels=129, filters=48, batch=3)]
 SWITCHES = "reference,algorithm=pairwise,length_switch=3"
+
+
+def test_a_program_numbers_the_operands_of_its_layers_and_a_step_alone_keeps_them():
+    conv = Case("conv1d", 3, 2, 2, length=9, bias="normal").spec()
+    scale = {"op": "normalisation", "channels": 2}
+    made = layer_program([conv, scale, {"op": "add"}], [[0], [1], [2, 0]])
+    assert made.operands() == ["w0", "b0", "scale1", "shift1"] and not made.single
+    assert operand_names({**conv, "bias": False}) == ("w",)
+    alone = single_step(made.steps[2])
+    assert alone.inputs == 2 and alone.steps[0].reads == (0, 1) and alone.single
+    assert single_step(made.steps[1]).operands() == ["scale1", "shift1"]
+
+
+def test_what_rounds_at_most_once_has_one_set_of_bits_in_every_library():
+    once = {
+        name
+        for name, row in OPERATIONS.items()
+        if row.kind != "elementwise" and rounds_once({"op": name})
+    }
+    assert once >= {"add", "pad", "concat", "max_pool2d"} and not once & {
+        "conv1d",
+        "avg_pool1d",
+        "product",
+    }
+    assert rounds_once({"op": "activation", "activation": "relu"})
+    assert not rounds_once({"op": "activation", "activation": "tanh"})
+    assert rounds_once({"op": "bias"}) and not rounds_once({"op": "normalisation"})
 
 
 def torch_layer(x, w, b):

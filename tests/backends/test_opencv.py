@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from probe.backends.opencv import layer_prototxt, symmetric_padding
+from probe.backends.opencv import layer_caffemodel, layer_prototxt, symmetric_padding, varint
 from probe.case import Case
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import reveal
@@ -66,3 +67,12 @@ def test_facts(started):
     facts = started("opencv,threads=1").facts
     assert facts["library"] == "opencv" and facts["library_version"].startswith("4.")
     assert facts["threads"] == 1
+
+
+def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():
+    blob = np.array([[1, 2, 3]], np.float32)
+    content = layer_caffemodel("y", "InnerProduct", [blob])
+    assert content[:3] == bytes([0xA2, 0x06, len(content) - 3])
+    assert content[3:20] == b"\x0a\x01y\x12\x0cInnerProduct"
+    assert content[20:] == b"\x3a\x14" + b"\x3a\x04\x0a\x02\x01\x03" + b"\x2a\x0c" + blob.tobytes()
+    assert varint(300) == b"\xac\x02"
