@@ -74,7 +74,7 @@ def test_its_notebook_runs_on_it(quick, tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("name", ["length_sweep", "accumulation_orders", "reveal_cost"])
+@pytest.mark.parametrize("name", ["length_sweep", "accumulation_orders"])
 def test_a_mistaken_store_is_one_line(name, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as left:
