@@ -294,24 +294,18 @@ def winograd(spec, arithmetic):
             d = transformed(OF_INPUT, d.take(windows, place), place + 1)
             w = transformed(OF_WEIGHTS, w, axis)
             places.append(place + 1)
-        y = _multiplied_tiles(d, w, rank)
+        # multiplied place by place, then added over the channels in order: (filters, batch, ...)
+        between, y = (1,) + (1, 4) * rank, 0
+        for channel in range(channels):
+            factor = np.moveaxis(w[..., channel, :], -1, 0)
+            term = factor.reshape(factor.shape[:1] + between) * d[channel]
+            y = term if channel == 0 else y + term
         for place in places:
             y = transformed(OF_OUTPUT, y, place)
         y = y.reshape(y.shape[:2] + tuple(2 * t for t in tiles))
         return y[(None, slice(None), slice(None)) + tuple(slice(size) for size in x.out)]
 
     return compute
-
-
-def _multiplied_tiles(d, w, rank):
-    """Multiplied place by place, then added over the channels in order: (filters, batch, ...)."""
-    between = (1,) + (1, 4) * rank
-    total = 0
-    for channel in range(d.shape[0]):
-        factor = np.moveaxis(w[..., channel, :], -1, 0)
-        term = factor.reshape(factor.shape[:1] + between) * d[channel]
-        total = term if channel == 0 else total + term
-    return total
 
 
 def fft_convolution(spec, arithmetic):

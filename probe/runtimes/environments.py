@@ -259,7 +259,16 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
     if device is not None and (why := emulation_missing(device)):
         raise Missing(why)
     if device == "arm64":
-        return _arm64(library, version, own)
+        wanted = version or own
+        found = find_environment(library, wanted, arm64=True) if wanted else None
+        if found is None and version is None:
+            every = installed_environments()
+            others = [one for one in every if one.arm64 and one.library == library]
+            found = others[-1] if others else None
+        if found is None:
+            name = library if version is None else f"{library}=={version}"
+            raise Missing(absent(f"{name}@arm64"))
+        return environment_runtime(found)
     native = Runtime((sys.executable,))
     if version not in (None, own):
         found = find_environment(library, str(version))
@@ -276,18 +285,6 @@ def absent(target: str, own: str | None = None) -> str:
     """Returns what to say of a release without an environment."""
     here = f" ({own} is)" if own else ""
     return f"{target} is not installed here{here}; probe install {target}"
-
-
-def _arm64(library: str, version: str | None, own: str | None) -> Runtime:
-    wanted = version or own
-    found = find_environment(library, wanted, arm64=True) if wanted else None
-    if found is None and version is None:
-        others = [one for one in installed_environments() if one.arm64 and one.library == library]
-        found = others[-1] if others else None
-    if found is None:
-        name = library if version is None else f"{library}=={version}"
-        raise Missing(absent(f"{name}@arm64"))
-    return environment_runtime(found)
 
 
 def environment_runtime(found: Environment) -> Runtime:

@@ -141,24 +141,14 @@ def release_recipe(library: str, version: str, arm64: bool = False) -> Recipe:
     if not found:
         why = f"releases before {rows[0].since} can't be installed"
         raise InputError("target", place, why, "take a later one")
-    pins = found[-1]
-    choices = [f"{name}=={version}" for name in _distributions(library, version, arm64)]
+    pins, choices = found[-1], []
+    for name, since in DISTRIBUTIONS.get(library, ((library, "0"),)):
+        later = release_numbers(since) <= release_numbers(version)
+        fits = version == since if since.count(".") == 2 else later
+        if fits and not (arm64 and name == "tensorflow-cpu"):
+            choices.append(f"{name}=={version}")
     pip_beside = PIP_BESIDE.get(pins.python, ()) if library == "tensorflow" else ()
     return Recipe(library, version, pins.python, tuple(choices), pins.beside, pip_beside)
-
-
-def _distributions(library: str, version: str, arm64: bool) -> list[str]:
-    known = DISTRIBUTIONS.get(library, ((library, "0"),))
-    fits = [
-        name
-        for name, since in known
-        if (
-            version == since
-            if since.count(".") == 2
-            else release_numbers(since) <= release_numbers(version)
-        )
-    ]
-    return [name for name in fits if not (arm64 and name == "tensorflow-cpu")]
 
 
 # Seconds that one installer may take.
@@ -425,23 +415,8 @@ def _make_sysroot(root: Path) -> None:
             why = f"an arm64 root folder is made by {program}, which this system does not have"
             raise Failed(f"{why}; give one with --sysroot")
     shutil.rmtree(root, ignore_errors=True)
+    # everything that apt writes is in ``work``; its sources are the host's
     work = root / "apt"
-    environment = dict(os.environ, APT_CONFIG=str(_apt_configuration(work)), LC_ALL="C.UTF-8")
-    run_installer(["apt-get", "-q", "update"], "apt-get update", environment)
-    fetch = ["apt-get", "-q", "-y", "--download-only", "install", *SYSROOT_PACKAGES]
-    run_installer(
-        fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
-    )
-    for archive in sorted((work / "cache" / "archives").glob("*.deb")):
-        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
-    shutil.rmtree(work, ignore_errors=True)
-    if sysroot_python(root) is None:
-        raise Failed("the arm64 packages hold no usr/bin/python3.N; give a root with --sysroot")
-    (root / "complete").touch()
-
-
-def _apt_configuration(work: Path) -> Path:
-    """apt's configuration: everything that it writes is in ``work``, its sources are the host's."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (work / name).mkdir(parents=True, exist_ok=True)
     (work / "state" / "status").touch()
@@ -456,9 +431,20 @@ def _apt_configuration(work: Path) -> Path:
         "Dir::Log": str(work / "state"),
     }
     lines = [f'{name} "{value}";' for name, value in settings.items()]
-    file = work / "apt.conf"
-    file.write_text("\n".join([*lines, 'APT::Architectures { "arm64"; };', ""]))
-    return file
+    configuration = work / "apt.conf"
+    configuration.write_text("\n".join([*lines, 'APT::Architectures { "arm64"; };', ""]))
+    environment = dict(os.environ, APT_CONFIG=str(configuration), LC_ALL="C.UTF-8")
+    run_installer(["apt-get", "-q", "update"], "apt-get update", environment)
+    fetch = ["apt-get", "-q", "-y", "--download-only", "install", *SYSROOT_PACKAGES]
+    run_installer(
+        fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
+    )
+    for archive in sorted((work / "cache" / "archives").glob("*.deb")):
+        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
+    shutil.rmtree(work, ignore_errors=True)
+    if sysroot_python(root) is None:
+        raise Failed("the arm64 packages hold no usr/bin/python3.N; give a root with --sysroot")
+    (root / "complete").touch()
 
 
 def make_arm64_environment(root: Path, into: Path) -> str:
