@@ -3,7 +3,7 @@
 Biases, scales, padding and activations are computed here in NumPy too:
 one rounding an operation, in the container's dtype, so what rounds once at most has the bits that
 every library gives. Scales, which a compiler may fuse with their shifts, and functions such as
-``tanh`` are NumPy's own here; a backend that has a ``chain`` computes them with the library's.
+``tanh`` are NumPy's own here; a backend that has a ``program`` computes them with the library's.
 
 A pool is composed from a library's padding and its pooling of whole windows. Its spec is a
 depthwise one without weights, with two entries more: ``ceil_mode`` (a last window may reach beyond

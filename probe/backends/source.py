@@ -416,7 +416,7 @@ class EmittedProgram(Operator):
         )
 
     def at(self, shape):
-        """Returns the Compiled for inputs (batch, *spatial, channels) of this shape.
+        """Returns the CompiledSource for inputs (batch, *spatial, channels) of this shape.
         Raises Unsupported."""
         return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
