@@ -120,10 +120,8 @@ def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
         assert equal(y, OWN[name](x, w, b), "float32"), case.label
 
 
-@pytest.mark.parametrize(
-    "name", [*OWN, pytest.param("keras,mode=graph", marks=pytest.mark.slow), "litert", "opencv"]
-)
-@pytest.mark.slow_at("keras", "tensorflow")
+@pytest.mark.parametrize("name", [*OWN, "keras,mode=graph", "litert", "opencv"])
+@pytest.mark.slow_at("keras", "keras,mode=graph", "tensorflow")
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)
