@@ -295,7 +295,8 @@ def winograd(spec, arithmetic):
             w = transformed(OF_WEIGHTS, w, axis)
             places.append(place + 1)
         # multiplied place by place, then added over the channels in order: (filters, batch, ...)
-        between, y = (1,) + (1, 4) * rank, 0
+        between = (1,) + (1, 4) * rank
+        y = np.zeros(())
         for channel in range(channels):
             factor = np.moveaxis(w[..., channel, :], -1, 0)
             term = factor.reshape(factor.shape[:1] + between) * d[channel]

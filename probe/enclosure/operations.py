@@ -308,11 +308,11 @@ def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
     """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
     positive and of what is negative of the lower ends, and of the upper ones."""
     # as rounding is monotone, each end errs no more than the sum of all ends on its side
-    low, high = (
-        _end_of_sum(sign, up - down, (up + down, up, down), count, dtype)
-        for sign, up, down in ((-1, *sums[:2]), (1, *sums[2:]))
+    (up, down), (above, below) = sums[:2], sums[2:]
+    return _or_none(
+        _end_of_sum(-1, up - down, (up + down, up, down), count, dtype),
+        _end_of_sum(1, above - below, (above + below, above, below), count, dtype),
     )
-    return _or_none(low, high)
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
