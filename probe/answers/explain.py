@@ -15,8 +15,7 @@ from probe.explaining.evidence import Evidence, checked_kernels, differing_examp
 from probe.launch import open_session
 from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
-from probe.summation.reach import Reach, reveal_reach
-from probe.summation.windows import reveal_windows
+from probe.summation.windows import Reach, reveal_reach, reveal_windows
 from probe.target import Target
 from probe.window import Geometry
 

@@ -21,8 +21,14 @@ from probe.budget import within
 from probe.case import Case
 from probe.errors import InputError
 from probe.floats import rounded_text
-from probe.invariant.mitigated_cases import measured_remedies
-from probe.invariant.mitigations import Measured, RemedyResult, advise, remedies_report, remedy_rows
+from probe.invariant.mitigations import (
+    Measured,
+    RemedyResult,
+    advise,
+    measured_remedies,
+    remedies_report,
+    remedy_rows,
+)
 from probe.progress import Tell, silent
 from probe.target import Target
 

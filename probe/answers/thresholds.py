@@ -13,7 +13,7 @@ from probe.options import checked_options
 from probe.printing import counted
 from probe.progress import Say
 from probe.switch_points import floors, search
-from probe.switch_points.switches import Thresholds, islands
+from probe.switch_points.search import Thresholds, islands
 from probe.target import Target
 from probe.window import axis_of
 

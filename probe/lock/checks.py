@@ -16,7 +16,7 @@ from probe.answers.same_bits import where_they_differ
 from probe.lock import conditions
 from probe.lock.conditions import Apart, Facts, apart_text, conditions_key, facts_apart
 from probe.lock.file import Accepted, LockFile, changing, heads, read_lock
-from probe.recording.values import Bits, array_of, bits_of
+from probe.recording.store import Bits, array_of, bits_of
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 

@@ -21,7 +21,7 @@ import numpy as np
 from probe.lock.checks import OUT, RECORD
 from probe.lock.conditions import CORES_OF, LIBRARIES, Facts
 from probe.progress import Say
-from probe.recording.values import Bits
+from probe.recording.store import Bits
 from probe.runtimes import packages
 
 # Seconds that one run may take.

@@ -17,7 +17,7 @@ from probe.plots import pictures, trees
 from probe.sweeps import Summary
 from probe.switch_points import floors
 from probe.switch_points.by_order import ByOrder
-from probe.switch_points.switches import Thresholds
+from probe.switch_points.search import Thresholds
 from probe.window import shown_axis_value
 
 # Summations that are drawn, the most frequent first.

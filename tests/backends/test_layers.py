@@ -12,8 +12,7 @@ from probe.activations import ACTIVATIONS
 from probe.backends import conformance
 from probe.backends.layers import numpy_function
 from probe.case import Case
-from probe.invariant.mitigated_cases import RemediedSession
-from probe.invariant.mitigations import remedies_of
+from probe.invariant.mitigations import RemediedSession, remedies_of
 from probe.launch import InlineSession
 
 pytestmark = pytest.mark.long

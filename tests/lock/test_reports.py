@@ -5,7 +5,7 @@ import pytest
 from probe.lock import reports
 from probe.lock.checks import CHANGED, SAME, UNKNOWN, Checked
 from probe.lock.file import Accepted
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 
 def checked(verdict, name="tests/test_a.py::test_x"):

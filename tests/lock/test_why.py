@@ -15,7 +15,7 @@ from probe.lock.file import Accepted
 from probe.lock.rerun import Command, Rerun
 from probe.lock.why import with_companions
 from probe.lock.workflow import limiting_variables
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long

@@ -16,9 +16,9 @@ from probe.comparison import CaseRun, Comparison
 from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, table
-from probe.summation import certificate, notation
+from probe.summation import certificate
 from probe.summation.summation import Summation
-from probe.summation.tree import leaf_name
+from probe.summation.tree import DRAWN_LEAVES, drawing, leaf_name, short_formula
 
 # What each cause says of an output.
 MEANING = {
@@ -191,7 +191,7 @@ def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = any(one.summation is not None or one.pooled for one in (left, right))
-    if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
+    if added and 0 < len(left.products) <= DRAWN_LEAVES and found.cause != "window":
         rows = table("product", "input", "weight")
         for one in left.products:
             values = (floats.bits_text(bits, left.dtype) for bits in (one.x, one.w))
@@ -222,11 +222,11 @@ def _side_in_full(
         order = Text(side.pooled) if side.pooled else Text("order not known", "yellow")
         return Group(*lines, order, _result_line(side))
     tree, rounding = side.summation
-    if 2 <= len(tree.leaves) <= notation.DRAWN:
-        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
+    if 2 <= len(tree.leaves) <= DRAWN_LEAVES:
+        lines += [Text(line) for line in drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short_formula(tree)),
+            Text(short_formula(tree)),
             Text(orders.rounding_in_words(side.summation, side.dtype), "dim"),
         ]
     lines += [*_partial_sums(side), _result_line(side)]

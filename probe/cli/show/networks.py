@@ -12,10 +12,10 @@ from probe.cli.show.walks import walked
 from probe.floats import rounded_text
 from probe.invariant.mitigated_models import InvariantResult
 from probe.invariant.mitigations import Measured, advise
-from probe.padding.kept import Box
+from probe.padding.positions import Box
 from probe.padding.search import SafeSize
 from probe.printing import counted, ranges, table
-from probe.switch_points.switches import threads_text
+from probe.switch_points.search import threads_text
 
 # Rows of contents, and of stretches of a plan, that are printed.
 MOST = 24

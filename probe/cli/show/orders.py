@@ -14,11 +14,12 @@ from probe.answers.explain import WindowsAnswer
 from probe.case import Case
 from probe.comparison import CaseRun
 from probe.printing import counted, next_commands, ranges
-from probe.summation import certificate, notation
+from probe.summation import certificate
 from probe.summation.orders import Orders
 from probe.summation.summation import Summation
+from probe.summation.tree import DRAWN_LEAVES, drawing, order_name, short_formula
 from probe.switch_points import floors
-from probe.switch_points.switches import Thresholds, islands
+from probe.switch_points.search import Thresholds, islands
 
 Region = tuple[np.ndarray, ...]
 
@@ -94,7 +95,7 @@ def windows(found: WindowsAnswer) -> RenderableType:
     )
 
 
-# What ``probe.summation.reach`` finds, of outputs.
+# What ``probe.summation.windows`` finds, of outputs.
 REACHED = {
     "inputs": "multiply inputs outside of their window by 0: an infinity there gives NaN",
     "weights": "are reached by the weights of different filters",
@@ -261,12 +262,12 @@ def _outputs_without_order(orders: Orders) -> Iterator[RenderableType]:
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
     tree, rounding = found
-    name = notation.order_name(tree)
-    sum_of = Text(notation.short_formula(tree))
+    name = order_name(tree)
+    sum_of = Text(short_formula(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
     lines: list[RenderableType] = [sum_of, Text(rounding_in_words(found, dtype))]
-    if drawn and 2 < len(tree.leaves) <= notation.DRAWN:
-        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
+    if drawn and 2 < len(tree.leaves) <= DRAWN_LEAVES:
+        lines += [Text(line) for line in drawing(tree, rounding.fused)]
     return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
