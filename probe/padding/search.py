@@ -707,7 +707,8 @@ class PaddedModel:
         whole: Sequence[np.ndarray],
     ) -> int:
         """Counts the kept outputs of a short run whose bits differ from a full one's."""
-        count, values = 0, self.whole(content)
+        # of a full run only the formats are needed: one that is there already has them
+        count, values = 0, self.positions.full if self.positions else self.whole(content)
         for number, box in enumerate(boxes):
             if box is None:
                 continue
