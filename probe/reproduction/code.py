@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from probe import backends, floats
-from probe import program as programs
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.case import Case
 from probe.comparison import Arrays
 from probe.errors import InputError
+from probe.operation import case_program
 from probe.target import Target
 
 WIDTH = 100
@@ -282,7 +282,7 @@ def of_layer(
     ``layer``: its spec; ``operands``: by name. Raises InputError where the library has none.
     """
     backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
-    program = programs.case(dict(layer))
+    program = case_program(dict(layer))
     try:
         backend.lay(program.layout)
         source = backend.emit(program, ValueShapes(program, shape))
