@@ -13,8 +13,8 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.reproduction import code
-from probe.reproduction.code import of_case
+from probe.reproduction import program
+from probe.reproduction.program import of_case
 from probe.target import Target
 from probe.ulp import equal
 from tests.backends import conforming
@@ -116,7 +116,7 @@ def test_a_script_gives_the_targets_bits(started, name):
         x, w, b = case.operands()
         found = of_case(Target.parse(name), "2.21", case, (x, w, b))
         lines = ["import numpy as np", *found.imports, *found.setup, "def script(x, w, b):"]
-        lines += [f"    {line}" for line in code.block(list(found.body))]
+        lines += [f"    {line}" for line in program.block(list(found.body))]
         names: dict = {}
         exec("\n".join(lines), names)
         mine = conforming.run(started(name), case.spec(), x, w, b)

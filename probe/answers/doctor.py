@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from probe import backends, budget, machine, memory
-from probe.answers.order import order
+from probe.answers.cases import order
 from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.printing import as_json

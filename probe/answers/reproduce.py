@@ -17,7 +17,7 @@ from probe.answers.answer import (
     checked_target,
     checked_targets,
 )
-from probe.answers.explain import Explained
+from probe.answers.cases import Explained
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
@@ -28,9 +28,8 @@ from probe.printing import as_json
 from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
-from probe.reproduction.content import Reproduction, near_json
 from probe.reproduction.failing import KeepsCause, failing
-from probe.reproduction.report import form_of
+from probe.reproduction.report import Reproduction, form_of, near_json
 from probe.shrink import BUDGET
 from probe.target import Target
 

@@ -47,7 +47,7 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "operands": "operands.KINDS",
     "bias": ("normal",),
     "vary": "window.agreement.VARY",
-    "form": "reproduction.forms.FORMS",
+    "form": "reproduction.report.FORMS",
     "against_padding": PADDINGS,
     **{name: one.choices for name, one in OPTIONS.items() if one.choices},
 }

@@ -17,7 +17,7 @@ import pytest
 
 from probe.answers.same_bits import differing_rows
 from probe.errors import InputError
-from probe.lock import reports
+from probe.lock import checks
 from probe.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
 from probe.printing import counted
 from probe.recording.inputs import listed_inputs
@@ -25,7 +25,7 @@ from probe.recording.subject import library_of_values
 from probe.recording.values import named_arrays
 
 if TYPE_CHECKING:
-    from probe.lock.rerun import Command
+    from probe.lock.why import Command
 
 # Seconds after which tests are no longer recorded alone, a process each.
 RECORDING = 120.0
@@ -114,7 +114,7 @@ class BitsFixture:
 
 
 def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
-    """Gives what a process of pytest-xdist found to the one that reports. ``tests``: all that there
+    """Gives what a process of pytest-xdist found to the one that checks. ``tests``: all that there
     are; None: some were left out."""
     both = session.accepted, session.finished, session.recordable
     output["bits"] = pickle.dumps((session.results, *both, tests))
@@ -146,7 +146,7 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
 
 
 def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> None:
-    """Prints counts, every check that is not the same and its cause, and writes reports.
+    """Prints counts, every check that is not the same and its cause, and writes checks.
     ``session``: None where the lock can't be read."""
     results, unused = list[Checked](), getattr(config, "bits_unused", [])
     error, told = getattr(config, "bits_error", ""), list[str]()
@@ -156,11 +156,11 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         results = session.results
         _find_causes(results, session, config)
         written = () if error else session.accepted
-        told = reports.terminal_lines(results, written, unused, session.update and not error)
+        told = checks.terminal_lines(results, written, unused, session.update and not error)
     told += [error] * bool(error)
     for each in config.getoption("bits_report"):
         folder = config.invocation_params.dir
-        told.append(reports.write_report(each, folder, results, unused, error))
+        told.append(checks.write_report(each, folder, results, unused, error))
     if told:
         reporter.section("bits")
         for line in told:
@@ -189,7 +189,7 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
     """Runs tests whose checks are accepted again, watched, in a process of their own. What was not
     the same there (tests share a state, which recording moved) is recorded alone: as it is run
     alone when its bits change."""
-    from probe.lock.rerun import run_again
+    from probe.lock.why import run_again
 
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
         reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
@@ -206,7 +206,7 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
 
 def _command(config: Any, *tests: str) -> Command:
     """Returns what runs tests again."""
-    from probe.lock.rerun import Command
+    from probe.lock.why import Command
 
     plugins = config.pluginmanager
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

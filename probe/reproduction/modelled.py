@@ -28,8 +28,8 @@ from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.source import SAID
 from probe.reproduction import folder as room
-from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
+from probe.reproduction.report import Reproduction
 from probe.target import Target
 
 # Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.

@@ -32,7 +32,7 @@ from probe.recording.contract import Operation
 from probe.recording.difference import Region
 from probe.recording.recording import Run
 from probe.recording.source import find_cause
-from probe.reproduction import code, content, emulate, program, proof
+from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.folder import FORMAT, fresh
 from probe.reproduction.program import ScriptFunction
 from probe.target import Target
@@ -92,8 +92,8 @@ def write_operation(
             (work / "model.py").write_text(text, encoding="utf-8")
             made.files.append("model.py")
         made.files += ["report.md", "machine.json"]
-        report = _report(made, sides, region, cause, drawn)
-        (work / "report.md").write_text(report, encoding="utf-8")
+        text = _report(made, sides, region, cause, drawn)
+        (work / "report.md").write_text(text, encoding="utf-8")
         about = json.dumps(
             _content_of_machine_json(made, sides, region, cause), indent=2, default=plain
         )
@@ -214,9 +214,9 @@ def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, dra
     )
     if cause.comparison is not None and cause.replayed:
         evidence = differing_example(cause.comparison)
-        found += ["", content.cause_in_full(cause.comparison, evidence, drawn)]
+        found += ["", report.cause_in_full(cause.comparison, evidence, drawn)]
     if cause.rounding.beyond:
-        proof = "" if cause.comparison is None else content.beyond(cause.comparison)
+        proof = "" if cause.comparison is None else report.beyond(cause.comparison)
         found += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
     parts += ["## Why", "", *found, ""]
     parts += ["## Versions and machine", ""]
@@ -357,10 +357,10 @@ def script_of_operation(
         .render(
             title=operation_title(sides, region),
             about=program.docstring_lines(what, same),
-            standard=code.imports(standard),
+            standard=program.imports(standard),
             variables=variables,
             apart=apart,
-            imports=code.imports(["import numpy as np", *sorted(imports)]),
+            imports=program.imports(["import numpy as np", *sorted(imports)]),
             stored=OPERANDS if stored else "",
             readers=[READER] if " = numbers(" in text else [],
             operands=written,
@@ -375,7 +375,7 @@ def script_of_operation(
         )
     )
     ast.parse(rendered)
-    return code.spaced(rendered)
+    return program.spaced(rendered)
 
 
 READER = '''def numbers(text, dtype, *shape):
@@ -393,7 +393,7 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
         if array.dtype.kind == "c":
             return None
         if array.dtype.kind == "f":
-            text = " ".join(map(code.hexadecimal, map(float, array.reshape(-1).tolist())))
+            text = " ".join(map(program.hexadecimal, map(float, array.reshape(-1).tolist())))
             shape = "".join(f", {size}" for size in array.shape)
             line = f'{name} = numbers("{text}", "{array.dtype.name}"{shape})'
         else:
@@ -405,8 +405,8 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
 
 def _broken_at_words(line: str) -> list[str]:
     """Returns a line that holds a long text, broken into several."""
-    if len(line) <= code.WIDTH or '"' not in line:
-        return code.wrapped_statement(line)
+    if len(line) <= program.WIDTH or '"' not in line:
+        return program.wrapped_statement(line)
     head, text, tail = line.split('"', 2)
     words, rows, row = text.split(" "), [], ""
     for word in words:
@@ -448,7 +448,7 @@ def _functions_and_calls(
             lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
         back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
         lines.append(f"return {back.format('y')}")
-        body = tuple(code.block(lines))
+        body = tuple(program.block(lines))
         about = f"{name_as_text(one.operation.op)}, as it was recorded."
         made = ScriptFunction("", ", ".join(numbers), about, body)
         known = [one for one in functions if replace(one, name="") == made]

@@ -21,8 +21,8 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.explaining.evidence import Evidence, value_of_bits
-from probe.reproduction import code, proof
-from probe.reproduction.code import ScriptLibrary, of_case
+from probe.reproduction import program, proof
+from probe.reproduction.program import ScriptLibrary, of_case
 from probe.target import Target
 
 # Numbers of an array that are written out; of more only those that are not 0, by their places.
@@ -303,13 +303,13 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _lines_of_array(name, whole, code.numpy_dtype(dtype), "np.array")[0]
+        lines += _lines_of_array(name, whole, program.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
             cut = _slice_of_whole(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
     one = libraries[0]
     names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
-    body = code.block(one.body)
+    body = program.block(one.body)
     printed = [
         f"f({', '.join(call)})[{', '.join(map(str, place))}]"
         for call, place in zip(calls, places, strict=True)

@@ -220,7 +220,7 @@ def test_types_are_known_to_a_type_checker(tmp_path):
         env={"MYPYPATH": str(ROOT), "PATH": ""},
     )
     assert 'note: Revealed type is "probe.comparison.judged.Comparison"' in done.stdout, done.stdout
-    assert 'note: Revealed type is "probe.answers.order.Ordered"' in done.stdout
+    assert 'note: Revealed type is "probe.answers.cases.Ordered"' in done.stdout
     assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
 
 

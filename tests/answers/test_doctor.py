@@ -12,7 +12,7 @@ from rich.console import Console
 from probe import backends, target
 from probe.answers import doctor
 from probe.cli import shell
-from probe.cli.show import facts
+from probe.cli.show import here
 from probe.errors import TargetError
 
 
@@ -91,7 +91,7 @@ def test_a_pip_of_another_python_is_said(few, monkeypatch, tmp_path, capsys, sam
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
     assert doctor.other_pip() == (None if same else f"{own} -m pip")
     lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
-    shown = facts.examined(doctor.Examined([lacking], {}, doctor.other_pip()))
+    shown = here.examined(doctor.Examined([lacking], {}, doctor.other_pip()))
     Console(width=200).print(shown)
     assert ("belongs to a different Python" in capsys.readouterr().out) is not same
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import probe
-from probe.cli import network, options, shell
+from probe.cli import models, options, shell
 from probe.errors import InputError, TargetError
 from probe.printing import ranges
 from tests.cli.commands import ran
@@ -267,7 +267,7 @@ def test_a_case_is_written_as_the_words_that_make_it(words):
 def test_the_next_command_has_the_seed():
     two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
     run = options.ModelRun(None, ("8x96",), "4", trust=False)
-    every = [line for line, _ in network._after_equal("m:f", run, two)[:2]]
+    every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
     assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
 
 

@@ -107,7 +107,7 @@ def test_a_model_on_another_release_runs_with_that_release_before_everything(tmp
         asked.append((dict(releases), install))
         return tmp_path / "old" if install else "it is not installed"
 
-    monkeypatch.setattr(runs.rerun, "overlay", overlay)
+    monkeypatch.setattr(runs.why, "overlay", overlay)
     spec = {"model": "a:b", "target": "jax==0.4.30,threads=1"}
     found = runs._command(spec, "name", tmp_path, True)
     assert asked == [({"jax": "0.4.30", "jaxlib": "0.4.30"}, True)]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import probe
 from lib import nine_layers
-from probe.cli.network import network as command
+from probe.cli.models import network as command
 from probe.errors import InputError, ProbeError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search

@@ -18,7 +18,7 @@ from probe import launch, machine
 from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError, Nondeterministic, NotReproduced, StoreError
-from probe.reproduction import code, content, folder, forms, program, proof, report
+from probe.reproduction import folder, program, proof, report
 from probe.reproduction.failing import failing
 from probe.reproduction.proof import verify
 from probe.store import Store
@@ -96,7 +96,7 @@ def test_nothing_tells_where_it_was_made(made):
     about = json.loads((out / "machine.json").read_text())
     assert set(about["machine"]) <= {
         *("os", "architecture", "cpu", "cpu_vendor", "cpu_isa", "cores", "machine", "probe"),
-        *("python", "numpy", "emulated", *content.FACTS),
+        *("python", "numpy", "emulated", *report.FACTS),
     }
     assert about["machine"]["machine"] == machine.label()
 
@@ -111,9 +111,9 @@ def test_the_report_has_the_forms_headings_and_both_trees(made):
     assert (
         text.index("It prints:") < text.index("The finding it came from") < text.index("**Why.**")
     )
-    for name, form in forms.FORMS.items():
+    for name, form in report.FORMS.items():
         whole = report.report_text(found, name)
-        assert form.tracker in whole and len(whole) <= report.LIMIT
+        assert form["tracker"] in whole and len(whole) <= report.LIMIT
         told = [h for h, _ in form.sections if f"{form.level} {h}\n" in whole]
         places = [whole.index(f"{form.level} {heading}\n") for heading in told]
         assert places == sorted(places) and len(told) >= len(form.sections) - 3, name
@@ -459,10 +459,10 @@ def test_operands_are_exact_however_they_are_written():
             np.zeros((2, 2), dtype),
             np.array([np.finfo(dtype).tiny / 4, -0.0, np.finfo(dtype).max], dtype),
         ):
-            text = "\n".join(code.assignments("x", array))
+            text = "\n".join(program.assignments("x", array))
             little = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}[dtype]
             names: dict[str, object] = {"np": np}
-            readers = "".join(code.READERS.values()).format(dtype=dtype, little=little)
+            readers = "".join(program.READERS.values()).format(dtype=dtype, little=little)
             exec(f"import base64, zlib\n{readers}\n{text}", names)
             got = names["x"]
             assert isinstance(got, np.ndarray) and got.dtype == array.dtype
@@ -471,10 +471,10 @@ def test_operands_are_exact_however_they_are_written():
 
 def test_long_lines_are_broken_at_their_brackets():
     line = f"y = f({', '.join(f'argument_number_{n}' for n in range(9))})"
-    for broken in (code.wrapped_statement(line), code.wrapped_statement(line, 8)):
+    for broken in (program.wrapped_statement(line), program.wrapped_statement(line, 8)):
         assert all(len(one) <= 100 for one in broken) and len(broken) > 1
-    assert code.wrapped_statement("y = 1") == ["y = 1"]
-    assert code.literal(["a", 1]) == '["a", 1]'
+    assert program.wrapped_statement("y = 1") == ["y = 1"]
+    assert program.literal(["a", 1]) == '["a", 1]'
 
 
 def test_findings_come_from_a_store(tmp_path):
@@ -482,17 +482,17 @@ def test_findings_come_from_a_store(tmp_path):
     targets = [SWITCHES, Target.parse("reference")]
     with Store.here(tmp_path) as store:
         sweep_cases(cases, targets, [5, 6, 20], store=store)
-    worst = content.stored_finding(tmp_path)
+    worst = report.stored_finding(tmp_path)
     assert worst.target == SWITCHES and worst.finding.against == 20
     assert {one.said for one in worst.elsewhere} == {"does not differ"}
-    again = content.stored_finding(tmp_path, worst.row)
+    again = report.stored_finding(tmp_path, worst.row)
     assert again.finding.key == worst.finding.key
     with failing(worst.target, inline=True) as failed:
         assert failed.by_bits(worst.finding)
     with pytest.raises(InputError, match="row=999"):
-        content.stored_finding(tmp_path, 999)
+        report.stored_finding(tmp_path, 999)
     with pytest.raises((StoreError, InputError)):
-        content.stored_finding(tmp_path / "nowhere")
+        report.stored_finding(tmp_path / "nowhere")
 
 
 def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from probe.answers import bisect as answers_bisect
-from probe.answers.bisect import bisect as of_model
+from probe.answers import two_runs
 from probe.answers.record import GivenModel
+from probe.answers.two_runs import bisect as of_model
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
@@ -153,8 +153,8 @@ def test_a_recording_of_which_nothing_ran_there_has_no_bits_to_compare(monkeypat
     """They would be the same everywhere: of the library that recorded it."""
     alone = {} if there else {0: "NumPy does not compute this step"}
     ran = SimpleNamespace(there=there, alone=alone, results=[np.ones(2)], said="0 of 1 ran there")
-    monkeypatch.setattr(answers_bisect, "open_session", lambda where: nullcontext(where))
-    monkeypatch.setattr(answers_bisect, "Port", lambda session: session)
-    monkeypatch.setattr(answers_bisect, "replay_steadily", lambda *given: ran)
-    step = answers_bisect._replayed_step(Target.parse("numpy"), None, lambda text: None)
+    monkeypatch.setattr(two_runs, "open_session", lambda where: nullcontext(where))
+    monkeypatch.setattr(two_runs, "Port", lambda session: session)
+    monkeypatch.setattr(two_runs, "replay_steadily", lambda *given: ran)
+    step = two_runs._replayed_step(Target.parse("numpy"), None, lambda text: None)
     assert (step.seen is not None) is known and (known or step.why == "0 of 1 ran there")

@@ -11,7 +11,7 @@ import pytest
 import probe
 from probe.case import Case
 from probe.cli import shell
-from probe.cli.show import orders as shown
+from probe.cli.show import cases as shown
 from probe.errors import InputError
 from probe.launch import open_session
 from probe.printing import Output

@@ -233,7 +233,7 @@ def sweep_by_order(
 
 def _by_order_summations(one: ByOrder) -> Iterator[RenderableType]:
     """Yields the summations, those of the largest value first."""
-    from probe.cli.show import orders
+    from probe.cli.show import cases
 
     every = [*one.values, one.base]
     where = {
@@ -243,7 +243,7 @@ def _by_order_summations(one: ByOrder) -> Iterator[RenderableType]:
     for number, each in list(enumerate(one.summations))[:MOST]:
         head = Text(f"order {each.tree.id}", "cyan")
         yield head.append(f"  {one.vary} {values_of_axis(one.vary, where[number])}", "default")
-        yield orders.summation(each, one.case.dtype, number < 2)
+        yield cases.summation(each, one.case.dtype, number < 2)
     if len(one.summations) > MOST:
         more = f"and {len(one.summations) - MOST} more summations; --json has all"
         yield Text(more, "dim")

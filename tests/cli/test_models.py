@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import probe
-from probe.cli import record as commands
+from probe.cli import models as commands
 from probe.cli import shell
 from probe.errors import InputError
 from probe.recording import difference

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probe.cli.show import orders
+from probe.cli.show import cases
 from probe.summation import notation
 from probe.summation.tree import BIAS, Tree
 
@@ -79,7 +79,7 @@ def test_deep_and_wide_trees_stay_short():
 def test_regions_are_the_mask_again(number):
     mask = np.array([number >> bit & 1 for bit in range(24)], bool).reshape(2, 4, 3)
     again = np.zeros_like(mask, int)
-    for region in orders.regions(mask):
+    for region in cases.regions(mask):
         again[np.ix_(*region)] += 1
     np.testing.assert_array_equal(again, mask)
 
@@ -87,11 +87,11 @@ def test_regions_are_the_mask_again(number):
 def test_outputs_are_named_by_their_axes():
     mask = np.zeros((1, 9, 4), bool)
     mask[0, 2:7] = True
-    assert orders.where_true(mask) == "out[2..6, *]"
+    assert cases.where_true(mask) == "out[2..6, *]"
     mask[0, 8] = True
-    assert orders.where_true(mask) == "out[(2..6, 8), *]"
-    assert orders.where_true(np.ones((1, 1, 1), bool)) == "the output"
-    assert orders.where_true(np.ones((1, 5, 1), bool)) == "out[*]"
+    assert cases.where_true(mask) == "out[(2..6, 8), *]"
+    assert cases.where_true(np.ones((1, 1, 1), bool)) == "the output"
+    assert cases.where_true(np.ones((1, 5, 1), bool)) == "out[*]"
     odd = np.zeros((1, 12, 2), bool)
     odd[0, np.arange(12), np.arange(12) % 2] = True
-    assert orders.where_true(odd).count("out[") == 2
+    assert cases.where_true(odd).count("out[") == 2

@@ -1,32 +1,182 @@
-"""Shows how far to pad a model and what prevents it; remedies."""
+"""Shows what commands of a model found: two runs, operation by operation, and recordings on disk;
+how far to pad and what prevents it; remedies."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from probe import backends
-from probe.answers.padded import OnTargets, Padded
 from probe.case import Case
-from probe.cli.show.walks import walked
 from probe.floats import rounded_text
-from probe.invariant.mitigated_models import InvariantResult
-from probe.invariant.mitigations import Measured, advise
-from probe.padding.kept import Box
-from probe.padding.search import SafeSize
-from probe.printing import counted, ranges, table
-from probe.switch_points.switches import threads_text
+from probe.printing import counted, next_commands, ranges, table
+
+if (
+    TYPE_CHECKING
+):  # two runs do without the rooms of padding and mitigations, and remedies of a case
+    # without those of recordings
+    from probe.answers.first_difference import Walked
+    from probe.answers.network import OnTargets, Padded
+    from probe.answers.record import Recorded
+    from probe.invariant.mitigated_models import InvariantResult
+    from probe.invariant.mitigations import Measured
+    from probe.padding.kept import Box
+    from probe.padding.search import SafeSize
+    from probe.recording.difference import Region
+
+# Rows of operations that are printed; --json has all.
+MOST = 40
+
+# Reasons of unknown operations that are printed; --json has all.
+MOST_REASONS = 6
+
+MOVE = "move elements (reshape, transpose, slice and the like)"
+COLOURS = {
+    "source": "bold red",
+    "carried": "yellow",
+    "healed": "cyan",
+    "equal": "green",
+    "left": "magenta",
+    "right": "magenta",
+    "unknown": "dim",
+    "exact": "green",
+    "differs": "bold red",
+    "not known": "yellow",
+}
+
+MEANS = (
+    "source: its inputs agree and its outputs differ; carried: its inputs differ already; healed: "
+    "its inputs differ and its outputs agree; left, right: it exists in one run only; own: outputs "
+    "of a carried operation that differ even if its inputs are made to agree"
+)
+
+
+def walked(found: Walked, after: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """Returns everything that is said of two runs; ``after``: commands, what they do."""
+    from probe.answers.first_difference import NAMED, NOT_SOUGHT
+
+    first, second, _ = found.lines()
+    colour = {"equal": "green", "differs": "red"}.get(found.verdict, "yellow")
+    words = f" ({', '.join(found.words)})" if found.words else ""
+    parts: list[RenderableType] = [
+        Text(first),
+        Text(f"verdict: {found.verdict}{words}", f"bold {colour}"),
+        Text(second),
+        Text(found.outcome("--report DIR")),
+    ]
+    parts += [Text(text) for text in [found.same_bits()] if text]
+    parts += [Text(f"note: {one}", "yellow") for one in found.found.notes]
+    told = found.unknown()
+    parts += [Text(one, "yellow") for one in told[:MOST_REASONS]]
+    if len(told) > MOST_REASONS:
+        parts.append(
+            Text(f"unknown for {len(told) - MOST_REASONS} more reasons: see --json", "dim")
+        )
+    if shown := _table_of_operations(found):
+        parts += ["", shown, Text(MEANS, "dim")]
+    parts += [""] * bool(found.found.causes)
+    for number, cause in found.found.causes.items():
+        one = found.found.operations[number]
+        kind = cause.kind or ("" if NOT_SOUGHT in cause.why else "not explained yet")
+        head = ": ".join(filter(None, [f"{one.name} ({one.op})", kind]))
+        parts.append(Text(head, "bold").append(f": {cause.why}", "not bold"))
+    right = ("compared", "differing", "max ulp", "scaled", "growth")
+    rows = table("output", *right, "decisions changed", right=right)
+    for number, output in enumerate(found.found.outputs):
+        decided = [
+            f"{NAMED[each.decision]}: {each.crossed:,} of {each.taken:,}"
+            for each in found.decisions(output)
+        ]
+        rows.add_row(
+            str(number),
+            f"{output.compared:,}",
+            f"{output.differing:,}",
+            "" if output.max_ulp is None else f"{output.max_ulp:,}",
+            rounded_text(output.scaled),
+            rounded_text(found.report_output(output)["growth"]),
+            ", ".join(decided),
+        )
+    what = "scaled: the largest difference over eps times the largest value; growth: since the "
+    parts += ["", Group(rows, Text(f"{what}first source", "dim")), *next_commands(after)]
+    return Group(*parts)
+
+
+def _table_of_operations(found: Walked) -> RenderableType | None:
+    operations = found.found.operations
+    if not operations or set(found.counts()) == {"equal"}:
+        return None
+    right = ("compared", "differing", "own", "max ulp", "scaled")
+    rows = table("operation", "op", *right, "verdict", "cause", right=right)
+    shown = list(collapsed(found.found.computed))
+    for some in shown[:MOST]:
+        one = some[0]
+        if len(some) > 1:
+            compared = sum(each.compared for each in some)
+            name = f"{len(some)} operations"
+            rows.add_row(name, "", f"{compared:,}", "", "", "", "", _coloured_verdict(one), "")
+            continue
+        rows.add_row(
+            Text(one.name, "bold" if one is found.found.first else ""),
+            one.op,
+            f"{one.compared:,}",
+            f"{one.differing:,}" if one.differing else "",
+            f"{one.own:,}" if one.own else "",
+            "" if not one.differing or one.max_ulp is None else f"{one.max_ulp:,}",
+            rounded_text(max((pair.scaled for pair in one.gives), default=0.0) or None),
+            _coloured_verdict(one),
+            one.why or one.note,
+        )
+    left_out = len(operations) - len(found.found.computed)
+    more = [f"{len(shown) - MOST} more rows"] if len(shown) > MOST else []
+    if left_out:
+        more.append(f"{counted(left_out, 'operation')} that only {MOVE}")
+    if not more:
+        return rows
+    return Group(rows, Text(f"not shown: {' and '.join(more)}; --json has all", "dim"))
+
+
+def _coloured_verdict(one: Region) -> Text:
+    return Text(one.verdict, COLOURS[one.verdict])
+
+
+def collapsed(operations: list[Region]) -> Iterator[list[Region]]:
+    """Yields operations one by one, and runs of those in which nothing differs together."""
+    some: list[Region] = []
+    for one in operations:
+        quiet = one.verdict in ("equal", "left", "right", "unknown") and not one.note
+        if some and not (quiet and some[-1].verdict == one.verdict):
+            yield some
+            some = []
+        if quiet:
+            some.append(one)
+        else:
+            yield [one]
+    if some:
+        yield some
+
+
+def recorded_run(found: Recorded) -> RenderableType:
+    """Returns what was recorded."""
+    told = found.made.left_out
+    more = f"; {counted(told['values'], 'value')} left out" if told["values"] else ""
+    return Group(*map(Text, found.lines()), Text(f"wrote {found.made.folder}{more}"))
+
 
 # Rows of contents, and of stretches of a plan, that are printed.
-MOST = 24
+MOST_SIZES = 24
 
 
-COLOURS = {"exact": "green", "differs": "bold red", "not known": "yellow"}
 SHORT = {"exact": "yes", "differs": "no", "not known": "not known"}
 
 
 def remedies(measured: Measured, verbose: bool = False) -> RenderableType:
     """Returns what to do, a row for each remedy, and why some are not known."""
+    from probe.invariant.mitigations import advise
+    from probe.switch_points.switches import threads_text
+
     what = measured.sizes if isinstance(measured.subject, Case) else "valid lengths"
     lines = f"{measured.label}\n{what} {ranges(list(measured.lengths))} against "
     lines += f"{measured.fixed} on {measured.target.text}, by order, for all finite operands"
@@ -110,7 +260,7 @@ def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
         *(Text(f"note: {one}", "yellow") for one in found.notes),
         "",
         _graph_contents(found.found),
-        Text(MEANS, "dim"),
+        Text(MEANS_OF_SIZES, "dim"),
     ]
     if found.remedies:
         rows, best = table("remedy", "exact?", "cost", right=("cost",)), told["recommended"]
@@ -178,7 +328,7 @@ COST = "time of the least padded size with the remedy, over the same without one
 
 
 TIMES = "of full, x least: time relative to the full size, and to the least size without a remedy"
-MEANS = (
+MEANS_OF_SIZES = (
     "least: the shortest padded size that has all outputs of the valid part; safe: the shortest at "
     "which all operations compute them as at the full size; proof: holds for all finite inputs"
 )
@@ -187,7 +337,7 @@ MEANS = (
 def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
     right = ("valid size", "least", "safe")
     rows = table(*right, "at the least", "operation", "kept outputs", "proof", right=right)
-    for one in sizes[:MOST]:
+    for one in sizes[:MOST_SIZES]:
         least, safe = one.at_least, one.at_safe
         word, colour = least.by_order, "red"
         if least.serves:
@@ -207,9 +357,11 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
             "; ".join(_kept_box(box) for box in safe.boxes),
             proof,
         )
-    if len(sizes) <= MOST:
+    if len(sizes) <= MOST_SIZES:
         return rows
-    return Group(rows, Text(f"and {len(sizes) - MOST} more valid sizes; --json has all", "dim"))
+    return Group(
+        rows, Text(f"and {len(sizes) - MOST_SIZES} more valid sizes; --json has all", "dim")
+    )
 
 
 def _mode(found: InvariantResult) -> list[RenderableType]:
@@ -219,13 +371,13 @@ def _mode(found: InvariantResult) -> list[RenderableType]:
         return []
     right = ("threads", "checked", "in the class", "from")
     rows = table("operation in the invariant mode", *right, "certified", right=right)
-    for one in told["operations"][:MOST]:
+    for one in told["operations"][:MOST_SIZES]:
         rows.add_row(
             one["operation"],
             *(str(one.get(name, "")) for name in ("threads", "sizes", "usable", "smallest")),
             one.get("certified") or "not asked",
         )
-    more = len(told["operations"]) - MOST
+    more = len(told["operations"]) - MOST_SIZES
     return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
 
 

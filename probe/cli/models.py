@@ -1,9 +1,12 @@
-"""Commands ``probe network`` and ``probe remedies``."""
+"""Commands about a model: where two runs differ, a run on disk, padding, what keeps the bits, and
+all of it (``probe MODEL``)."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -15,6 +18,7 @@ from probe.cli.options import (
     OTHER_TARGETS,
     PATH,
     ModelRun,
+    Shared,
     Words,
     ask_for,
     case_of_words,
@@ -29,12 +33,14 @@ from probe.cli.options import (
     run_options,
     target_option,
 )
-from probe.errors import InputError, NotReproduced
+from probe.errors import INTERRUPTED, InputError, NotReproduced
 
 if TYPE_CHECKING:
+    from probe.answers.examine import Learned
     from probe.answers.first_difference import Walked
     from probe.printing import Output
     from probe.target import Target
+
 
 FIXED = (
     "The full length, to which inputs are usually padded; every shorter padding is compared with "
@@ -139,8 +145,7 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
         return _run_twice(model, texts, run, two, out)
     # the rooms of padding and mitigations, which two runs do without
     from probe.answers import network as answers
-    from probe.answers.padded import OnTargets
-    from probe.cli.show import networks as show
+    from probe.cli.show import models as show
 
     refuse_written_folder(two["report"])
     if two["report"] is not None and len(texts) > 1:
@@ -157,7 +162,7 @@ def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **
             progress=tell.say,
             **pads,
         )
-    if isinstance(found, OnTargets):
+    if isinstance(found, answers.OnTargets):
         with users_output_to_stderr():
             told = found.report()
         out.give(told, lambda: show.padded_on_targets(found))
@@ -242,7 +247,7 @@ def give_two_runs(
     ``after``: the next commands, each with what it does.
     """
     from probe.answers.first_difference import DIFFERENT
-    from probe.cli.show import walks
+    from probe.cli.show import models as show
 
     failed = ""
     first = found.first
@@ -263,7 +268,7 @@ def give_two_runs(
             failed = why = str(error)
     with users_output_to_stderr():  # values are asked of the model once more
         told = found.report()
-    out.give(told, lambda: walks.walked(found, after))
+    out.give(told, lambda: show.walked(found, after))
     if report is not None:
         out.note(f"no report was written: {why}" if why else f"wrote {report}")
     return NotReproduced.exit_code if failed else out.status(found.finding)
@@ -271,7 +276,7 @@ def give_two_runs(
 
 def give_padded(found: Any, report: Path | None, out: Output) -> int:
     """Prints what padding a graph came to, with the report of what changes bits: exit status."""
-    from probe.cli.show import networks as show
+    from probe.cli.show import models as show
 
     if report is not None and found.walked is not None:
         return give_two_runs(found.walked, report, out)
@@ -340,7 +345,7 @@ def remedies(
     """
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
-    from probe.cli.show import networks as show
+    from probe.cli.show import models as show
 
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
@@ -386,3 +391,186 @@ def _names_of_remedies(text: str, where: Target | None) -> list[str]:
         if word not in known and not word.startswith("chunks="):
             raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")
     return words
+
+
+MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
+TRUST = (
+    "Run the operations of the recordings again, from their recorded Python code, to find causes "
+    "and write reports. Use it only for recordings whose origin you trust."
+)
+WHERE = (
+    "Run the model in a separate process with this target's switches (see `probe targets`); on a "
+    "different library, version or processor what was recorded is replayed."
+)
+UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
+@click.argument("model", metavar="MODEL")
+@option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
+@run_options()
+@option("--most", "BYTES", MOST, default="2G", show_default=True)
+@option("--target", "T", WHERE, cls=Shared)
+@output_options
+def record(
+    model: str, run: ModelRun, out: Output, folder: Path, most: str, target: str | None
+) -> int:
+    """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
+
+    \b
+      probe record model.onnx --inputs x.npz --out run_a
+      probe record module:function --target torch,threads=1 --out run_b
+      probe diff run_a run_b
+
+    MODEL is module:function, which is called with the inputs in order, or a model file as `probe
+    network` takes it. It runs three times, to check that two runs give the same bits and that
+    recording does not change them. The folder has no host name, user name or path, and nothing in
+    it is pickled, so you may send it to others.
+    """
+    from probe.answers import record as answers
+    from probe.cli.show import models as show
+
+    with out.progress("record") as tell, users_output_to_stderr():
+        given = {"most": bytes_of(most), "target": target, **run.arguments()}
+        found = answers.record(model, folder, progress=tell.say, **given)
+    out.give(found.report(), lambda: show.recorded_run(found))
+    return 0
+
+
+def bytes_of(text: str) -> int:
+    """Returns the bytes of ``2G``. Raises InputError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
+    return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
+
+
+@click.command(cls=Words, short_help="Find the first operation at which two recorded runs differ.")
+@click.argument("left", metavar="RUN", type=PATH)
+@click.argument("right", metavar="RUN", type=PATH)
+@option("--report", "DIR", REPORT, type=PATH)
+@option("--trust", None, TRUST, is_flag=True)
+@option("--time", "5m", "Stop looking for causes after 5m (90s, 2h, 1h30m).")
+@fail_on_option(
+    finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
+    "unknown"
+)
+@output_options
+def diff(
+    left: Path,
+    right: Path,
+    report: Path | None,
+    trust: bool,
+    time: str | None,
+    out: Output,
+) -> int:
+    """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
+
+    It names the first operation whose inputs agree but whose outputs differ, how far the difference
+    spreads, and whether a decision (argmax, top 5, sign) changes. Recordings of different models,
+    weights or inputs are refused, and the message names the first difference. No code of a
+    recording is run, and no library is needed; with --trust the operations that differ are run
+    again to find the causes.
+    """
+    from probe.answers import first_difference as answers
+
+    refuse_written_folder(report)
+    with out.progress("diff") as tell:
+        found = answers.diff(left, right, trust=trust, time=time, progress=tell.say)
+    return give_two_runs(found, report, out)
+
+
+WHAT = (
+    "What you mean: batch (one sample alone against in a batch), padding (alone without padding "
+    "against padded), release (--target against --against-target) or machine (against a "
+    "--recording). On a terminal you are asked; else it is batch."
+)
+RECORDING = "A folder that `probe record MODEL --out RUN` made on the other machine."
+REPORT_OF_ALL = "Write a verified bug report into DIR."
+TIME_OF_ALL = "Stop after 5m (90s, 2h, 1h30m); what is known by then stays."
+HEADS = {"operation": "which", "cause": "why", "fix": "fix", "cost": "cost", "report": "report"}
+
+
+@click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
+@click.argument("model", metavar="MODEL")
+@option("--ask", "WHAT", WHAT)
+@option("--at", "A", "The left size; 1 of batches, the valid part of the first padded sample.")
+@option("--against", "B", "The right size; all rows, or the full length, if not given.")
+@option("--against-target", "U", "Another release, device or library, for --ask release.")
+@option("--recording", "RUN", RECORDING, type=PATH)
+@run_options()
+@option("--report folder", "DIR", REPORT_OF_ALL, type=PATH)
+@option("--time", "5m", TIME_OF_ALL, default="10m", show_default=True)
+@target_option()
+@fail_on_option(finding="outputs differ, or it is unknown whether they do")
+@output_options
+def examine(
+    model: str,
+    ask: str | None,
+    target: str,
+    run: ModelRun,
+    folder: Path | None,
+    out: Output,
+    **given: Any,
+) -> int:
+    """Finds the operation of MODEL that differs, explains it, tries and times what keeps the bits.
+
+    \b
+      probe model.onnx
+      probe module:function --inputs x.npz --ask padding
+      probe model.keras --report DIR
+      probe module:function --inputs x.npz --against-target torch==2.4.0
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Every part is printed as soon as it
+    is known: which operation, why, what keeps the bits, what it costs, and where the report is.
+    """
+    from probe.answers import examine as answers
+
+    own = click.get_current_context().get_parameter_source("target")
+    refuse_written_folder(folder)
+    given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
+    given |= run.arguments()
+    if ask is None and not given["against_target"] and not given["recording"]:
+        ask = _question_on_terminal(out)
+
+    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+
+    def show(one: Learned) -> None:
+        if out.as_json:
+            return
+        columns = max(out.results.width - 8, 32)  # beside the heads
+        text = f"{one.text} [{one.seconds:.0f} s]"
+        first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
+        lines = [f"{HEADS[one.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        print("\n".join(lines), file=stdout, flush=True)
+
+    with out.progress("examine") as tell, users_output_to_stderr():
+        found = answers.examine(
+            *(model, given.pop("inputs"), ask),
+            **given,
+            target=None if own is click.core.ParameterSource.DEFAULT else target,
+            out=folder,
+            part=show,
+            progress=tell.say,
+        )
+    with users_output_to_stderr():
+        report = found.report() if out.as_json else {}
+    out.give(report, lambda: f"{found.asked}{f'; ended early: {found.ended}' * bool(found.ended)}")
+    if found.ended == "interrupted":
+        return INTERRUPTED
+    return out.status(found.found.finding)
+
+
+def _question_on_terminal(out: Output) -> str | None:
+    """Asks on a terminal which question is meant; None where there is no terminal."""
+    from probe.answers.examine import ASK
+
+    if out.as_json or not (sys.stdin.isatty() and out.notes.is_terminal):
+        return None
+    some = [word for word in ASK if word in ("batch", "padding")]
+    for at, word in enumerate(some, 1):
+        click.echo(f"  {at}  {word}: {ASK[word]}", err=True)
+    click.echo("  (release: give --against-target; machine: give --recording)", err=True)
+    numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
+    return some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
