@@ -257,8 +257,19 @@ def sweep(
         for name, value in given.items():
             if value is not None:
                 raise InputError(name, value, *NOT_BY_ORDER[name])
-    _suit_each_other(zeros, time, store, cluster, workers)
+    if zeros == "differ" and store is not None:
+        todo = "store nothing: --no-store (store=None)"
+        raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
     if cluster is not None:
+        if time is not None:
+            why = "nodes do not know each other's results, which decide what is run first"
+            raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
+        if workers is not None:
+            todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
+            raise InputError("workers", workers, "the cluster's nodes decide this", todo)
+        if store is not None and not isinstance(store, str | Path):
+            why = "the nodes are different machines"
+            raise InputError("store", store.path, why, "give a folder")
         from probe.cluster import sweeps as clustered
 
         several = [target] if isinstance(target, str | Target) else target
@@ -309,32 +320,6 @@ NOT_BY_ORDER = {
     "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
     "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
 }
-
-
-def _suit_each_other(
-    zeros: str,
-    time: str | None,
-    store: str | Path | Store | None,
-    cluster: str | None,
-    workers: int | None,
-) -> None:
-    """Raises InputError for options that exclude each other."""
-    if zeros == "differ" and store is not None:
-        why, todo = (
-            "stored results count +0 and -0 as equal",
-            "store nothing: --no-store (store=None)",
-        )
-        raise InputError("zeros", zeros, why, todo)
-    if cluster is None:
-        return
-    if time is not None:
-        why = "nodes do not know each other's results, which decide what is run first"
-        raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
-    if workers is not None:
-        todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
-        raise InputError("workers", workers, "the cluster's nodes decide this", todo)
-    if store is not None and not isinstance(store, str | Path):
-        raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 
 # Bytes of the offsets that a sweep of all layouts tries.
@@ -414,6 +399,10 @@ class _ByOrderCampaign(Campaign[Case]):
 
 
 BY = ["machine", "target", "library_version", "vary"]
+# What a target has of which failures alone are stored.
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("cases", "comparisons", "compared", "differing", "max_ulp", "unstable", "nondeterministic"), 0
+)
 
 # ``unstable``: comparisons with a difference.
 _TARGETS = """
@@ -441,60 +430,48 @@ def summary_of_stores(found: Results) -> dict[str, Any]:
     """
     from probe.store import parquet
 
-    return parquet.steady(lambda: _summary_once(found), found.folders[0])
-
-
-def _summary_once(found: Results) -> dict[str, Any]:
-    asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
-    targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
-    causes: dict[tuple[str, ...], dict[str, int]] = {}
-    for row in explained:
-        place = row["machine"], row["target"], row["vary"]
-        causes.setdefault(place, {})[row["cause"]] = row["n"]
-    failures = {(row["machine"], row["target"]): row["n"] for row in failed}
-    when = {name: {"runs": 0, "first": None, "last": None} for name in found.machines}
-    for row in runs:
-        ends = {name: row[name].isoformat() for name in ("first", "last")}
-        when[row["machine"]] = {"runs": row["n"], **ends}
-    order = {name: place for place, name in enumerate(found.machines)}
-    targets.sort(
-        key=lambda row: (
-            [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
+    def once() -> dict[str, Any]:
+        asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
+        targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
+        causes: dict[tuple[str, ...], dict[str, int]] = {}
+        for row in explained:
+            place = row["machine"], row["target"], row["vary"]
+            causes.setdefault(place, {})[row["cause"]] = row["n"]
+        failures = {(row["machine"], row["target"]): row["n"] for row in failed}
+        when = {name: {"runs": 0, "first": None, "last": None} for name in found.machines}
+        for row in runs:
+            ends = {name: row[name].isoformat() for name in ("first", "last")}
+            when[row["machine"]] = {"runs": row["n"], **ends}
+        order = {name: place for place, name in enumerate(found.machines)}
+        targets.sort(
+            key=lambda row: (
+                [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
+            )
         )
-    )
-    for entry in targets:
-        where = entry["machine"], entry["target"]
-        entry["failures"] = failures.pop(where, 0)
-        entry["causes"] = causes.get((*where, entry["vary"]), {})
-    targets += [
-        dict.fromkeys([*BY, *_NOTHING])
-        | _NOTHING
-        | {"machine": place[0], "target": place[1]}
-        | {"failures": count, "causes": {}}
-        for place, count in sorted(failures.items())
-    ]
-    totals = {name: sum(one[name] for one in targets) for name in ("compared", "differing")}
-    return {
-        "machines": found.machines,
-        "cases": found.count("cases"),
-        **totals,
-        "targets": targets,
-        "when": when,
-        "tables": {name: n for name in found.tables if (n := found.count(name))},
-        "left_out": list(found.left_out.values()),
-        "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
-    }
+        for entry in targets:
+            where = entry["machine"], entry["target"]
+            entry["failures"] = failures.pop(where, 0)
+            entry["causes"] = causes.get((*where, entry["vary"]), {})
+        targets += [
+            dict.fromkeys([*BY, *_NOTHING])
+            | _NOTHING
+            | {"machine": place[0], "target": place[1]}
+            | {"failures": count, "causes": {}}
+            for place, count in sorted(failures.items())
+        ]
+        totals = {name: sum(one[name] for one in targets) for name in ("compared", "differing")}
+        return {
+            "machines": found.machines,
+            "cases": found.count("cases"),
+            **totals,
+            "targets": targets,
+            "when": when,
+            "tables": {name: n for name in found.tables if (n := found.count(name))},
+            "left_out": list(found.left_out.values()),
+            "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
+        }
 
-
-_NOTHING: dict[str, Any] = {
-    "cases": 0,
-    "comparisons": 0,
-    "compared": 0,
-    "differing": 0,
-    "max_ulp": 0,
-    "unstable": 0,
-    "nondeterministic": 0,
-}
+    return parquet.steady(once, found.folders[0])  # others may write meanwhile
 
 
 def query_json(rows: pa.Table) -> dict[str, Any]:

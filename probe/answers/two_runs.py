@@ -28,7 +28,6 @@ from probe.progress import VOICE, Say, heard, silent
 from probe.recording import judging
 from probe.recording.alone import Known
 from probe.recording.apart import Apart, is_own_library, recording_target, switch_lines
-from probe.recording.contract import Recorder
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
 from probe.recording.replayed import Port, Replayed, TargetRuns, replay_steadily
@@ -176,6 +175,7 @@ def two_runs(
         runs = [subject.recorder(one) for one in both]
         asked = sides.question(given.name, None)
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
             if why := budget.spent():
@@ -183,30 +183,21 @@ def two_runs(
                 break
             tell(f"comparing {sides.vary} {size}")
             cut = sides.cut(arrays, subject.inputs, at=size)[0]
-            found.sizes.append(_of_size(size, subject.recorder(cut), found.found.right, known))
+            left, _ = watched(subject.recorder(cut), f"size {size}")
+            told = compare_and_explain(left, found.found.right, explain=False)
+            entry: dict[str, Any] = {
+                "at": size,
+                "verdict": told.verdict,
+                "first": None if told.first is None else told.first.name,
+                "differing": sum(one.differing for one in told.outputs),
+            }
+            if known is not None:
+                order = judging.by_order(told, known)
+                entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
+                entry |= {"why": order.why or None, "certified": order.certified}
+            found.sizes.append(entry)
         found.script = sides.script(given, None)
         return found
-
-
-def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> dict[str, Any]:
-    """Returns an entry of ``sizes``: a further size against the right side, without causes.
-
-    ``known``: what was revealed of operations, None where sums are not tested.
-    """
-    left, _ = watched(recorder, f"size {size}")
-    told = compare_and_explain(left, right, explain=False)
-    first = told.first
-    found: dict[str, Any] = {
-        "at": size,
-        "verdict": told.verdict,
-        "first": None if first is None else first.name,
-        "differing": sum(one.differing for one in told.outputs),
-    }
-    if known is not None:
-        asked = judging.by_order(told, known)
-        found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
-        found |= {"why": asked.why or None, "certified": asked.certified}
-    return found
 
 
 def _on_targets(

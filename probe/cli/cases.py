@@ -4,7 +4,6 @@ reports."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,10 +42,8 @@ from probe.errors import INTERRUPTED, InputError
 from probe.options import OPTIONS
 
 if TYPE_CHECKING:
-    from probe.comparison import Comparison, Finding
+    from probe.comparison import Comparison
     from probe.printing import Output
-    from probe.reproduction.report import FurtherTarget
-    from probe.target import Target
 
 
 AT = (
@@ -258,30 +255,26 @@ def thresholds(
     from probe.answers.cases import thresholds as found_by
     from probe.budget import within
     from probe.cli.show import cases as show
+    from probe.target import available_targets
 
     ask_for(words)
     case, (where,) = case_of_words(words), parsed_targets((target,))
     with within(limit), out.progress("sizes") as tell:
         answer = found_by(case, where, vary=vary, progress=tell.say, **search)
     found = answer.found
-    after = [] if found.switches else _next_without_switches(said_again(words), vary, where)
+    after: list[tuple[str, str]] = []
+    if not found.switches:  # where no size changes the order, another switch may
+        axis = "" if vary is None else f" --vary {vary}"
+        again = f"probe thresholds {said_again(words)}{axis} --target"
+        others = [
+            choice.target.text
+            for choice in available_targets()
+            if choice.target.name == where.name and choice.target != where and choice.why is None
+        ]
+        after = [(f"{again} {one}", "searches with a different switch") for one in others[:3]]
+        after.append(OTHER_TARGETS)
     out.give(answer.report(), lambda: show.thresholds(found, after))
     return out.status(bool(found.switches or found.violations))
-
-
-def _next_without_switches(case: str, vary: str | None, where: Target) -> list[tuple[str, str]]:
-    """Returns the next commands where no size changes the order, each with what it does."""
-    from probe.target import available_targets
-
-    others = [
-        choice.target.text
-        for choice in available_targets()
-        if choice.target.name == where.name and choice.target != where and choice.why is None
-    ]
-    axis = "" if vary is None else f" --vary {vary}"
-    again = f"probe thresholds {case}{axis} --target"
-    steps = [(f"{again} {one}", "searches with a different switch") for one in others[:3]]
-    return [*steps, OTHER_TARGETS]
 
 
 WORDS = ["order", "bits", "stability"]
@@ -529,11 +522,12 @@ def reproduce(
     confirms the script.
     """
     from probe.answers.reproduce import write_reproduced
+    from probe.arguments import whole_number
     from probe.budget import within
     from probe.cli.show import cases as show
     from probe.explaining.evidence import checked_kernels
     from probe.reproduction import folder as room
-    from probe.reproduction.report import form_of
+    from probe.reproduction.report import form_of, stored_finding
 
     for name in ("by", "most", "any_cause") if given["keep"] else ():
         if on_command_line(name):
@@ -544,35 +538,27 @@ def reproduce(
     room.fresh(folder, given.pop("force"))
     given |= {name: number_of_option(name, given[name]) for name in ("most", "times")}
     given["also"] = parsed_targets(given["also"])
-    finding, (left, right), others = _finding_to_reproduce(runs, store, given.pop("row"))
+    row = given.pop("row")
+    if store is not None:
+        runs.refuse_beside(store)
+        number = None if row is None else whole_number("row", row, least=0)
+        stored = stored_finding(store, number)
+        finding, left, right = stored.finding, stored.target, stored.target
+        given["elsewhere"] = stored.elsewhere
+    elif row is not None:
+        raise InputError("row", row, "it names a row of a store", "give --from STORE too")
+    else:
+        finding, (left, right) = runs.finding()
     form_of(left, form)
     with within(limit), out.working(f"reproducing {finding.label}") as tell:
         made = room.reproduce(
             *(finding, left, right),
-            elsewhere=others,
             tell=tell.say,
             **given,
         )
     with out.working(f"writing {folder}"):
         report = write_reproduced(made, folder, form, kernels).report()
     out.give(report, lambda: show.reproduction(report))
-
-
-def _finding_to_reproduce(
-    runs: AskedRuns, store: Path | None, row: str | None
-) -> tuple[Finding, tuple[Target, Target], Sequence[FurtherTarget]]:
-    """Returns what is reproduced, and who else has it. Raises InputError, StoreError."""
-    from probe.arguments import whole_number
-
-    if store is None:
-        if row is not None:
-            raise InputError("row", row, "it names a row of a store", "give --from STORE too")
-        return (*runs.finding(), ())
-    runs.refuse_beside(store)
-    from probe.reproduction.report import stored_finding
-
-    found = stored_finding(store, None if row is None else whole_number("row", row, least=0))
-    return found.finding, (found.target, found.target), found.elsewhere
 
 
 @click.command(cls=Words, short_help="Check whether a reported difference still occurs.")

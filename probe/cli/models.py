@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from probe.answers.examine import Learned
     from probe.answers.first_difference import Walked
     from probe.printing import Output
-    from probe.target import Target
 
 
 FIXED = (
@@ -346,6 +345,7 @@ def remedies(
     from probe.answers.network import DEFAULT_TARGET, Remedied
     from probe.answers.network import remedies as remedied
     from probe.cli.show import models as show
+    from probe.invariant.mitigations import NAMES, remedies_of
 
     if model is None:
         ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
@@ -355,9 +355,15 @@ def remedies(
     values, chunks, only = numbers_of_option("lengths", lengths), given["chunks"], given["only"]
     given["content"] = number_of_option("content", given["content"])
     given["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
-    given["only"] = (
-        None if only is None else _names_of_remedies(only, where if model is None else None)
-    )
+    if only is not None:  # some names of remedies hold a comma, and so need spaces around them
+        only = only.split() if " " in only.strip() else only.replace(",", " ").split()
+        given["only"] = only
+    if only is not None and model is None:  # of a model its own target says what there is
+        known = [*(one.name for one in remedies_of(where)), *NAMES]
+        for word in only:
+            if word not in known and not word.startswith("chunks="):
+                why, todo = "there is no such remedy", f"use {', '.join(known)}"
+                raise InputError("only", word, why, todo)
     given |= {"fixed": number_of_option("fixed", given["fixed"]), **run.arguments()}
     if model is not None and words:
         name, value = next(iter(words.items()))
@@ -378,19 +384,6 @@ def remedies(
     told = found.report()
     out.give(told, lambda: show.remedies(found.found, out.verbose))
     return out.status(told["recommended"] is None)
-
-
-def _names_of_remedies(text: str, where: Target | None) -> list[str]:
-    """Remedies by name; commas within a name such as ``stable,float64`` need spaces around it."""
-    from probe.invariant.mitigations import NAMES, remedies_of
-
-    # some names of remedies hold a comma
-    words = text.split() if " " in text.strip() else text.replace(",", " ").split()
-    known = [] if where is None else [*(one.name for one in remedies_of(where)), *NAMES]
-    for word in words if where is not None else ():  # of a model its own target says
-        if word not in known and not word.startswith("chunks="):
-            raise InputError("only", word, "there is no such remedy", f"use {', '.join(known)}")
-    return words
 
 
 MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
@@ -531,8 +524,14 @@ def examine(
     refuse_written_folder(folder)
     given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
     given |= run.arguments()
-    if ask is None and not given["against_target"] and not given["recording"]:
-        ask = _question_on_terminal(out)
+    free = ask is None and not given["against_target"] and not given["recording"]
+    if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
+        some = [word for word in answers.ASK if word in ("batch", "padding")]
+        for at, word in enumerate(some, 1):
+            click.echo(f"  {at}  {word}: {answers.ASK[word]}", err=True)
+        click.echo("  (release: give --against-target; machine: give --recording)", err=True)
+        numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
+        ask = some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
 
     stdout = sys.stdout  # what a model prints meanwhile goes to stderr
 
@@ -560,17 +559,3 @@ def examine(
     if found.ended == "interrupted":
         return INTERRUPTED
     return out.status(found.found.finding)
-
-
-def _question_on_terminal(out: Output) -> str | None:
-    """Asks on a terminal which question is meant; None where there is no terminal."""
-    from probe.answers.examine import ASK
-
-    if out.as_json or not (sys.stdin.isatty() and out.notes.is_terminal):
-        return None
-    some = [word for word in ASK if word in ("batch", "padding")]
-    for at, word in enumerate(some, 1):
-        click.echo(f"  {at}  {word}: {ASK[word]}", err=True)
-    click.echo("  (release: give --against-target; machine: give --recording)", err=True)
-    numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
-    return some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]

@@ -153,8 +153,21 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
     if session is not None:
         if session.out:
             return
-        results = session.results
-        _find_causes(results, session, config)
+        results, far = session.results, config.getoption("bits_why")
+        # of what is unknown only where that is asked for: it fails nothing, and each of a matrix of
+        # conditions would pay for it
+        verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
+        wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
+        if wrong:
+            from probe.lock import why
+
+            try:
+                why.explain_changes(
+                    wrong, session, lambda one: _pytest_command(config, one.test), far == "install"
+                )
+            except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
+                said = f"{type(failed).__name__} while causes were looked for: {failed}"
+                wrong[0].why = {"notes": [said]}
         written = () if error else session.accepted
         told = checks.terminal_lines(results, written, unused, session.update and not error)
     told += [error] * bool(error)
@@ -165,24 +178,6 @@ def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> No
         reporter.section("bits")
         for line in told:
             reporter.write_line(line)
-
-
-def _find_causes(results: list[Checked], session: BitsSession, config: Any) -> None:
-    """Looks for causes. Of what is unknown only where that is asked for: it fails nothing, and each
-    of a matrix of conditions would pay for it."""
-    far = config.getoption("bits_why")
-    verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-    wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
-    if not wrong:
-        return
-    from probe.lock import why
-
-    try:
-        why.explain_changes(
-            wrong, session, lambda one: _command(config, one.test), far == "install"
-        )
-    except Exception as error:  # a mistake of ours, or what a library raises: the verdicts stand
-        wrong[0].why = {"notes": [f"{type(error).__name__} while causes were looked for: {error}"]}
 
 
 def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:
@@ -198,13 +193,13 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
         if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
             continue
         with tempfile.TemporaryDirectory(prefix="probe-") as out:
-            found = run_again(_command(config, *some), Path(out), DIGESTS)
+            found = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
         moved = {one.test for one in session.accepted if found.checks.get(one.check) != one.bits}
         for test in set(some) - (moved if len(some) > 1 else set()):
             session.operations[test] = found.operations(test)[0]
 
 
-def _command(config: Any, *tests: str) -> Command:
+def _pytest_command(config: Any, *tests: str) -> Command:
     """Returns what runs tests again."""
     from probe.lock.why import Command
 

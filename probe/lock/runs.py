@@ -190,7 +190,19 @@ def compute(spec: dict[str, Any]) -> None:
     assert session.out is not None
     try:
         with ExitStack() as running:
-            outputs = (_case_outputs if "case" in spec else _model_outputs)(spec, running, session)
+            if "case" in spec:
+                where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
+                there: AnySession = open_session(
+                    where, inline=not apart.needs_other_interpreter(where)
+                )
+                running.enter_context(there)
+                x, w, b = case.operands()
+                arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+                y = there.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+                # formats that NumPy lacks travel as whole numbers
+                outputs = [y.view(np.dtype(case.dtype))]
+            else:
+                outputs = _model_outputs(spec, running, session)
     except ProbeError as error:
         told: dict[str, Any] = {"why": getattr(error, "why", str(error))}
         if isinstance(error, InputError):
@@ -201,16 +213,6 @@ def compute(spec: dict[str, Any]) -> None:
         name = f"{spec['check']}::{number}" if len(outputs) > 1 else spec["check"]
         session.checked(name, spec["check"], array, ("", 0))
     session.finish()
-
-
-def _case_outputs(spec: dict[str, Any], running: ExitStack, _: BitsSession) -> list[np.ndarray]:
-    where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
-    session: AnySession = open_session(where, inline=not apart.needs_other_interpreter(where))
-    running.enter_context(session)
-    x, w, b = case.operands()
-    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-    y = session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
-    return [y.view(np.dtype(case.dtype))]  # formats that NumPy lacks travel as whole numbers
 
 
 def _model_outputs(

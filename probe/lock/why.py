@@ -350,7 +350,18 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
             found |= _first_release(search, sets[0][0])
             if "first_release" in found:
                 found["said"] += f", first in {found['first_release']}"
-        return found | _compared_runs(search, search.run(sets[0]), sets[0])
+        # what differs between a run under the entry's conditions and one as it is here
+        back = search.run(sets[0])
+        ours, theirs = back.array(one.check), here.array(one.check)
+        if ours is not None and theirs is not None:
+            found |= _of_arrays(ours, theirs, one)
+        if missing := [ran for ran in (back, here) if ran.recording is None]:
+            return found | {"recorded": missing[0].operations(one.test)[1]}
+        with suppress(ProbeError):
+            # a decision that changed says the kind, whatever the operation did
+            kind = {"kind": found["kind"]} if "kind" in found else {}
+            found |= _walked_operations(search, back, here, sets[0]) | kind
+        return found
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in one.apart and not search.missing and one.apart:
         ran = search.run(list(one.apart))
@@ -407,21 +418,6 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         told = {"first_release": change.first, "last_release": change.last}
         return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}
-
-
-def _compared_runs(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[str, Any]:
-    """Returns what differs between a run under the entry's conditions and one as it is here."""
-    new, found = search.run(()), dict[str, Any]()
-    ours, theirs = old.array(search.one.check), new.array(search.one.check)
-    if ours is not None and theirs is not None:
-        found |= _of_arrays(ours, theirs, search.one)
-    if missing := [one for one in (old, new) if one.recording is None]:
-        return found | {"recorded": missing[0].operations(search.one.test)[1]}
-    with suppress(ProbeError):
-        # a decision that changed says the kind, whatever the operation did
-        kind = {name: found[name] for name in ("kind",) if name in found}
-        found |= _walked_operations(search, old, new, groups) | kind
-    return found
 
 
 def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:

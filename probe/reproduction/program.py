@@ -85,10 +85,18 @@ def wrapped_statement(line: str, indent: int = 0) -> list[str]:
     whole = " " * indent + line
     if len(whole) <= WIDTH:
         return [whole]
-    bracket = _last_bracket(line)
-    if bracket is None:
+    # where the last outermost bracket that holds something opens and closes
+    start = end = depth = opened = 0
+    for place, letter in _outside_strings(line):
+        if letter in OPENING:
+            opened = place if depth == 0 else opened
+            depth += 1
+        elif letter in CLOSING:
+            depth -= 1
+            if depth == 0 and place > opened + 1:
+                start, end = opened, place
+    if not end:
         return [whole]
-    start, end = bracket
     head, inner, tail = line[: start + 1], line[start + 1 : end].rstrip(","), line[end:]
     pad = " " * (indent + 4)
     if len(pad + inner) <= WIDTH and "*" not in inner[:1]:
@@ -105,21 +113,6 @@ def wrapped_statement(line: str, indent: int = 0) -> list[str]:
             for one in wrapped_statement(part + comma, indent + 4)
         ]
     return [" " * indent + head, *middle, " " * indent + tail]
-
-
-def _last_bracket(line: str) -> tuple[int, int] | None:
-    """Returns where the last outermost bracket opens and closes; None where there is nothing in
-    any."""
-    found, depth, start = None, 0, 0
-    for place, letter in _outside_strings(line):
-        if letter in OPENING:
-            start = place if depth == 0 else start
-            depth += 1
-        elif letter in CLOSING:
-            depth -= 1
-            if depth == 0 and place > start + 1:
-                found = (start, place)
-    return found
 
 
 def _parts_at_commas(inner: str) -> list[str]:
@@ -259,8 +252,22 @@ def of_case(target: Target, version: str, case: Case, operands: Arrays) -> Scrip
     named = {"w": w} if b is None else {"w": w, "b": b}
     if is_written(target):
         return of_layer(target, version, case.spec(), tuple(x.shape), named)
-    if target.name == "reference":
-        return _reference(target, case)
+    if target.name == "reference":  # probe's own arithmetic: such a script needs probe
+        if case.dtype == "bfloat16":
+            why = "no script is written for bfloat16"
+            raise InputError("target", target.text, why, "use another target")
+        names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
+        given = ", ".join(f'"{name}": {name}' for name in names)
+        body = (
+            "from probe.backends.reference import Reference",
+            "",
+            "backend = Reference()",
+            f'backend.start({literal(dict(target.switches))}, "cpu")',
+            f"operator = backend.operator({literal(case.spec())})",
+            f"run = operator.bind({{{given}}})",
+            "return operator.output(run(operator.input(x)))",
+        )
+        return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
     todo = f"use one of {', '.join(backends.BACKENDS)}"
     raise InputError("target", target.text, "no script is written for it", todo)
 
@@ -293,7 +300,8 @@ def of_layer(
         source = backend.emit(program, ValueShapes(program, shape))
         held = _model_assignments(source, program.operands(), layer["dtype"], operands)
     except Unsupported as error:
-        raise _no_script(target, str(error)) from None
+        why = f"no script is written for {error}"
+        raise InputError("target", target.text, why, "use another target") from None
     stages = source.make + source.enter + held + source.load + source.run
     if stages and stages[0].startswith(("@", "def ")):
         stages = ("", *stages)
@@ -316,12 +324,6 @@ def of_layer(
     )
 
 
-def _no_script(target: Target, why: str) -> InputError:
-    return InputError(
-        "target", target.text, f"no script is written for {why}", "use another target"
-    )
-
-
 def _model_assignments(
     source: Source, names: list[str], dtype: str, operands: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
@@ -340,24 +342,6 @@ def _model_assignments(
         text = textwrap.wrap(base64.b64encode(content).decode(), 84)
         lines += [f"{name} = base64.b64decode(", *(f'    "{line}"' for line in text), ")"]
     return tuple(lines)
-
-
-def _reference(target: Target, case: Case) -> ScriptLibrary:
-    """Returns lines for probe's own arithmetic: such a script needs probe."""
-    if case.dtype == "bfloat16":
-        raise _no_script(target, "bfloat16")
-    names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
-    given = ", ".join(f'"{name}": {name}' for name in names)
-    body = (
-        "from probe.backends.reference import Reference",
-        "",
-        "backend = Reference()",
-        f'backend.start({literal(dict(target.switches))}, "cpu")',
-        f"operator = backend.operator({literal(case.spec())})",
-        f"run = operator.bind({{{given}}})",
-        "return operator.output(run(operator.input(x)))",
-    )
-    return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
 
 
 Slices = tuple[slice, ...]
@@ -412,7 +396,11 @@ def script_of_finding(
     shapes = finding.left.output_shape(), finding.right.output_shape()
     blocks = finding.blocks(same_place)
     names, dtype = [one.name for one in libraries], finding.case.dtype
-    operands = _operand_assignments(finding)
+    # x, w and b, as far as the operator has them
+    given = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
+    given |= {} if finding.b is None else {"b": finding.b}
+    arrays = {name: exact_array(array, dtype) for name, array in given.items()}
+    operands = [line for name, array in arrays.items() for line in assignments(name, array)]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
     used = [name for name in READERS if f" = {name}(" in "\n".join(operands)]
     kind, little = numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
@@ -628,18 +616,6 @@ class _ScriptFunctions:
         name = f"compute{word}" if number == 0 else f"compute_right{word}"
         self.functions.append(replace(made, name=name))
         return name
-
-
-def _operand_assignments(finding: Finding) -> list[str]:
-    """Assignments to x, w and b, as far as the operator has them."""
-    found = {"x": finding.x}
-    if finding.case.weighted:
-        found["w"] = finding.w
-    if finding.b is not None:
-        found["b"] = finding.b
-    dtype = finding.case.dtype
-    written = {name: exact_array(array, dtype) for name, array in found.items()}
-    return [line for name, array in written.items() for line in assignments(name, array)]
 
 
 def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:

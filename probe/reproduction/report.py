@@ -25,7 +25,7 @@ from probe.errors import InputError, StoreError, one_of
 from probe.explaining.evidence import Added, Evidence
 from probe.printing import as_json
 from probe.reproduction import program, proof
-from probe.reproduction.failing import Effect, Kernels
+from probe.reproduction.failing import Effect
 from probe.reproduction.program import library_title
 from probe.reproduction.proof import ScriptRun
 from probe.reproduction.shortest import Short
@@ -205,34 +205,29 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
         raise InputError("row", row, "its outputs agree bit for bit", "give one that differs")
     case = stored_case(results, chosen["case_id"])
     found = Finding.of(case, chosen["vary"], int(chosen["at"]), int(chosen["against"]))
-    others = tuple(_same_comparison_elsewhere(results, chosen))
-    return StoredFinding(found, Target.parse(chosen["target"]), row, others)
+    # the same comparison on other targets and machines, in their latest runs
+    same = table
+    for name in ("case_id", "vary", "at", "against"):
+        same = same[same[name] == chosen[name]]
+    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
+    others: dict[tuple[str, str, str], FurtherTarget] = {}
+    for one in same.to_dict("records"):
+        version = str(versions.get(one["run_id"], ""))
+        if one["run_id"] == chosen["run_id"]:
+            continue
+        # NaN is not equal to itself: so pandas hands over a missing number
+        far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
+        said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
+        key = (one["target"], version, one["machine"])
+        others[key] = FurtherTarget(one["target"], version, said, one["machine"])
+    elsewhere = tuple(others[key] for key in sorted(others))
+    return StoredFinding(found, Target.parse(chosen["target"]), row, elsewhere)
 
 
 def stored_case(results: Results, case_id: str) -> Case:
     """Returns a stored case."""
     stored = results.cases.set_index("case_id")["json"][case_id]
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
-
-
-def _same_comparison_elsewhere(results: Results, chosen: dict[str, Any]) -> list[FurtherTarget]:
-    """Returns the same comparison on other targets and machines, in their latest runs."""
-    table = results.comparisons
-    same = table
-    for name in ("case_id", "vary", "at", "against"):
-        same = same[same[name] == chosen[name]]
-    versions = results.runs.drop_duplicates("run_id").set_index("run_id")["library_version"]
-    found: dict[tuple[str, str, str], FurtherTarget] = {}
-    for one in same.to_dict("records"):
-        version = str(versions.get(one["run_id"], ""))
-        key = (one["target"], version, one["machine"])
-        if one["run_id"] == chosen["run_id"]:
-            continue
-        # NaN is not equal to itself: so pandas hands over a missing number
-        far = "" if one["max_ulp"] is None or one["max_ulp"] != one["max_ulp"] else one["max_ulp"]
-        said = f"differs, up to {far} ulp" if one["differing"] else "does not differ"
-        found[key] = FurtherTarget(one["target"], version, said, one["machine"])
-    return [found[key] for key in sorted(found)]
 
 
 # Partial sums of an output that are written out.
@@ -260,9 +255,32 @@ def cause_in_full(found: Comparison, evidence: Evidence | None, drawn: bool) -> 
             reads.append(f"{name} reads x at {places or 'nothing'}")
         return f"The windows differ: {reads[0]}; {reads[1]} (flat indices, `-` is padding)."
     if evidence.cause == "reach":
-        return f"{_reach_in_words(evidence)} {proof}"
+        left, right = evidence.left, evidence.right
+        name, side = ("left", left) if left.reached else ("right", right)
+        place = f"out[{', '.join(map(str, side.output))}]"
+        alone = side.sums[-1].text.rpartition(" = ")[2] if side.sums else "a number"
+        return (
+            f"On the {name} {place} adds {side.reached} to the products of its own window: that is "
+            "read too, and multiplied by 0. With finite operands it is invisible; 0 * NaN and "
+            f"0 * inf are NaN. Its own products add up to {alone}. {proof}"
+        )
     if evidence.left.summation is None or evidence.right.summation is None:
-        return _no_order(found) or f"{causes}: no order is known."
+        told = [
+            f"on the {name}, {side.evidence}"
+            for name, side in (("left", found.left), ("right", found.right))
+            if side.evidence
+        ]
+        if not told:
+            return f"{causes}: no order is known."
+        if found.left.case.op.partition("_pool")[1]:
+            return (
+                "The averages are added in different orders or with different roundings. The "
+                f"orders are not revealed, because {found.left.case.op} has no weights."
+            )
+        return (
+            "No order of additions gives these outputs: as with algorithms that do not form the "
+            f"products, such as Winograd's or an FFT. Seen {'; '.join(told)}."
+        )
     words = {
         "alignment": "the operands begin at different memory addresses",
         "order": "the products are added in a different order",
@@ -273,7 +291,7 @@ def cause_in_full(found: Comparison, evidence: Evidence | None, drawn: bool) -> 
     }
     why = " and ".join(words.get(word, word) for word in evidence.cause.split("+"))
     sides = [
-        f"{name}:\n\n```\n{_product_lines(side)}{_sum_lines(side)}\n```"
+        f"{name}:\n\n```\n{_sum_lines(side)}\n```"
         for name, side in (("left", evidence.left), ("right", evidence.right))
     ]
     shown = " `order.png` shows both." * drawn
@@ -327,39 +345,6 @@ def beyond(found: Comparison) -> str:
     return f"{head} {told}:\n\n```python\n{code}\n```"
 
 
-def _reach_in_words(evidence: Evidence) -> str:
-    """Returns what gets into an output without a weight."""
-    left, right = evidence.left, evidence.right
-    name, side = ("left", left) if left.reached else ("right", right)
-    place = f"out[{', '.join(map(str, side.output))}]"
-    alone = side.sums[-1].text.rpartition(" = ")[2] if side.sums else "a number"
-    return (
-        f"On the {name} {place} adds {side.reached} to the products of its own window: that is "
-        "read too, and multiplied by 0. With finite operands it is invisible; 0 * NaN and 0 * inf "
-        f"are NaN. Its own products add up to {alone}."
-    )
-
-
-def _no_order(found: Comparison) -> str:
-    """Returns what was seen of the sides that are not sums of products."""
-    told = [
-        f"on the {name}, {side.evidence}"
-        for name, side in (("left", found.left), ("right", found.right))
-        if side.evidence
-    ]
-    if not told:
-        return ""
-    if found.left.case.op.partition("_pool")[1]:
-        return (
-            "The averages are added in different orders or with different roundings. The orders "
-            f"are not revealed, because {found.left.case.op} has no weights."
-        )
-    return (
-        "No order of additions gives these outputs: as with algorithms that do not form the "
-        f"products, such as Winograd's or an FFT. Seen {'; '.join(told)}."
-    )
-
-
 def kernels(made: Reproduction) -> str:
     """Returns what the libraries say that they ran, of sources that know it of a side at least."""
     told = made.explanation.kernels
@@ -384,10 +369,21 @@ def _without_reasons(names: Sequence[str]) -> list[str]:
 
 
 def _sum_lines(side: Added) -> str:
-    """Returns the tree and its partial sums, as text."""
+    """Returns the products of a small sum, each with what it multiplies, the tree and its partial
+    sums, as text."""
     assert side.summation is not None
     tree, rounding = side.summation
-    lines = [f"y = {tree.formula}" if len(tree.formula) <= 200 else f"{len(tree.leaves)} summands"]
+    known = {one.leaf: one for one in side.products}
+    shown = [known[leaf] for leaf in tree.leaves if leaf in known]
+    lines = []
+    if len(shown) <= MOST_PRODUCTS:
+        for one in shown:
+            x, w = _decimals(one.x, side.dtype), _decimals(one.w, side.dtype)
+            lines.append(f"{leaf_name(one.leaf)} = {x} * {w}")
+        if BIAS in tree.leaves and side.bias is not None:
+            lines.append(f"b = {_decimals(side.bias, side.dtype)}")
+    whole = len(tree.formula) <= 200
+    lines.append(f"y = {tree.formula}" if whole else f"{len(tree.leaves)} summands")
     fused = sorted(set(rounding.fused) & set(tree.leaves))
     if fused:
         whole = len(fused) >= len([leaf for leaf in tree.leaves if leaf != BIAS])
@@ -404,22 +400,6 @@ def _sum_lines(side: Added) -> str:
     mark = "  <- not on the other side"
     lines += [one.text + mark * (one.node in side.own) for one in side.sums[left_out:]]
     return "\n".join(lines)
-
-
-def _product_lines(side: Added) -> str:
-    """Returns the products of a small sum, each with what it multiplies."""
-    assert side.summation is not None
-    known = {one.leaf: one for one in side.products}
-    shown = [known[leaf] for leaf in side.summation.tree.leaves if leaf in known]
-    if len(shown) > MOST_PRODUCTS:
-        return ""
-    lines = [
-        f"{leaf_name(one.leaf)} = {_decimals(one.x, side.dtype)} * {_decimals(one.w, side.dtype)}"
-        for one in shown
-    ]
-    if BIAS in side.summation.tree.leaves and side.bias is not None:
-        lines.append(f"b = {_decimals(side.bias, side.dtype)}")
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _decimals(bits: int, dtype: str) -> str:
@@ -498,6 +478,16 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
     both = f"{script}\n\nIt prints:\n\n{output}" if output else script
     brief = made.short is not None and made.short.text.count("\n") <= REPEATED
     attached = [f"- `{name}`: {what}" for name, what in ATTACHED.items() if name in made.files]
+    others = ["", "", "| target | version | machine | case | |", "| --- " * 5 + "|"]
+    others = others if made.elsewhere else []
+    others += [
+        f"| {one.target} | {one.version} | {one.machine} | {one.asked} | {one.said} |"
+        for one in made.elsewhere
+    ]
+    # what is promised is of rounding; of conventions nothing is said
+    promises = PROMISES if made.targets[0] == made.targets[1] else PROMISES_APART
+    told_of = form in promises and "window" not in made.explanation.causes
+    promise = ": ".join(promises[form]) if told_of else ""
     sections = [
         ("Question", question(made)),
         ("The finding it came from", f"{made.model} {_finding_in_words(made)}".lstrip()),
@@ -505,14 +495,13 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
         ("Beyond rounding", beyond(made.explanation)),
         ("Why", cause(made)),
         ("Kernels", kernels(made)),
-        ("Elsewhere", _table_of_others(made)),
-        ("What the documentation says", _promise_of_project(made, form)),
+        ("Elsewhere", "\n".join(others)),
+        ("What the documentation says", promise),
         ("Attached", "\n".join(attached)),
     ]
     told = [(heading, " \n"[text[:2] == "- "], text) for heading, text in sections if text]
     described = "\n\n".join(f"**{heading}.**{space}{text}" for heading, space, text in told)
     gpu = str(machine.get("gpu") or "")
-    machine = made.facts
     found = [
         f"{name} {version}, target `{target.text}`"
         for name, version, target in zip(made.names, made.versions, made.targets, strict=True)
@@ -527,8 +516,15 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
         "emulated by": machine.get("emulated"),
     }
     found += [f"{name}: {value}" for name, value in facts.items() if value]
+    # the headline is the script's, or what reads beyond its window
+    sides, targets = program.sides_in_words(made.finding, made.targets), made.targets
+    title = program.finding_title(made.finding, targets, list(made.names), made.versions)
+    if set(made.explanation.causes) == {"reach"} and targets[0] == targets[1]:
+        at = sides[int(made.explanation.right.reached.any())]
+        what = f"{made.finding.case.op} lets NaN and infinities reach outputs that do not read them"
+        title = f"{made.names[0]} {made.versions[0]}: {what}, at {at}"
     return {
-        "title": _report_title(made).rstrip("."),
+        "title": title.rstrip("."),
         "summary": question(made),
         "description": f"{both}\n\n{described}" if brief else described,
         "script": script,
@@ -553,16 +549,6 @@ def _texts_of_form(made: Reproduction, form: str) -> dict[str, str]:
         "accelerator": gpu or f"CPU: {machine.get('cpu') or 'emulated'}",
         "runtime": f"```\n{machine['blas']}\n```" if machine.get("blas") else "",
     }
-
-
-def _report_title(made: Reproduction) -> str:
-    """Returns the headline: the script's, or what reads beyond its window."""
-    sides, targets = program.sides_in_words(made.finding, made.targets), made.targets
-    if set(made.explanation.causes) != {"reach"} or targets[0] != targets[1]:
-        return program.finding_title(made.finding, targets, list(made.names), made.versions)
-    at = sides[int(made.explanation.right.reached.any())]
-    what = f"{made.finding.case.op} lets NaN and infinities reach outputs that do not read them"
-    return f"{made.names[0]} {made.versions[0]}: {what}, at {at}"
 
 
 def question(made: Reproduction) -> str:
@@ -643,19 +629,15 @@ def _effect(before: Effect) -> str:
         for name, count in before.causes.items()
     )
     text += f"; cause: {causes}"
-    return text + _kernels_that_ran(before.kernels or {})
-
-
-def _kernels_that_ran(kernels: Kernels) -> str:
-    """Returns the kernels that the library names: of both sides, or of each."""
-    told = {
+    # the kernels that the library names: of both sides, or of each
+    named = {
         side: ", ".join(f"`{n}`" for names in by.values() for n in names if n[0] != "(")
-        for side, by in kernels.items()
+        for side, by in (before.kernels or {}).items()
     }
-    if not any(told.values()):
-        return ""
-    left, right = (text or "none named" for text in told.values())
-    return f"; kernels: {left}" if left == right else f"; kernels: {left} (left), {right} (right)"
+    if not any(named.values()):
+        return text
+    left, right = (one or "none named" for one in named.values())
+    return f"{text}; kernels: {left}" + (f" (left), {right} (right)" if left != right else "")
 
 
 def _far(ulp: int | None) -> str:
@@ -675,26 +657,7 @@ def _example_in_words(made: Reproduction) -> str:
     return f"There {values[0]} at {sides[0]} and {values[1]} at {sides[1]}."
 
 
-def _table_of_others(made: Reproduction) -> str:
-    if not made.elsewhere:
-        return ""
-    rows = [
-        f"| {one.target} | {one.version} | {one.machine} | {one.asked} | {one.said} |"
-        for one in made.elsewhere
-    ]
-    return "\n".join(["", "", "| target | version | machine | case | |", "| --- " * 5 + "|", *rows])
-
-
 def _release_in_words(made: Reproduction) -> str:
     """Returns the release, or both where they are two of one library."""
     one, two = made.versions
     return f"{one} (left), {two} (right)" if _releases(made) else one
-
-
-def _promise_of_project(made: Reproduction, form: str) -> str:
-    """Returns what is promised of rounding; of conventions nothing is said."""
-    promises = PROMISES if made.targets[0] == made.targets[1] else PROMISES_APART
-    if form not in promises or "window" in made.explanation.causes:
-        return ""
-    text, link = promises[form]
-    return f"{text}: {link}"

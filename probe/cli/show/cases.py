@@ -19,7 +19,6 @@ from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, ranges, table, up_to
 from probe.summation import certificate, notation
-from probe.summation.orders import Orders
 from probe.summation.summation import Summation
 from probe.summation.tree import leaf_name
 from probe.switch_points import floors
@@ -27,6 +26,7 @@ from probe.switch_points.switches import Thresholds, islands
 
 if TYPE_CHECKING:
     from probe.answers.cases import WindowsAnswer
+    from probe.summation.reach import Reach
 
 Region = tuple[np.ndarray, ...]
 
@@ -85,7 +85,6 @@ READS = 12
 def windows(found: WindowsAnswer) -> RenderableType:
     """Returns a line an output: the first and last ones, and those not where the padding says."""
     case, same = found.case, found.same
-    groups = (_group(case, group, found.revealed, same) for group in range(case.groups))
     several = "" if case.groups == 1 else f" in {case.groups} groups"
     head = Text(f"{same.size:,} windows{several} of {case.summands:,} inputs revealed; ")
     if same.all():
@@ -93,13 +92,30 @@ def windows(found: WindowsAnswer) -> RenderableType:
     else:
         wrong = f"{int((~same).sum()):,} are not where padding={case.padding_text} puts them"
         head.append(wrong, "bold red")
-    return Group(
-        Text(f"{case.label} on {found.target}", "bold"),
-        head,
-        *_reach_lines(found),
-        "",
-        *(line for group in groups for line in group),
-    )
+    parts: list[RenderableType] = [Text(f"{case.label} on {found.target}", "bold"), head]
+    if found.reach is None:
+        text = "this holds for finite operands; infinities and NaN were not tested"
+        parts.append(Text(text, "dim"))
+    else:
+        parts += _reach_lines(case, found.reach)
+    parts.append("")
+    for group in range(case.groups):  # the first in full; of the others what is not as predicted
+        if group and same[group].all():
+            if group == case.groups - 1:
+                parts.append(Text("the other groups read alike, their own channels", "dim"))
+            continue
+        if case.groups > 1:
+            parts.append(Text(f"filter {group * (case.filters // case.groups)}", "bold"))
+        count, before = found.revealed.shape[1], -1
+        ends = range(count) if count <= SHOWN else [*range(5), *range(count - 4, count)]
+        for position in sorted({*ends, *np.flatnonzero(~same[group])[:SHOWN].tolist()}):
+            if position != before + 1:
+                parts.append(Text("...", "dim"))
+            before = position
+            reads = reads_of_output(case, found.revealed[group, position])
+            line = f"{_output_at(case, position)} reads {reads}"
+            parts.append(Text(line, "" if same[group, position] else "red"))
+    return Group(*parts)
 
 
 # What ``probe.summation.reach`` finds, of outputs.
@@ -110,19 +126,15 @@ REACHED = {
 }
 
 
-def _reach_lines(found: WindowsAnswer) -> Iterator[Text]:
+def _reach_lines(case: Case, found: Reach) -> Iterator[Text]:
     """Yields what reaches outputs beyond what they read."""
-    if found.reach is None:
-        yield Text("this holds for finite operands; infinities and NaN were not tested", "dim")
-        return
-    told = found.reach.to_json().get("reach", {})
+    told = found.to_json().get("reach", {})
     for name, count in told.items():
         style = "dim" if name == "padding" else "bold red"
         yield Text(f"{counted(count, 'output')} {REACHED[name]}", style)
-    if not found.reach.outputs.any():
+    if not found.outputs.any():
         yield Text("infinities and NaN outside of its window reach no output", "green")
-    case = found.case
-    for one in found.reach.named[:SHOWN]:
+    for one in found.named[:SHOWN]:
         shape = case.input_shape()
         apart = (np.diff(one.inputs) > 1) | (np.diff(one.inputs // case.in_channels) > 0)
         runs = np.split(one.inputs, np.flatnonzero(apart) + 1)
@@ -136,32 +148,8 @@ def _reach_lines(found: WindowsAnswer) -> Iterator[Text]:
         yield Text(
             f"{_output_at(case, one.position)}{which} is reached by {how}{some}{more}", "red"
         )
-    if (rest := len(found.reach.named) - SHOWN) > 0:
+    if (rest := len(found.named) - SHOWN) > 0:
         yield Text(f"... and {rest:,} more; --json has them", "dim")
-
-
-def _group(
-    case: Case, group: int, revealed: np.ndarray, same: np.ndarray
-) -> Iterator[RenderableType]:
-    """Yields the first group in full; of the others what is not as predicted."""
-    if group and same[group].all():
-        if group == case.groups - 1:
-            yield Text("the other groups read alike, their own channels", "dim")
-        return
-    if case.groups > 1:
-        yield Text(f"filter {group * (case.filters // case.groups)}", "bold")
-    positions = revealed.shape[1]
-    wrong = np.flatnonzero(~same[group])[:SHOWN].tolist()
-    ends = range(positions) if positions <= SHOWN else [*range(5), *range(positions - 4, positions)]
-    before = -1
-    for position in sorted({*ends, *wrong}):
-        if position != before + 1:
-            yield Text("...", "dim")
-        before = position
-        line = (
-            f"{_output_at(case, position)} reads {reads_of_output(case, revealed[group, position])}"
-        )
-        yield Text(line, "" if same[group, position] else "red")
 
 
 def _output_at(case: Case, position: int) -> str:
@@ -209,9 +197,19 @@ MOST, DRAWN = 8, 3
 def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
     """Returns every summation with its outputs. ``found``: what ``--json`` prints."""
     title = Text(f"{side.case.label} on {side.target.text}", "bold")
-    parts: list[RenderableType] = [title, _headline(side, found)]
+    total, known = found["outputs"], found["replayed"]
+    replayed = Text(f"replayed {known:,} of {total:,}", "green" if known == total else "red")
+    if side.pooled is not None:
+        said = Text(f"{side.pooled.words}; ").append_text(replayed)
+        return Group(title, said.append(", not certified", "dim"))
     if side.orders is None:
-        return Group(*parts)
+        return Group(title, Text(f"{side.refusal}: {side.evidence}", "magenta"))
+    bias = "" if side.case.bias is None else " and the bias"
+    adding = counted(len(side.orders.summations), "summation")
+    products = f"{counted(total, 'output')} of {counted(side.case.summands, 'product')}"
+    said = Text(f"{products}{bias}, {adding}; ").append_text(replayed)
+    cost = f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)"
+    parts: list[RenderableType] = [title, said.append(cost, "dim")]
     if side.orders.certified is not None:  # it was asked for
         doubts = side.orders.doubts
         parts.append(Text(certificate.words(doubts), "yellow" if doubts else "green"))
@@ -227,34 +225,12 @@ def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
         rest = sum(int(counts[number]) for number in ranked[MOST:])
         more = f"\nand {len(ranked) - MOST} more summations, for {rest:,} outputs; --json has all"
         parts.append(Text(more, "dim"))
-    return Group(*parts, *_outputs_without_order(side.orders))
-
-
-def _headline(side: CaseRun, found: Mapping[str, Any]) -> Text:
-    if side.pooled is not None:
-        total, replayed = found["outputs"], found["replayed"]
-        text = Text(f"{side.pooled.words}; ")
-        text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
-        return text.append(", not certified", "dim")
-    if side.orders is None:
-        return Text(f"{side.refusal}: {side.evidence}", "magenta")
-    total, replayed = found["outputs"], found["replayed"]
-    count = len(side.orders.summations)
-    outputs, adding = counted(total, "output"), counted(count, "summation")
-    bias = "" if side.case.bias is None else " and the bias"
-    text = Text(f"{outputs} of {counted(side.case.summands, 'product')}{bias}, {adding}; ")
-    text.append(f"replayed {replayed:,} of {total:,}", "green" if replayed == total else "red")
-    return text.append(
-        f" ({found['calls']} calls and {found['checks']} checks, {found['seconds']:.2f} s)", "dim"
-    )
-
-
-def _outputs_without_order(orders: Orders) -> Iterator[RenderableType]:
-    """Yields outputs without a summation, and why."""
+    orders = side.orders
     nothing = (orders.index < 0) & orders.replayed
     if nothing.any():
         where = where_true(nothing.reshape(orders.shape))
-        yield Text(f"\n{int(nothing.sum()):,} outputs read only padding and are 0: {where}")
+        text = f"\n{int(nothing.sum()):,} outputs read only padding and are 0: {where}"
+        parts.append(Text(text))
     rest = (orders.index < 0) & ~orders.replayed
     if rest.any():
         where = where_true(rest.reshape(orders.shape))
@@ -263,7 +239,9 @@ def _outputs_without_order(orders: Orders) -> Iterator[RenderableType]:
             if orders.not_a_sum.any()
             else "not known"
         )
-        yield Text(f"\n{int(rest.sum()):,} outputs are {kind}: {where}\n  {orders.evidence}", "red")
+        text = f"\n{int(rest.sum()):,} outputs are {kind}: {where}\n  {orders.evidence}"
+        parts.append(Text(text, "red"))
+    return Group(*parts)
 
 
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
@@ -296,27 +274,20 @@ def thresholds(found: Thresholds, after: Sequence[tuple[str, str]] = ()) -> Rend
     switches = Text(counted(count, "switch"), "yellow" if count else "green")
     span = f" between {found.sizes} {found.shortest:,} and {found.upto:,}"
     switches.append(span, "default").append(f" ({run}, {found.seconds:.1f} s)", "dim")
-    return Group(
+    parts: list[RenderableType] = [
         Text(f"{found.case.label} on {found.target}, {found.threads_text}", "bold"),
         switches,
         Text(certificate.words(found.uncertified), "yellow" if found.uncertified else "green"),
-        *_found_sizes(found),
-        *next_commands(after),
-    )
-
-
-def _found_sizes(found: Thresholds) -> Iterator[RenderableType]:
-    """Yields the classes of sizes that add alike and the floor, stretches, kinds, tails, doubts."""
+    ]
     every = floors.classes(found)
     told = ", ".join(one.text for one in every[:LISTED]) or "none"
-    yield Text(f"classes of {found.sizes} at which all rows add alike: {told}")
+    parts.append(Text(f"classes of {found.sizes} at which all rows add alike: {told}"))
     if any(one.expected for one in every):
-        yield Text(
-            f"a class holds the {found.sizes} that were run; others are expected in it, not tested",
-            "dim",
+        told = (
+            f"a class holds the {found.sizes} that were run; others are expected in it, not tested"
         )
-    yield Text(floors.floor(found).text, "bold")
-    yield ""
+        parts.append(Text(told, "dim"))
+    parts += [Text(floors.floor(found).text, "bold"), ""]
     stretches = list(islands(found))
     for (first, last, kind), switch in [*zip(stretches, [None, *found.switches], strict=True)][
         :LISTED
@@ -324,34 +295,34 @@ def _found_sizes(found: Thresholds) -> Iterator[RenderableType]:
         why = "" if switch is None else f"  {', '.join(switch.causes)}"
         sure = "" if switch is None or switch.scanned else ", by bisection"
         line = Text(f"{first:>9,} .. {last:<9,}  adds as ")
-        yield line.append(f"kind {kind}", "cyan").append(f"{why}{sure}", "dim")
+        parts.append(line.append(f"kind {kind}", "cyan").append(f"{why}{sure}", "dim"))
     if len(stretches) > LISTED:
-        yield Text(f"and {len(stretches) - LISTED} more stretches; --json has all", "dim")
+        parts.append(Text(f"and {len(stretches) - LISTED} more stretches; --json has all", "dim"))
     # the summations of each kind of row that is an interior or a tail
     used = {kind for _, _, kind in stretches}
     used |= {kind for one in found.tails.values() for tail in one.values() for kind, _ in tail}
     for kind in sorted(used)[:LISTED]:
-        yield Text(f"\nkind {kind}", "bold cyan")
+        parts.append(Text(f"\nkind {kind}", "bold cyan"))
         row = found.recogniser.kinds[kind]
         distinct = sorted(set(row))
         for number in distinct:
             if len(distinct) > 1:
-                yield Text(f"  {counted(row.count(number), 'filter')}:", "dim")
+                parts.append(Text(f"  {counted(row.count(number), 'filter')}:", "dim"))
             if number < 0:
-                yield Text("  nothing to add" if number == -2 else "  not known", "yellow")
+                parts.append(Text("  nothing to add" if number == -2 else "  not known", "yellow"))
             else:
-                yield summation(found.recogniser.summations[number], found.case.dtype)
+                parts.append(summation(found.recogniser.summations[number], found.case.dtype))
     # what is left over behind the last full packet, by the length's remainder
     for kind, by_rest in found.tails.items():
         tails = sorted((rest, tail) for rest, tail in by_rest.items() if tail)
         if tails:
             what = f"\ntails of kind {kind}, by the {found.vary}'s remainder by {found.period}"
-            yield Text(what, "bold")
+            parts.append(Text(what, "bold"))
         for rest, tail in tails:
             said = ", ".join(f"the last {rows} as kind {other}" for other, rows in tail)
-            yield Text(f"  {rest}: {said}")
+            parts.append(Text(f"  {rest}: {said}"))
     # what was assumed, what was checked, and what speaks against it
-    yield Text("")
+    parts.append(Text(""))
     for word, sentences, style in (
         ("assumed", found.assumed, "dim"),
         ("checked", found.checked, "dim"),
@@ -359,10 +330,10 @@ def _found_sizes(found: Thresholds) -> Iterator[RenderableType]:
         ("failed", found.failures, "yellow"),
         ("limited", [found.limited] if found.limited else [], "yellow"),
     ):
-        for sentence in sentences:
-            yield Text(f"{word}: {sentence}", style)
+        parts += [Text(f"{word}: {sentence}", style) for sentence in sentences]
     if any(one.unknown for one in found.patterns.values()):
-        yield Text(f"not known: {found.recogniser.evidence}", "red")
+        parts.append(Text(f"not known: {found.recogniser.evidence}", "red"))
+    return Group(*parts, *next_commands(after))
 
 
 # What each cause says of an output.
@@ -425,10 +396,10 @@ def explanation(
         parts += ["", causes_table(found.causes)]
     if found.accuracy is not None and (words := found.accuracy.words):
         parts += ["", Text(words)]
-    known = [side.orders for side in sides if side.orders is not None]
-    if found.compared and any(orders.certified is not None for orders in known):  # it was asked for
+    orders = [side.orders for side in sides if side.orders is not None]
+    if found.compared and any(one.certified is not None for one in orders):  # it was asked for
         count = int((~found.certified()).sum())
-        why = next(filter(None, (orders.uncertified for orders in known)), "")
+        why = next(filter(None, (one.uncertified for one in orders)), "")
         doubts = f"{count:,} of {found.compared:,} outputs" + f" ({why})" * bool(why)
         sure = certificate.words(doubts * bool(count))
         parts.append(Text(sure, "yellow" if count else "green"))
@@ -438,7 +409,22 @@ def explanation(
         elif side.evidence:
             parts.append(Text(f"{name}: {side.evidence}", "yellow"))
     for name, side in (("left", found.left), ("right", found.right)):
-        parts += _orders_of_side(name, side, found.orders(side))
+        told = found.orders(side)
+        if side.orders is None or not told:
+            continue
+        parts.append(Text(f"\n{name} adds", "bold"))
+        known: dict[tuple[str, tuple[int, ...]], Summation] = {
+            (one.tree.id, tuple(sorted(one.rounding.fused))): one for one in side.orders.summations
+        }
+        for one in told[:MOST_OF_SIDE]:
+            count = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
+            parts.append(count.append(f"order {one['id']}", "cyan"))
+            added = known[one["id"], tuple(one["fused"])]
+            parts.append(summation(added, side.case.dtype, drawn=False, indent=4))
+        if len(told) > MOST_OF_SIDE:
+            rest = sum(one["outputs"] for one in told[MOST_OF_SIDE:])
+            more = f"  {rest:,} outputs in {len(told) - MOST_OF_SIDE} more summations"
+            parts.append(Text(f"{more}; --json has all", "dim"))
     parts += [""] * bool(found.kernels)
     for name, sources in found.kernels.items():  # evidence beside the causes, never a cause
         for source, names in sources.items():
@@ -492,30 +478,6 @@ def _what_sets_apart(side: CaseRun, left: CaseRun, right: CaseRun) -> list[str]:
     always = "length" if side.case.spatial_rank else "batch"
     apart = [key for key in told if key != always and both[0][key] != both[1][key]]
     return [f"{key} {told[key]}" for key in (always, *apart)]
-
-
-def _orders_of_side(
-    name: str, side: CaseRun, told: Sequence[Mapping[str, Any]]
-) -> Iterator[RenderableType]:
-    """Yields how the compared outputs of one side are added."""
-    if side.orders is None or not told:
-        return
-    yield Text(f"\n{name} adds", "bold")
-    known: dict[tuple[str, tuple[int, ...]], Summation] = {
-        (each.tree.id, tuple(sorted(each.rounding.fused))): each for each in side.orders.summations
-    }
-    for one in told[:MOST_OF_SIDE]:
-        found = known[one["id"], tuple(one["fused"])]
-        count = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
-        count.append(f"order {one['id']}", "cyan")
-        yield count
-        yield summation(found, side.case.dtype, drawn=False, indent=4)
-    if len(told) > MOST_OF_SIDE:
-        rest = sum(one["outputs"] for one in told[MOST_OF_SIDE:])
-        yield Text(
-            f"  {rest:,} outputs in {len(told) - MOST_OF_SIDE} more summations; --json has all",
-            "dim",
-        )
 
 
 # Columns from which the two sides stand side by side.
@@ -575,19 +537,8 @@ def _side_in_full(
             Text(notation.short_formula(tree)),
             Text(rounding_in_words(side.summation, side.dtype), "dim"),
         ]
-    lines += [*_partial_sums(side), _result_line(side)]
-    if side.own:
-        lines.append(Text("> only on this side; ← where the sides begin to differ", "dim"))
-    if rounding.fused:
-        lines.append(Text("* fused: the product is added without being rounded first", "dim"))
-    return Group(*lines)
-
-
-def _partial_sums(side: Added) -> Iterator[Text]:
-    """Yields partial sums; ``>`` marks those that the other side does not have.
-
-    Of a large tree only those around where the sides part, the first ones and the last ones.
-    """
+    # partial sums; ``>`` marks those that the other side does not have. Of a large tree only those
+    # around where the sides part, the first ones and the last ones
     count, before = len(side.sums), -1
     shown = set(range(count))
     if count > SUMS:
@@ -599,7 +550,7 @@ def _partial_sums(side: Added) -> Iterator[Text]:
         if one.node not in shown:
             continue
         if one.node != before + 1:
-            yield Text(f"  ... {one.node - before - 1} sums", "dim")
+            lines.append(Text(f"  ... {one.node - before - 1} sums", "dim"))
         before = one.node
         own = one.node in side.own
         text = Text("> " if own else "  ", "yellow" if own else "dim")
@@ -607,7 +558,13 @@ def _partial_sums(side: Added) -> Iterator[Text]:
         here = {"order": one.node == side.parts_at, "bits": one.node == side.bits_part}
         if marks := [what for what, is_here in here.items() if is_here]:
             text.append(f"  ← {', '.join(marks)}", "bold")
-        yield text
+        lines.append(text)
+    lines.append(_result_line(side))
+    if side.own:
+        lines.append(Text("> only on this side; ← where the sides begin to differ", "dim"))
+    if rounding.fused:
+        lines.append(Text("* fused: the product is added without being rounded first", "dim"))
+    return Group(*lines)
 
 
 def _result_line(side: Added) -> Text:

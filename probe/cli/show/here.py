@@ -21,30 +21,24 @@ def targets(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """Returns what can run here first; then the rest, each with its reason."""
     able = table("target", "version", "what it is")
     unable = table("not here", "because")
-    for row in rows:
-        if row["available"]:
-            able.add_row(Text(row["target"], "green"), row["version"], row["doc"])
-    for name, why, variants in _unavailable(rows):
-        also = f", and {variants} with switches or on other devices" if variants else ""
-        unable.add_row(Text(f"{name}{also}", "yellow"), why)
-    parts: list[RenderableType] = [able]
-    if unable.row_count:
-        parts += ["", unable]
-    return Group(*parts)
-
-
-def _unavailable(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-    """Targets and reasons; a library that is missing once, with how many variants it has."""
+    # targets and reasons; a library that is missing once, with how many variants it has
     found: dict[tuple[str, str], tuple[str, str, int]] = {}
     for row in rows:
         if row["available"]:
+            able.add_row(Text(row["target"], "green"), row["version"], row["doc"])
             continue
         name = re.split("[,@]", row["target"])[0]
         missing = (name, row["why"]) in found and found[name, row["why"]][0] == name
         key = (name, row["why"]) if missing or row["target"] == name else (row["target"], "")
         first = found.get(key, (row["target"], row["why"], -1))
         found[key] = (first[0], first[1], first[2] + 1)
-    return list(found.values())
+    for name, why, variants in found.values():
+        also = f", and {variants} with switches or on other devices" if variants else ""
+        unable.add_row(Text(f"{name}{also}", "yellow"), why)
+    parts: list[RenderableType] = [able]
+    if unable.row_count:
+        parts += ["", unable]
+    return Group(*parts)
 
 
 def machine(found: Mapping[str, Any]) -> RenderableType:
@@ -126,7 +120,17 @@ def stores(found: Mapping[str, Any]) -> RenderableType:
             span = first if first == last else f"{first} to {last}"
             days = f"  {counted(when['runs'], 'run')}, {span}"
         parts.append(Text.assemble((_escaped(machine), "bold"), days))
-        parts += [_table_of_machine(rows) if rows else Text("no comparisons", "dim"), ""]
+        cells = [_cells(row) for row in rows]
+        # columns that are empty in all rows are left out
+        versions = len({row["target"] for row in rows}) < len(rows)
+        left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
+        left_out |= set() if versions else {"version"}
+        left_out |= set() if any(row["unstable"] for row in rows) else {"share"}
+        names = [name for name in cells[0] if name not in left_out] if cells else []
+        shown = table(*names, right=[name for name in names if name not in _TEXTS])
+        for row in cells:
+            shown.add_row(*(row[name] for name in names))
+        parts += [shown if rows else Text("no comparisons", "dim"), ""]
     more = {name: n for name, n in found["tables"].items() if name not in _SHOWN_APART}
     if more:
         parts += [Text("also: " + ", ".join(f"{n:,} {name}" for name, n in more.items())), ""]
@@ -135,35 +139,8 @@ def stores(found: Mapping[str, Any]) -> RenderableType:
     return Group(*parts, Text(f"{places[0]}, {places[1]}: {total}"))
 
 
-def _table_of_machine(rows: list[dict[str, Any]]) -> RenderableType:
-    """Returns a table of the rows, without columns that are empty in all."""
-    cells = [_cells(row) for row in rows]
-    versions = len({row["target"] for row in rows}) < len(rows)
-    left_out = {name for name in ("failures", "causes") if not any(row[name] for row in rows)}
-    left_out |= set() if versions else {"version"}
-    left_out |= set() if any(row["unstable"] for row in rows) else {"share"}
-    names = [name for name in cells[0] if name not in left_out] if cells else []
-    shown = table(*names, right=[name for name in names if name not in _TEXTS])
-    for row in cells:
-        shown.add_row(*(row[name] for name in names))
-    return shown
-
-
 _TEXTS = ("target", "version", "causes", "share")
 _WIDTH = 8
-
-
-def _bar(part: int, whole: int) -> str:
-    """Returns a bar of eighths and the percentage; what differs at all is not drawn as nothing."""
-    if not part:
-        return ""
-    # Unicode has blocks of one to seven eighths; a share below one is drawn as the thinnest
-    eighths = max(1, round(8 * _WIDTH * part / whole))
-    full = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
-        eighths % 8
-    ].strip("\u2800")
-    percent = 100 * part / whole
-    return f"{full:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
 
 
 def _escaped(text: str) -> str:
@@ -175,12 +152,21 @@ def _cells(row: Mapping[str, Any]) -> dict[str, RenderableType]:
     """Returns one row by column: comparisons made, those with a difference, and so on."""
     vary = "" if row["vary"] in (None, "length") else f" (by {row['vary']})"
     style = "red" if row["differing"] else "green" if row["comparisons"] else "yellow"
+    share = ""
+    if row["unstable"]:
+        # Unicode has blocks of one to seven eighths; what differs at all is not drawn as nothing
+        eighths = max(1, round(8 * _WIDTH * row["unstable"] / row["comparisons"]))
+        bar = "\u2588" * (eighths // 8) + "\u2800\u258f\u258e\u258d\u258c\u258b\u258a\u2589"[
+            eighths % 8
+        ].strip("\u2800")
+        percent = 100 * row["unstable"] / row["comparisons"]
+        share = f"{bar:<{_WIDTH}} {'<1' if percent < 1 else math.floor(percent)} %"
     return {
         "target": Text(_escaped(f"{row['target']}{vary}"), style),
         "version": _escaped(row["library_version"] or ""),
         "compared": f"{row['comparisons']:,}",
         "unstable": f"{row['unstable']:,}",
-        "share": _bar(row["unstable"], row["comparisons"]),
+        "share": share,
         "outputs": f"{row['differing']:,}",
         "max ulp": "not a number" if row["max_ulp"] is None else f"{row['max_ulp']:,}",
         "failures": f"{row['failures']:,}",

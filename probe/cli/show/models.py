@@ -21,9 +21,7 @@ if (
     from probe.answers.first_difference import Walked
     from probe.answers.network import OnTargets, Padded
     from probe.answers.record import Recorded
-    from probe.invariant.mitigated_models import InvariantResult
     from probe.invariant.mitigations import Measured
-    from probe.padding.kept import Box
     from probe.padding.search import SafeSize
     from probe.recording.difference import Region
 
@@ -299,7 +297,22 @@ def padded_model(found: Padded, verbose: bool = False) -> RenderableType:
                 one["doc"],
             )
         parts += ["", rows, Text(TIMES, "dim")]
-        parts += [] if found.invariant is None else _mode(found.invariant)
+        mode = None if found.invariant is None else found.invariant.to_json()
+        if mode is not None:  # each operation of the invariant mode, with its class of sizes
+            right = ("threads", "checked", "in the class", "from")
+            rows = table("operation in the invariant mode", *right, "certified", right=right)
+            for one in mode["operations"][:MOST_SIZES]:
+                rows.add_row(
+                    one["operation"],
+                    *(
+                        str(one.get(name, ""))
+                        for name in ("threads", "sizes", "usable", "smallest")
+                    ),
+                    one.get("certified") or "not asked",
+                )
+            more = len(mode["operations"]) - MOST_SIZES
+            parts += ["", rows]
+            parts += [Text(f"and {more} operations more", "dim")] * (more > 0)
     if found.plan is not None:
         plan, longest = found.plan, found.plan.stretches[-1].last
         text = f"plan: {counted(len(plan.stretches), 'range')} up to {longest:,}"
@@ -354,40 +367,21 @@ def _graph_contents(sizes: list[SafeSize]) -> RenderableType:
             f"{one.safe:,}{' or less' * bool(one.over)}",
             Text(word, colour),
             f"{least.name}: {least.why}" if least.name and not least.serves else "",
-            "; ".join(_kept_box(box) for box in safe.boxes),
+            "; ".join(
+                "constant"
+                if box is None
+                else ", ".join(
+                    f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}"
+                    + f" at {part.start + part.offset:,}" * bool(part.offset)
+                    for part in box
+                )
+                or "all"
+                for box in safe.boxes
+            ),
             proof,
         )
     if len(sizes) <= MOST_SIZES:
         return rows
     return Group(
         rows, Text(f"and {len(sizes) - MOST_SIZES} more valid sizes; --json has all", "dim")
-    )
-
-
-def _mode(found: InvariantResult) -> list[RenderableType]:
-    """Returns each operation of the invariant mode, with its class of sizes."""
-    told = found.to_json()
-    if told is None:
-        return []
-    right = ("threads", "checked", "in the class", "from")
-    rows = table("operation in the invariant mode", *right, "certified", right=right)
-    for one in told["operations"][:MOST_SIZES]:
-        rows.add_row(
-            one["operation"],
-            *(str(one.get(name, "")) for name in ("threads", "sizes", "usable", "smallest")),
-            one.get("certified") or "not asked",
-        )
-    more = len(told["operations"]) - MOST_SIZES
-    return ["", rows, *([Text(f"and {more} operations more", "dim")] if more > 0 else [])]
-
-
-def _kept_box(box: Box | None) -> str:
-    if box is None:
-        return "constant"
-    if not box:
-        return "all"
-    return ", ".join(
-        f"axis {part.axis}: {part.start:,} to {part.stop - 1:,}"
-        + f" at {part.start + part.offset:,}" * bool(part.offset)
-        for part in box
     )
