@@ -22,7 +22,7 @@ import numpy as np
 
 from probe import budget
 from probe.answers.answer import Answer
-from probe.answers.first_difference import Walked, diff, operation_text
+from probe.answers.first_difference import ComparisonQuestion, Walked, diff, operation_text
 from probe.answers.record import GivenModel, record
 from probe.answers.two_runs import ADVICE, TwoSides, two_runs
 from probe.arguments import choice, whole_number
@@ -34,7 +34,7 @@ from probe.printing import counted, differ
 from probe.progress import Say, heard
 from probe.recording.alone import unequal_bits
 from probe.recording.difference import Region
-from probe.recording.inputs import varied_axes
+from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.matching import Pair
 from probe.recording.source import find_cause
 from probe.recording.walk import walk
