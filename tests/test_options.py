@@ -36,12 +36,3 @@ def test_a_request_reads_the_same_on_a_node():
     assert list(read.values) == [6, 8] and read.plans.against == 11
     assert (read.control, read.keep, read.zeros) == ("differing", 3, "differ")
     assert read.plans[0].id == sent.plans[0].id
-
-
-def test_python_takes_lengths_as_a_command_line_has_them():
-    one, other = (
-        probe.sweep(CASE, "5..7,9", "reference"),
-        probe.sweep(CASE, [5, 6, 7, 9], "reference"),
-    )
-    assert one.values == other.values == [5, 6, 7, 9]
-    assert one.to_json()["compared"] == other.to_json()["compared"] > 0

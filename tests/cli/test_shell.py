@@ -11,7 +11,7 @@ import pytest
 
 import probe
 from probe.cli import models, options, shell
-from probe.errors import InputError, TargetError
+from probe.errors import TargetError
 from probe.printing import ranges
 from tests.cli.commands import ran
 
@@ -212,15 +212,6 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
 
 
-def test_numbers_are_read_as_people_write_them():
-    assert options.numbers_of_option("lengths", "5..8") == [5, 6, 7, 8]
-    assert options.numbers_of_option("lengths", "5..12:3") == [5, 8, 11]
-    assert options.numbers_of_option("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
-    for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
-        with pytest.raises(InputError, match=r"lengths="):
-            options.numbers_of_option("lengths", wrong)
-
-
 def test_numbers_are_written_as_ranges():
     assert ranges([5, *range(7, 61)]) == "5, 7..60"
     assert ranges([3, 4, 9]) == "3, 4, 9" and ranges([]) == ""
@@ -238,30 +229,6 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     joined = [f"{name}={value}" for name, value in zip(given[::2], given[1::2], strict=True)]
     status, out, _ = ran(capsys, "sweep", *CONV, *joined, *words[8:])
     assert status == 0 and json.loads(out)["case"] == case
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"op": "conv1d", "kernel": "5", "in_channels": "64", "filters": "8"},
-        {"op": "conv2d", "kernel": "1x5", "weights": "-0.7,1,2,3,4", "bias": "-0.5", "length": "9"},
-        {"op": "depthwise_conv2d", "kernel": "3", "in_channels": "4", "padding": "0:1,2:2"},
-        {"op": "conv2d", "kernel": "3", "stride": "1x2", "height": "4", "dtype": "float16"},
-    ],
-)
-def test_a_case_is_written_as_the_words_that_make_it(words):
-    case = options.case_of_words(words)
-    line = options.command_line(case)
-    flags = [f"--{word.replace(' ', '=', 1)}" for word in line.removeprefix("--").split(" --")]
-    given = {}
-
-    def keep(words):
-        given.update(words)
-
-    import click
-
-    click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
-    assert options.case_of_words(given) == case
 
 
 def test_the_next_command_has_the_seed():

@@ -19,7 +19,6 @@ from probe.lock.file import Accepted
 from probe.lock.why import Command, Rerun, with_companions
 from probe.lock.workflow import limiting_variables
 from probe.recording.values import bits_of
-from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
 
@@ -30,11 +29,6 @@ FLAG = """
     def test_flag(bits):
         bits.check(np.float32([1, 2, 3]) * (1 + len(os.environ.get("MKL_CBWR", ""))))
 """
-
-
-@pytest.fixture
-def project(tmp_path):
-    return Project(tmp_path)
 
 
 def found(project):
