@@ -1,7 +1,5 @@
 """Questions on a case: an answer has what was found, and says the same as the command."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

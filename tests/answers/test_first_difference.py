@@ -1,7 +1,5 @@
 """Two runs of a model: what an answer says of the first source, of outputs, of what is unknown."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

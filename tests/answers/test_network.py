@@ -1,7 +1,5 @@
 """A model padded on targets, and models that no target can run."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

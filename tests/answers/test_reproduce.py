@@ -1,7 +1,5 @@
 """A finding that is reduced, and a run as a file: what the answers hold."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from probe.answers import reproduce as answers
@@ -25,15 +23,3 @@ def test_operands_are_listed_exactly_and_what_is_no_number_as_a_text(monkeypatch
     assert [one for (one,) in x[18:]] == ["inf", "nan"]
     assert np.array_equal(np.float32(x[:18]), finding.x[0, :18])
     assert np.array_equal(np.float32(told["operands"]["w"]), finding.w)
-
-
-def test_a_second_run_is_put_into_the_file_and_its_differing_outputs_counted(monkeypatch, tmp_path):
-    case = Case("conv1d", 5, operands="cancel", length=6)
-    file = tmp_path / "run.py"
-    with in_this_process(monkeypatch):
-        one = answers.emulated_report(case, SWITCHES, file, None, None, False)
-        alone = file.stat().st_size
-        both = answers.emulated_report(case, SWITCHES, file, 20, None, False)
-    assert [len(told["runs"]) for told in (one, both)] == [1, 2]
-    assert (one["bytes"], both["bytes"]) == (alone, file.stat().st_size)
-    assert [run["outputs"] for run in both["runs"]] == [2, 16] and both["replayed"] == 18

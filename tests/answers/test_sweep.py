@@ -1,7 +1,5 @@
 """A case swept in Python: its values, its parts, and layouts."""
 
-from __future__ import annotations
-
 import probe
 from probe.answers import sweep as answers
 

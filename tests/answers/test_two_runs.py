@@ -1,7 +1,5 @@
 """Two runs of one model: sizes compared by order, and the conditions that pin its bits."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 from pathlib import Path

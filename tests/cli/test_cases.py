@@ -433,22 +433,6 @@ def test_a_store_s_worst_finding_or_a_row(capsys, tmp_path):
     assert "leave out" in refused(capsys, "reproduce --from store --op conv1d --out two")
 
 
-def test_wrong_input_is_one_line(capsys):
-    there = f"{CASE} --at 6 --target reference"
-    assert "nothing to compare" in refused(capsys, f"shrink {there}")
-    assert "bit for bit" in refused(capsys, f"shrink {there} --against 20")
-    assert "kernels=some" in refused(
-        capsys, f"reproduce {there} --against 20 --kernels some --out out"
-    )
-    assert "by=luck" in refused(capsys, f"shrink {there} --against 20 --by luck")
-    assert "same run" in refused(capsys, f"shrink {there} --against 6")
-    assert "form=none" in refused(
-        capsys, f"reproduce {CASE} --at 6 --against 20 --target {SWITCHES} --form none --out out"
-    )
-    assert "row=1" in refused(capsys, "reproduce --op conv1d --row 1 --out out")
-    assert "machine.json" in refused(capsys, "verify .")
-
-
 ASKED = {cases.sweep: probe.sweep, cases.thresholds: probe.thresholds}
 
 

@@ -1,7 +1,5 @@
 """``probe lock``, ``check`` and ``setup`` as users type them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

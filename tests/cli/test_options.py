@@ -1,7 +1,5 @@
 """Options that several commands share: what they take, and what a shell offers for them."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

@@ -25,6 +25,7 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+OF_REFERENCE = "--op conv1d --kernel 5 --operands cancel --at 6 --against 20 --target reference"
 BAD = {
     "sweep --op conv1d --kernel 5 --lengths 3..9": "length=3: shorter than the kernel",
     "sweep --op conv1d --kernel 5 --in-channels 3 --groups 2 --lengths 5..9": "in_channels=3: not",
@@ -106,6 +107,12 @@ BAD = {
     "results nowhere": "path=nowhere: there is no such folder",
     "merge nowhere --out x": "path=nowhere: there is no such folder",
     "merge": "DIR...=(none): it is required",
+    f"shrink {OF_REFERENCE}": "bit for bit",
+    f"shrink {OF_REFERENCE} --by luck": "by=luck",
+    f"reproduce {OF_REFERENCE} --kernels some --out out": "kernels=some",
+    f"reproduce {OF_REFERENCE} --form none --out out": "form=none",
+    "reproduce --op conv1d --row 1 --out out": "row=1",
+    "verify .": "machine.json",
     "run nonsense": "experiment=nonsense: there is no",
     "run ../x": "experiment=../x: there is no",
     "nonsense": "command=nonsense: there is no such command; use one of examine",

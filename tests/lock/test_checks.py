@@ -1,7 +1,5 @@
 """Verdicts: what is the same, changed, unknown or new, under which conditions; and what is said."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

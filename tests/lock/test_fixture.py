@@ -1,7 +1,5 @@
 """The fixture ``bits`` and the mark ``same_bits`` in a project of their own."""
 
-from __future__ import annotations
-
 import pytest
 
 from probe.lock import fixture

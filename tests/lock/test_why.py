@@ -3,8 +3,6 @@
 The bits of these projects depend on what the test reads, so that every machine shows the same.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import ExitStack

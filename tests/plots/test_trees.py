@@ -1,9 +1,6 @@
 """What is drawn of a tree is the tree: kinds of products, running sums, errors, maps."""
 
-from __future__ import annotations
-
 import json
-import random
 import re
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -25,6 +22,7 @@ from probe.case import Case
 from probe.plots import trees
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
+from tests.summation.test_tree import any_tree
 
 CHAIN, PAIRS = Tree.sequential(5), Tree.pairwise(5)
 
@@ -117,17 +115,6 @@ def test_joins_of_running_sums_are_drawn_beside_them():
         assert all(min(line.get_xdata()) >= 64 for line in brackets)
 
 
-def random_tree(leaves, seed, widest=2):
-    draw = random.Random(seed)
-    nodes, open_ = [], list(leaves)
-    while len(open_) > 1:
-        some = draw.sample(open_, min(len(open_), draw.randint(2, widest)))
-        open_ = [one for one in open_ if one not in some]
-        nodes.append(tuple(some))
-        open_.append(~(len(nodes) - 1))
-    return Tree.from_nodes(nodes, leaf=max(open_[0], 0))
-
-
 def read(nested, nodes):
     """The child that a nested order stands for; its nodes are appended: the inverse of nested."""
     if not isinstance(nested, dict):
@@ -157,8 +144,11 @@ TREES = {
     "pairwise": Tree.pairwise(1000),
     "lanes": Tree.lanes(777, 16),
     "together": Tree.chain([[0, 1, 2, 3], [4], [5, 6, 7]]),
-    **{f"random {n}": random_tree([*range(200), BIAS], n) for n in range(20)},
-    **{f"wide {n}": random_tree(range(150), n, widest=5) for n in range(20)},
+    **{
+        f"random {n}": any_tree(np.random.default_rng(n), 201, 2, [*range(200), BIAS])
+        for n in range(20)
+    },
+    **{f"wide {n}": any_tree(np.random.default_rng(n), 150, 5, range(150)) for n in range(20)},
 }
 
 

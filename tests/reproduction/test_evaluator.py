@@ -1,7 +1,5 @@
 """The evaluator that is copied into scripts gives what the replay gives."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

@@ -79,65 +79,26 @@ def test_what_is_not_there_or_not_the_same_twice_is_refused():
         folder.reproduce(agreeing, Target.parse("reference,algorithm=random"), keep=True)
 
 
+SHORT, AT = "reference,algorithm=pairwise,length_switch=4", {"at": 6, "against": 12}
+DEEP = {"op": "depthwise_conv2d", "kernel": "1x5", "in_channels": 2, "filters": 4, "bias": 0.5}
+TWO = {"dtype": "float64", "operands": "cancel", "groups": 2, "in_channels": 4, "filters": 2}
+STRIDED = {"kernel": 3, "stride": 2, "padding": "same", "length": 8}
+SPLIT = {"in_channels": 9, "length": 2, "operands": "cancel"}
 FOUND = [
     (
         "reference",
         "reference,algorithm=fused",
-        Case(op="conv2d", kernel=2, length=4, operands="cancel"),
+        Case("conv2d", 2, length=4, operands="cancel"),
         None,
         {},
     ),
-    (
-        "reference",
-        None,
-        Case(op="conv1d", kernel=3, stride=2, padding="same", length=8),
-        "caffe",
-        {},
-    ),
-    (
-        "reference",
-        None,
-        Case(op="max_pool1d", kernel=3, stride=2, padding="same", length=8),
-        "1",
-        {},
-    ),
-    (
-        "reference,algorithm=pairwise,length_switch=4",
-        None,
-        Case(op="depthwise_conv2d", kernel="1x5", in_channels=2, filters=4, bias=0.5),
-        None,
-        {"at": 6, "against": 12},
-    ),
-    (
-        "reference,algorithm=pairwise,length_switch=4",
-        None,
-        Case(op="conv1d", kernel=5, dtype="float16", operands="cancel", batch=2),
-        None,
-        {"at": 6, "against": 12},
-    ),
-    (
-        "reference,algorithm=pairwise,length_switch=4",
-        None,
-        Case(
-            op="conv1d",
-            kernel=5,
-            dtype="float64",
-            operands="cancel",
-            groups=2,
-            in_channels=4,
-            filters=2,
-        ),
-        None,
-        {"at": 6, "against": 12},
-    ),
+    ("reference", None, Case(op="conv1d", **STRIDED), "caffe", {}),
+    ("reference", None, Case(op="max_pool1d", **STRIDED), "1", {}),
+    (SHORT, None, Case(**DEEP), None, AT),
+    (SHORT, None, Case("conv1d", 5, dtype="float16", operands="cancel", batch=2), None, AT),
+    (SHORT, None, Case("conv1d", 5, **TWO), None, AT),
     ("numpy", None, Case(op="matmul", in_channels=64, filters=3), None, {"at": 1, "against": 40}),
-    (
-        "reference",
-        None,
-        Case(op="matmul", in_channels=9, length=2, operands="cancel"),
-        None,
-        {"vary": "channels", "at": 4, "against": 9},
-    ),
+    ("reference", None, Case("matmul", **SPLIT), None, {"vary": "channels", "at": 4, "against": 9}),
 ]
 
 

@@ -1,7 +1,5 @@
 """Scripts are run in fresh processes: what they prove, and what is verified later."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """How findings are written: trees, sets of outputs, tables that fit a terminal."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

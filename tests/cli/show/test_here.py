@@ -1,7 +1,5 @@
 """What is here is shown whole, and as it is."""
 
-from __future__ import annotations
-
 import pytest
 from rich.console import Console
 

@@ -1,7 +1,5 @@
 """What is said of two runs of a model."""
 
-from __future__ import annotations
-
 import probe
 from probe.cli.show import models
 from probe.printing import Output

@@ -1,7 +1,5 @@
 """What is said of a sweep: what agreed, what failed, and nothing beyond."""
 
-from __future__ import annotations
-
 import pytest
 
 from probe.case import Case
