@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from probe import schema
-from probe.store import file, merging
+from probe.store import file, folder
 
 RESULTS = Path(__file__).parents[1] / "results"
 COMPACTED = "probe.compacted"
@@ -56,8 +56,8 @@ def main() -> int:
     """Rewrites what lacks descriptions, and the guides of the folders; prints how many."""
     paths = sorted(RESULTS.rglob("*.parquet"))
     changed = sum(map(describe, paths))
-    for guide in RESULTS.glob(f"*/*/{merging.README}"):
-        guide.write_text(merging.GUIDE)
+    for guide in RESULTS.glob(f"*/*/{folder.README}"):
+        guide.write_text(folder.GUIDE)
     (RESULTS / "README.md").write_text(schema.readme())
     print(f"{changed} of {len(paths)} files")
     return 0

@@ -9,9 +9,9 @@ A change is made in a copy of the checkout, where the test files that import the
 closest first, until one fails. It is *caught* by a test that fails, by one that never ends, or by
 an import that fails; *missed* if all pass. The share of what is caught is printed last, and the
 exit is 1 where something was missed. Changes are drawn by the seed from all that is there; what
-cannot change a result is left alone: texts and what they are put together of, errors, annotations,
-``strict`` of ``zip`` (both sides are of one length), and lines with a comment that says ``speed
-alone``.
+cannot change a result is left alone: texts and what they are put together of, errors, assertions,
+annotations, ``strict`` of ``zip`` (both sides are of one length), and lines with a comment that
+says ``speed alone``: in the line of a ``def`` or ``class``, all of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MODULES = {
     "probe/summation": ("tests/summation", "tests/comparison", "tests/explaining"),
-    "probe/comparison": ("tests/comparison", "tests/explaining", "tests/enclosure"),
+    "probe/comparison": (
+        *("tests/comparison", "tests/explaining", "tests/enclosure"),
+        *("tests/test_layout", "tests/summation/test_reach"),
+    ),
     "probe/semantics": ("tests/semantics", "tests/recorders", "tests/recording"),
     "probe/ulp.py": ("tests/test_ulp", "tests/summation", "tests/comparison"),
 }
@@ -117,6 +120,9 @@ def mutations(path: str, source: str) -> Iterator[Mutation]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and ALONE in token.string
     }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno in alone:
+            alone.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     raw = source.encode()
     for node in _computing(tree):
         lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
@@ -139,7 +145,9 @@ def _computing(node: ast.AST) -> Iterator[ast.expr]:
                 continue
             if isinstance(each, ast.expr):
                 yield each
-            yield from _computing(each)
+            # of a negative number the sign is changed: to many, -2 is as good as -1
+            if not (isinstance(each, ast.UnaryOp) and isinstance(each.operand, ast.Constant)):
+                yield from _computing(each)
 
 
 def _says(node: ast.AST) -> bool:
@@ -155,7 +163,7 @@ def _says(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in SPOKEN
     # positions within formatted texts are wrong before Python 3.12
-    return isinstance(node, ast.Raise | ast.JoinedStr) or (
+    return isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr) or (
         isinstance(node, ast.BinOp) and _of_texts(node)
     )
 
@@ -198,9 +206,9 @@ def _of_texts(node: ast.AST) -> bool:
 def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
     """Returns the test files that are to notice a change in a module, the closest first.
 
-    ``texts``: of every test file. That of the module's name, those that import it, and the room's
-    own that take no library; if there are none, or with ``wide``, those that import its room too,
-    and then the rest of the room's folders.
+    ``texts``: of every test file. That of the module's name, those that import it, and those that
+    import something of its room and take no library; if there are none, or with ``wide``, those
+    that take one, and then the rest of the room's folders.
     """
     module = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     room, _, own = module.rpartition(".")
@@ -220,8 +228,8 @@ def near(path: str, texts: dict[str, str], wide: bool = False) -> list[str]:
         ):
             rank = 1
         elif any(line.startswith(f"from {room}") for line in imports):
-            # the room's own tests that take no library go through its other modules, too
-            rank = 2 if name.startswith(f"{homes[0]}/") and "importorskip" not in text else 3
+            # those that take no library go through the room's other modules, too
+            rank = 2 if "importorskip" not in text else 3
         ranks[name] = rank, len(text)
     most = 4 if wide or not any(rank < 3 for rank, _ in ranks.values()) else 2
     some = [name for name, (rank, _) in ranks.items() if rank <= most]

@@ -47,7 +47,7 @@ from probe.lock.why import Command, Rerun, overlay, run_again
 from probe.lock.workflow import LEVELS, limiting_variables
 from probe.printing import Output
 from probe.progress import silent
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 from probe.runtimes import environments, runtime
 from probe.shard import current_shard
 from probe.target import Target

@@ -21,9 +21,14 @@ from lib import frame
 from lib.nine_layers import NineLayers
 from lib.padding import content, graph_of, padded
 from probe import Case, Store, Target, schema, shard
-from probe.invariant.mitigated_cases import RemedySessions, measured_remedies
 from probe.invariant.mitigated_models import MitigatedGraph
-from probe.invariant.mitigations import Measured, advise, remedy_rows
+from probe.invariant.mitigations import (
+    Measured,
+    RemedySessions,
+    advise,
+    measured_remedies,
+    remedy_rows,
+)
 from probe.printing import Output, table
 
 NAME = "remedies"
@@ -190,7 +195,7 @@ def of_network(
     own = sessions.of(where)
     with tempfile.TemporaryDirectory(prefix="probe-") as folder:
         graph = graph_of(network, own, Path(folder))
-        work = MitigatedGraph(graph, contents, at, where, sessions, only, true)
+        work = MitigatedGraph(graph, contents, at, sessions, only, true)
         found = work.measured((256,), None)
     facts = own.facts, own.variables
     return Measured(network, where, contents, network.fixed, at, found, *facts)

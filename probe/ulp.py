@@ -12,9 +12,9 @@ import numpy as np
 from probe import floats
 
 #: The distance stored where there is none: a NaN against a number. Null in the store.
-NAN = -(2**63)
+NAN = int(np.iinfo(np.int64).min)
 
-_LARGEST = 2**63 - 1
+_LARGEST = int(np.iinfo(np.int64).max)
 
 #: What is done with zeros of different signs: they are equal, or a difference of distance 0.
 ZEROS = ("equal", "differ")
@@ -36,9 +36,7 @@ POLICY = (
 #: for int64 are kept at its ends, +-(2**63 - 1).
 Differences = namedtuple("Differences", "index bits_a bits_b ulps")
 
-_BLOCK = (
-    1 << 17
-)  # speed alone: elements compared at once: the bits of both and the answer stay in the cache
+_BLOCK = 1 << 17  # speed alone: elements whose bits, of both sides, stay in the cache
 
 
 def ordered_number(bits: np.ndarray, name: str) -> np.ndarray:
@@ -53,13 +51,9 @@ def ordered_number(bits: np.ndarray, name: str) -> np.ndarray:
     return np.where(negative, -magnitude, magnitude)
 
 
-def is_nan(bits: np.ndarray, name: str) -> np.ndarray:
-    """Returns which bit patterns are NaN."""
-    form = floats.format_of(name)
-    bits = np.asarray(bits, dtype=form.unit)
-    magnitude = bits & np.array((1 << (form.bits - 1)) - 1, dtype=form.unit)
-    infinity = ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1)
-    return magnitude > np.array(infinity, dtype=form.unit)
+def _infinity(form) -> int:
+    """The number of the format's infinity: all bits of the exponent are set."""
+    return ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1)
 
 
 def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
@@ -77,14 +71,12 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
         steps = second - first
         if _wrapped(first, second, steps).any():  # not all of float64 fit int64
             steps = second.astype(object) - first.astype(object)
-        return _with_nans(steps, a, b, name).reshape(shape)
+        return _with_nans(steps, first, second, form).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
     for one, other, start in _cached_blocks(a, b):
         out = steps[start : start + one.size]
         first, second = _signed(one, form), _signed(other, form)
-        np.subtract(second, first, out=out, dtype=np.int64)
-        if _beyond_infinity(first, second, form):
-            out[:] = _with_nans(out, one, other, name)
+        _with_nans(np.subtract(second, first, out=out, dtype=np.int64), first, second, form)
     return steps.reshape(shape)
 
 
@@ -93,10 +85,13 @@ def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.nda
     return (((first ^ second) & (steps ^ second)) < 0) | (steps == NAN)
 
 
-def _with_nans(steps: np.ndarray, a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    nan_a, nan_b = is_nan(a, name), is_nan(b, name)
-    steps = np.where(nan_a & nan_b, 0, steps)
-    return np.where(nan_a != nan_b, NAN, steps)
+def _with_nans(steps: np.ndarray, first: np.ndarray, second: np.ndarray, form) -> np.ndarray:
+    """``steps``, changed in place where one of the two numbers is that of a NaN, or both."""
+    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
+    if nan_a.any() or nan_b.any():
+        steps[nan_a | nan_b] = NAN
+        steps[nan_a & nan_b] = 0
+    return steps
 
 
 def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> Differences:
@@ -108,9 +103,6 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     """
     a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
-    if not index.size:
-        none = np.zeros(0, dtype=a.dtype)
-        return Differences(index, none, none, np.zeros(0, dtype=np.int64))
     bits_a, bits_b = _elements_at(a, index), _elements_at(b, index)
     steps = np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
@@ -121,7 +113,7 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
         return found
     wanted = steps != 0
     if zeros == "differ":
-        wanted |= _is_zero(bits_a, name) & _is_zero(bits_b, name)
+        wanted |= _is_zero(bits_a, name)  # no distance, and other bits: the other is a zero too
     keep = np.flatnonzero(wanted)
     return Differences(*[column[keep] for column in found])
 
@@ -137,11 +129,8 @@ def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
     """Returns how often +0 stands against -0 in two container arrays of the same shape."""
     a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
-    if not index.size:
-        return 0
-    return int(
-        (_is_zero(_elements_at(a, index), name) & _is_zero(_elements_at(b, index), name)).sum()
-    )
+    both = (_is_zero(_elements_at(side, index), name) for side in (a, b))
+    return int(np.logical_and(*both).sum())
 
 
 def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
@@ -153,7 +142,7 @@ def _is_zero(bits: np.ndarray, name: str) -> np.ndarray:
 def largest_ulp(ulps: np.ndarray):
     """The largest of some distances without its sign, an int: 0 of none, None where all are NaN."""
     numbers = np.abs(ulps[ulps != NAN])
-    return None if len(ulps) and not len(numbers) else int(numbers.max()) if len(numbers) else 0
+    return None if len(ulps) and not len(numbers) else int(numbers.max(initial=0))
 
 
 def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -162,7 +151,7 @@ def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
         return bits.flatten()
     if bits.flags.c_contiguous:
         return bits.reshape(-1)[index]
-    return bits[np.unravel_index(index, bits.shape)]
+    return bits.flat[index]
 
 
 def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
@@ -170,11 +159,9 @@ def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
     first, second = _signed(a, form), _signed(b, form)
     steps = np.subtract(second, first, dtype=np.int64)
     if form.bits == 64:
-        ends = np.where(second > first, _LARGEST, -_LARGEST)
-        steps = np.where(_wrapped(first, second, steps), ends, steps)
-    if _beyond_infinity(first, second, form):
-        return _with_nans(steps, a, b, name)
-    return steps
+        # only numbers of different signs are so far apart
+        steps = np.where(_wrapped(first, second, steps), np.sign(second) * _LARGEST, steps)
+    return _with_nans(steps, first, second, form)
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
@@ -184,15 +171,17 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     blocks of memory, however large the arrays are.
     """
     form = floats.format_of(name)
-    largest, apart, few, held = 0, False, [], 0
+    largest, apart, few = 0, False, []
+    held = 0  # speed alone: elements that are worked out at once
     for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
         one, other = _differing_words(one, other)
         if one.size:
             few.append((one.view(form.unit), other.view(form.unit)))
             held += few[-1][0].size
-        if held >= _BLOCK:
+        if held >= _BLOCK:  # speed alone
             far, nans = _largest_distance(few, form)
-            largest, apart, few, held = max(largest, far), apart or nans, [], 0
+            largest, apart, few = max(largest, far), apart or nans, []
+            held = 0  # speed alone
     far, nans = _largest_distance(few, form)
     largest, apart = max(largest, far), apart or nans
     return None if apart and not largest else largest
@@ -200,11 +189,11 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
 
 def _differing_words(one: np.ndarray, other: np.ndarray):
     """Both sides of a block where they differ, and a few more elements beside these."""
-    if one.nbytes % 8:
-        return (one, other) if (one != other).any() else (one[:0], other[:0])
-    one, other = one.view(np.uint64), other.view(np.uint64)
-    place = np.not_equal(one, other).nonzero()[0]
-    return (one, other) if place.size > one.size // 4 else (one[place], other[place])
+    if one.nbytes % 8 == 0:
+        one, other = one.view(np.uint64), other.view(np.uint64)
+    place = np.flatnonzero(one != other)
+    many = place.size > one.size // 4  # speed alone
+    return (one, other) if many else (one[place], other[place])
 
 
 def _largest_distance(pieces, form):
@@ -214,9 +203,7 @@ def _largest_distance(pieces, form):
     a, b = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
     first, second = _signed(a, form), _signed(b, form)
     far = (np.maximum(first, second) - np.minimum(first, second)).view(form.unit)
-    if not _beyond_infinity(first, second, form):
-        return int(far.max()), False
-    nan_a, nan_b = is_nan(a, form.name), is_nan(b, form.name)
+    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
     far[nan_a | nan_b] = 0
     return int(far.max()), bool((nan_a != nan_b).any())
 
@@ -228,13 +215,6 @@ def _signed(bits: np.ndarray, form) -> np.ndarray:
     rest = np.array((1 << (form.bits - 1)) - 1, dtype=whole.dtype)
     # of negative numbers the bits rise as the values fall: their magnitude is negated
     return (whole ^ (sign & rest)) - sign
-
-
-def _beyond_infinity(first: np.ndarray, second: np.ndarray, form) -> bool:
-    """Returns whether a number of :func:`_signed` is that of a NaN."""
-    infinity = ((1 << (form.bits - form.precision)) - 1) << (form.precision - 1)
-    sides = [one for one in (first, second) if one.size]
-    return any(int(one.max()) > infinity or int(one.min()) < -infinity for one in sides)
 
 
 def equal(a: np.ndarray, b: np.ndarray, name: str) -> bool:
@@ -252,13 +232,15 @@ def _bits_of_both(a: np.ndarray, b: np.ndarray, name: str):
 
 def _cached_blocks(a: np.ndarray, b: np.ndarray):
     """(one, other, start): flat pieces of both that fit the cache, and where each begins."""
-    if a.flags.c_contiguous and b.flags.c_contiguous:
+    if not a.size:
+        return
+    if a.flags.c_contiguous and b.flags.c_contiguous:  # speed alone
         a, b = a.reshape(-1), b.reshape(-1)
-    while a.ndim > 1 and a.shape[0] == 1:
-        a, b = a[0], b[0]
-    row = a.size // a.shape[0] if a.size else 1
-    rows = max(1, _BLOCK // row)
-    for start in range(0, a.shape[0] if a.size else 0, rows):
+    while a.ndim > 1 and a.shape[0] == 1:  # speed alone
+        a, b = a[0], b[0]  # speed alone
+    row = a.size // a.shape[0]
+    rows = max(1, _BLOCK // row)  # speed alone
+    for start in range(0, len(a), rows):
         part = slice(start, start + rows)
         one, other = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
         yield one, other, start * row
@@ -266,14 +248,14 @@ def _cached_blocks(a: np.ndarray, b: np.ndarray):
 
 def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Flat positions (int64) where bits differ; where few do, found eight bytes at a time."""
-    if a.size <= _BLOCK:
+    if a.size <= _BLOCK:  # speed alone
         return np.not_equal(a, b).reshape(-1).nonzero()[0]
-    each = 8 // a.itemsize
-    if each > 1 and a.flags.c_contiguous and b.flags.c_contiguous and a.size % each == 0:
+    if a.flags.c_contiguous and b.flags.c_contiguous and a.nbytes % 8 == 0:
         a, b = a.reshape(-1), b.reshape(-1)
         words = a.view(np.uint64), b.view(np.uint64)
-        if words[0].flags.aligned and words[1].flags.aligned:
-            place = _differing_places(words[0], words[1], a.size // 16)
+        each = a.size // words[0].size
+        if each > 1 and words[0].flags.aligned and words[1].flags.aligned:  # speed alone
+            place = _differing_places(*words, most=a.size // 16)  # speed alone
             if place is not None:
                 place = (place[:, np.newaxis] * each + np.arange(each)).reshape(-1)
                 return place[a[place] != b[place]]
@@ -285,7 +267,7 @@ def _differing_places(a: np.ndarray, b: np.ndarray, most: int):
     differ = np.empty(_BLOCK, dtype=bool)
     found, count = [np.zeros(0, dtype=np.int64)], 0
     for one, other, start in _cached_blocks(a, b):
-        out = differ[: one.size] if one.size <= _BLOCK else None
+        out = differ[: one.size] if one.size <= _BLOCK else None  # speed alone
         place = np.not_equal(one, other, out=out).nonzero()[0]
         if place.size:
             found.append(place + start)

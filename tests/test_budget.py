@@ -17,7 +17,7 @@ from probe.cli import shell
 from probe.errors import InputError
 from probe.store import Store
 from probe.sweeps import sweep_cases
-from probe.sweeps.ranking import Ranking
+from probe.sweeps.bits import Ranking
 from tests.sweeps.test_bits import CASE, REFERENCE, SWITCHING, failures, faulty, inline
 
 

@@ -21,9 +21,8 @@ from probe.comparison import (
 )
 from probe.comparison.runs import Revealer
 from probe.errors import InputError
-from probe.invariant.mitigated_cases import exact_sums
-from probe.invariant.mitigations import Measured
-from probe.schema.case_tables import LAYOUTS
+from probe.invariant.mitigations import Measured, exact_sums
+from probe.schema.tables import LAYOUTS
 from probe.summation.functions import FunctionSession, Own
 from probe.switch_points import by_order, search
 from probe.target import Target, why_unavailable

@@ -31,8 +31,7 @@ from packaging.version import Version
 
 import probe
 from probe.case import Case
-from probe.summation.notation import order_name, short_formula
-from probe.summation.tree import Tree
+from probe.summation.tree import Tree, order_name, short_formula
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

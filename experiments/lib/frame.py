@@ -18,7 +18,7 @@ from probe.campaign import Tally
 from probe.case import Case
 from probe.cli.here import from_here
 from probe.cli.show import here as show
-from probe.cluster import scripts
+from probe.cluster import shards
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explaining.causes import explain_store
 from probe.printing import Output
@@ -83,7 +83,7 @@ def on_nodes(cluster: str, path: Path, folder: Path, quick: bool) -> bool:
             "shard", current_shard().text, "a cluster divides the experiment by itself", todo
         )
     with out.progress(path.stem) as tell:
-        interrupted = scripts.run_on_nodes(cluster, path, folder, quick, tell, out.note)
+        interrupted = shards.run_on_nodes(cluster, path, folder, quick, tell, out.note)
     if not interrupted:
         out.results.print(f"{path.stem}: every part is stored in {from_here(folder)}")
     return interrupted

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import ulp
 from probe.invariant.classes import Entry, Sizes, mark_of_answers
-from probe.invariant.telling import cancelling_products
+from probe.invariant.operations import cancelling_products
 from probe.summation.summation import ranges_of_mask
 
 SUBJECTS = ("lib.invariance_models", "lib.invariance_programs")

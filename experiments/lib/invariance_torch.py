@@ -119,7 +119,7 @@ def operands(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     The second set has a bias that takes a product away, the third of a convolution has no two
     windows alike.
     """
-    from probe.invariant.telling import cancelling_products, spread_numbers
+    from probe.invariant.operations import cancelling_products, spread_numbers
 
     number = SETS.index(seed)
     turned = layer.kind == "transposed"

@@ -18,8 +18,7 @@ from probe.comparison import decisions
 from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.operands import normal
-from probe.padding import between
-from probe.padding.between import Between
+from probe.padding.plan import Between, sought_between, spliced
 from probe.padding.search import PaddedModel
 from probe.progress import Tell
 from probe.recording.difference import Difference
@@ -222,7 +221,7 @@ class _Rows:
     def plan(self, length: int) -> Between | None:
         """Returns the way to pad between the layers; None where padding the input takes no more."""
         if length not in self.plans:
-            self.plans[length] = between.sought(self.graph, length, self.graph.sized(length).safe)
+            self.plans[length] = sought_between(self.graph, length, self.graph.sized(length).safe)
         return self.plans[length]
 
     def _activations(self) -> list[Row]:
@@ -385,7 +384,7 @@ class _Rows:
         plan = self.plan(x.shape[AXIS]) if variant == "layerwise" else None
         if plan is None:
             return self.target.base(padded(x, to)), to
-        return between.spliced(self.graph, plan, padded(x, plan.size)), plan.size
+        return spliced(self.graph, plan, padded(x, plan.size)), plan.size
 
     def _as_used(self, run: Run) -> np.ndarray:
         """Computes what users get: all layers in one call, or one by one where none does that."""

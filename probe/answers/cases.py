@@ -24,11 +24,10 @@ from probe.progress import Say
 from probe.summation import functions
 from probe.summation.certificate import BUDGET
 from probe.summation.masks import SessionOperator
-from probe.summation.reach import Reach, reveal_reach
 from probe.summation.summation import Summation, ranges_of_mask
-from probe.summation.windows import reveal_windows
+from probe.summation.windows import Reach, reveal_reach, reveal_windows
 from probe.switch_points import floors, search
-from probe.switch_points.switches import Thresholds, islands
+from probe.switch_points.search import Thresholds, islands
 from probe.target import Target
 from probe.window import Geometry, axis_of
 

@@ -19,7 +19,7 @@ import numpy as np
 from probe import floats
 from probe.answers.answer import Answer
 from probe.budget import within
-from probe.comparison import decisions as comparison
+from probe.comparison import decisions as deciding
 from probe.enclosure.operations import Interval
 from probe.errors import InputError, ProbeError
 from probe.printing import counted, differ, ranges
@@ -177,11 +177,11 @@ class Walked(Answer):
             "decisions": [asdict(each) for each in self.decisions(one)],
         }
 
-    def decisions(self, one: Pair) -> list[comparison.Decision]:
+    def decisions(self, one: Pair) -> list[deciding.Decision]:
         """Returns what an output decides and where the runs decide differently; [] of integers."""
         dtype = self.found.left.values[one.left].dtype
         key = (one.left, one.right)
-        known: dict[tuple[int, int], list[comparison.Decision]]
+        known: dict[tuple[int, int], list[deciding.Decision]]
         known = self.__dict__.setdefault("_decided", {})
         if key not in known:
             known[key] = []
@@ -189,7 +189,7 @@ class Walked(Answer):
                 both = _decision_sides(self.found, one)
                 if both is not None and both[0].size:
                     left, right = map(np.atleast_1d, both)
-                    known[key] = list(comparison.decisions(left, right, dtype))
+                    known[key] = list(deciding.decisions(left, right, dtype))
         return known[key]
 
     def decided(self) -> dict[str, int]:
@@ -208,10 +208,11 @@ class Walked(Answer):
                 found["total"] += each.taken
                 found["changed"] += each.crossed
                 if rows is not None:
-                    count = comparison.TOP if each.decision.startswith("top") else 1
+                    count = deciding.TOP if each.decision.startswith("top") else 1
                     # one that no rounding can change, and that changed, is a bug's: not proved
-                    kept = enclosed.certain_decisions(rows, each.decision, count)
-                    kept &= enclosed.same_decisions(*both, each.decision, count)
+                    dtype = self.found.left.values[one.left].dtype
+                    kept = deciding.certain_decisions(rows, each.decision, count)
+                    kept &= deciding.same_decisions(*both, dtype, each.decision, count)
                     found["proved"] += int(kept.sum())
         return found
 

@@ -31,18 +31,17 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
 from probe.invariant import mitigated_models
-from probe.invariant.mitigated_cases import measured_remedies
 from probe.invariant.mitigated_models import InvariantResult
 from probe.invariant.mitigations import (
     INVARIANT,
     Measured,
     RemedyResult,
     advise,
+    measured_remedies,
     remedies_report,
     remedy_rows,
 )
 from probe.launch import AnySession, open_session
-from probe.padding import between
 from probe.padding import plan as graph_plan
 from probe.padding.plan import OF_CONTIGUOUS, GraphPlan
 from probe.padding.search import BY_BITS, PaddedModel, SafeSize, Serves
@@ -606,7 +605,7 @@ def pad_model(
             for one in sizes:  # shorter sizes, where padding inputs alone takes longer ones
                 if not one.at_least.lacking and one.safe != one.content:
                     tell(f"padding between operations: {one.content:,}")
-                    told = between.sought(graph, one.content, one.safe)
+                    told = graph_plan.sought_between(graph, one.content, one.safe)
                     answer.plan.between += [] if told is None else [told]
             if any(one.contiguous for one in answer.plan.between):
                 answer.plan.assumed.append(OF_CONTIGUOUS)

@@ -13,7 +13,7 @@ from probe import floats, ulp
 from probe.errors import InputError, ProbeError
 from probe.progress import silent
 from probe.recording.inputs import listed_inputs
-from probe.recording.values import array_of, bits_of, named_arrays
+from probe.recording.store import array_of, bits_of, named_arrays
 
 # Elements that differ, of each array, which a message shows.
 SHOWN = 3

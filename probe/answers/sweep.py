@@ -270,10 +270,10 @@ def sweep(
         if store is not None and not isinstance(store, str | Path):
             why = "the nodes are different machines"
             raise InputError("store", store.path, why, "give a folder")
-        from probe.cluster import sweeps as clustered
+        from probe.cluster import shards
 
         several = [target] if isinstance(target, str | Target) else target
-        wanted = list(dict.fromkeys(map(clustered.Wanted.parse, several)))
+        wanted = list(dict.fromkeys(map(shards.Wanted.parse, several)))
         chosen = [one.target for one in wanted]
     else:
         chosen = checked_targets(target)
@@ -291,7 +291,7 @@ def sweep(
         folder = None if store is None else Path(str(store)) / part.folder
         notes: list[str] = []
         request = replace(request, only=tuple(part.part(plans.values)))
-        summary = clustered.sweep_on_nodes(
+        summary = shards.sweep_on_nodes(
             *(cluster, request, wanted, folder), progress or silent, notes.append
         )
         return Swept(summary, plans[0].case, values, notes)

@@ -33,8 +33,7 @@ from probe.recording.recording import Run
 from probe.recording.replayed import Port, Replayed, TargetRuns, replay_steadily
 from probe.recording.subject import OR_SHAPE, is_function
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
-from probe.switch_points.bisection import ReleaseStep
-from probe.switch_points.conditions import Conditions, search
+from probe.switch_points.bisection import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]
@@ -272,7 +271,7 @@ def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -
         with ExitStack() as running:
             folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
             run = TargetRuns(text, folder, running, trust).base(left, arrays, "the run")
-            return search(left, right, partial(_replayed_step, run=run, tell=tell))
+            return search_conditions(left, right, partial(_replayed_step, run=run, tell=tell))
 
     def ask(where: Target) -> ReleaseStep:
         tell(f"running {where.text}")
@@ -293,7 +292,7 @@ def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -
             raise
         return ReleaseStep(where.text, seen[0], "")
 
-    return search(left, right, ask)
+    return search_conditions(left, right, ask)
 
 
 def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:

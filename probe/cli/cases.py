@@ -420,7 +420,7 @@ def bisect(
         return
     run.refuse_beside_case()
     from probe.store import Store
-    from probe.switch_points import bisection, conditions
+    from probe.switch_points import bisection
 
     case, what = case_of_words(words), given["what"]
     if not case.spatial_rank:
@@ -428,12 +428,12 @@ def bisect(
     shortest = case.effective_kernel[-1]
     values = numbers_of_option("lengths", given["lengths"] or f"{shortest}..{shortest + 14}")
     ends = Target.parse(left), Target.parse(right)
-    if ends[0].name == ends[1].name and not conditions.only_releases(*ends):
+    if ends[0].name == ends[1].name and not bisection.only_releases(*ends):
         for name in filter(on_command_line, ("releases", "remove", "store")):
             why = "the targets differ in conditions, which are searched without it"
             raise InputError(name, given[name], why, f"leave out --{name}")
         with out.progress("bisect"):
-            told = conditions.bisect_conditions(case, *ends, values, what, out.note)
+            told = bisection.bisect_conditions(case, *ends, values, what, out.note)
         of_case = {"what": what, "case": case.to_json()} | told.to_json()
         out.give(of_case, lambda: show.conditioned(told, what))
         return

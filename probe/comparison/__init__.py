@@ -1,8 +1,8 @@
 """Compares two runs: which outputs must agree, what differs, and why.
 
 ``runs`` says what is compared, computes each side and reveals how its outputs are added;
-``judged`` pairs the outputs of two runs and names the cause of each difference; ``overflow`` finds
-products that overflow before they are added. ``decisions`` says what a difference changes.
+``judged`` pairs the outputs of two runs and names the cause of each difference; ``decisions`` says
+what a difference changes, and what no order of additions can change.
 """
 
 from probe.comparison.judged import CAUSES, Comparison, OutputPairs, classes_of, compare_shapes
@@ -15,11 +15,10 @@ from probe.comparison.runs import (
     Finding,
     Revealer,
     outputs_of_call,
-    read_windows,
     run_and_reveal,
     run_case,
 )
 
 __all__ = ["CAUSES", "MOST_KNOWN", "Arrays", "Blocks", "CaseRun", "ComparedShapes", "Comparison"]
 __all__ += ["Finding", "OutputPairs", "Revealer", "classes_of", "compare_shapes"]
-__all__ += ["outputs_of_call", "read_windows", "run_and_reveal", "run_case"]
+__all__ += ["outputs_of_call", "run_and_reveal", "run_case"]

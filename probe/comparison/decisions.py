@@ -1,4 +1,5 @@
-"""What a difference does: whether a decision crosses, and how far an output is from the truth."""
+"""What a difference does: whether a decision crosses, which decisions no order of additions can
+change, and how far an output is from the truth."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe import floats
+from probe.enclosure.operations import Interval
 
 TOP = 5
 
@@ -45,13 +47,40 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
         if ours.shape[-1] <= count:
             continue
-        # which channels are the largest, as a set
-        both = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (ours, theirs))
-        first, second = (np.sort(one, axis=-1) for one in both)
-        crossed = int((first != second).any(axis=-1).sum())
+        crossed = int((~same_decisions(ours, theirs, "float64", name, count)).sum())
         ranked = -np.sort(-theirs, axis=-1)
         margin = float((ranked[..., count - 1] - ranked[..., count]).min(initial=np.inf) / unit)
         yield Decision(name, int(np.prod(theirs.shape[:-1])), crossed, margin)
-    crossed = int(((ours > 0) != (theirs > 0)).sum())
+    crossed = int((~same_decisions(ours, theirs, "float64", "threshold")).sum())
     margin = float(np.abs(theirs).min(initial=np.inf) / unit)
     yield Decision("threshold", theirs.size, crossed, margin)
+
+
+def same_decisions(
+    left: np.ndarray, right: np.ndarray, dtype: str, decision: str, count: int = 1
+) -> np.ndarray:
+    """Returns which decisions both sides' rows (container) take alike: as of
+    ``certain_decisions``."""
+    both = [floats.widen(one, dtype) for one in (left, right)]
+    if decision == "threshold":
+        return np.asarray((both[0] > 0) == (both[1] > 0))
+    # which channels are the largest, as a set
+    first, second = (
+        np.sort(np.argsort(-one, axis=-1, kind="stable")[..., :count], axis=-1) for one in both
+    )
+    return np.asarray((first == second).all(axis=-1))
+
+
+def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndarray:
+    """Returns which decisions over rows (..., channels) are the same for all numbers in between.
+
+    ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
+    """
+    known = ~(np.isnan(found.low) | np.isnan(found.high))  # NaN would take decisions of its own
+    if decision == "threshold":
+        return known & ((found.low > 0) | (found.high <= 0))
+    order = np.argsort(-found.low, axis=-1, kind="stable")
+    least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
+    rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+    # not where they touch: of equal numbers the index decides
+    return np.asarray(known.all(axis=-1) & (least > rest))

@@ -42,8 +42,8 @@ CAUSES = (
     *("algorithm", "alignment", "nondeterministic", "not-a-sum", "unexplained"),
 )
 
-# Products of outputs that are held against the exact sums: less than a replay of them costs.
-JUDGED = 1 << 23
+# Products of outputs that are held against the exact sums.
+JUDGED = 1 << 23  # speed alone: less than a replay of them costs
 
 # Causes that two replayed summations show.
 OF_SUMS = {"order", "rounding", "precision", "flush"}
@@ -98,8 +98,7 @@ class OutputPairs:
                     (right.windows, right.case, found.right),
                 )
             )
-            same = (one == two).all(axis=1) if one.shape == two.shape else False
-            found.same_window[rows] = same
+            found.same_window[rows] = (one == two).all(axis=1)
         return found
 
 
@@ -146,6 +145,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     mine, theirs = pairs.left[pairs.same_window], pairs.right[pairs.same_window]
     if not len(mine):
         return
+    todo = "give both sides the same operands"
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     # weights and bias are the same at every place: they are held against each other once
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
@@ -164,7 +164,15 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
             some = places[start : start + step].T
             met_here = ("x", ours[:, some[0]], others[:, some[1]])
             for name, a, b in (met_here, *met):
-                _check_bits(name, a, b, dtype)
+                if a.shape != b.shape:
+                    why = f"the other side reads {b.shape} of them"
+                    raise InputError(name, a.shape, why, todo)
+                bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
+                if not np.array_equal(bits[0], bits[1]):
+                    at = tuple(np.argwhere(bits[0] != bits[1])[0])
+                    shown = [floats.bits_text(int(side[at]), dtype) for side in bits]
+                    why = f"outputs that must agree read {shown[1]} on the other side"
+                    raise InputError(name, shown[0], why, todo)
             met = []
 
 
@@ -173,20 +181,6 @@ def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: 
     found = np.zeros((count, others), bool)
     found[mine, theirs] = True
     return np.stack(np.nonzero(found))
-
-
-def _check_bits(name: str, a: np.ndarray, b: np.ndarray, dtype: str) -> None:
-    """Raises InputError where two container arrays differ, in shape or in a bit."""
-    todo = "give both sides the same operands"
-    if a.shape != b.shape:
-        raise InputError(name, a.shape, f"the other side reads {b.shape} of them", todo)
-    bits = [floats.to_bits(np.ascontiguousarray(side), dtype) for side in (a, b)]
-    if np.array_equal(bits[0], bits[1]):
-        return
-    place = tuple(np.argwhere(bits[0] != bits[1])[0])
-    shown = [floats.bits_text(int(side[place]), dtype) for side in bits]
-    why = f"outputs that must agree read {shown[1]} on the other side"
-    raise InputError(name, shown[0], why, todo)
 
 
 @dataclass
@@ -350,12 +344,8 @@ class Comparison:
     def causes(self) -> dict[str, int]:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
-        first = {name: name.split("+")[0] for name in counted}
-        ranks = {one: CAUSES.index(one) if one in CAUSES else len(CAUSES) for one in first.values()}
-        return {
-            name: counted[name]
-            for name in sorted(counted, key=lambda one: (ranks[first[one]], one))
-        }
+        ranks = {name: CAUSES.index(name.split("+")[0]) for name in counted}
+        return {name: counted[name] for name in sorted(counted, key=lambda one: (ranks[one], one))}
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -494,7 +484,7 @@ class Comparison:
         which = self.differing
         explained = self.proved(which) & np.array([c != "unexplained" for c in self.cause], bool)
         open_ = ~explained & self.pairs.same_window[which]
-        verdicts = np.full((2, len(which)), UNKNOWN)
+        verdicts = np.full((len(self.sides()), len(which)), UNKNOWN)
         flush = np.zeros(len(which), bool)
         for number, (side, some) in enumerate(self.sides(which[open_])):
             if len(some) and (enclosed := of_operands(side.operands, *some.T)) is not None:
@@ -510,7 +500,7 @@ class Comparison:
 
         Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
-        which = self.differing[self.of_exact(JUDGED // max(1, self.left.case.summands))]
+        which = self.differing[self.of_exact(JUDGED // self.left.case.summands)]
         found = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
         return None if found is None else Accuracy.of(found, *self.values(which))
 
@@ -518,8 +508,8 @@ class Comparison:
         """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
         exact result in common: those that read different inputs have none."""
         which = np.flatnonzero(self.pairs.same_window[self.differing])
-        taken = np.linspace(0, len(which) - 1, max(1, most)).astype(int)
-        return which[np.unique(taken)] if max(1, most) < len(which) else which
+        count = min(max(1, most), len(which))
+        return which[np.linspace(0, len(which) - 1, count).astype(int)]
 
     def accuracies(self, most: int) -> dict[str, np.ndarray]:
         """Returns columns of the table ``accuracies``: of the pairs that ``of_exact`` takes; {}

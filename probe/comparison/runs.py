@@ -5,6 +5,7 @@ A run holds its outputs, the windows that they read, and how they are added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -13,7 +14,6 @@ import numpy as np
 
 from probe import backends, floats, layout, operands, ulp, window
 from probe.case import Case
-from probe.comparison import overflow
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import Answer, AnySession
 from probe.layout import CONTIGUOUS
@@ -21,9 +21,9 @@ from probe.progress import VOICE
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import ContainerOperands, Orders, reveal
 from probe.summation.pools import Pooled, reveal_ways
-from probe.summation.reach import Reach, reached_by
 from probe.summation.summation import Summation
-from probe.summation.windows import reveal_windows
+from probe.summation.tree import BIAS, Tree
+from probe.summation.windows import Reach, reached_by, reveal_windows
 from probe.target import Target
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -95,7 +95,7 @@ class ComparedShapes:
         left, right = self.left, self.right
         assert left.length is not None and right.length is not None
         length, batch = max(left.length, right.length), max(left.batch, right.batch)
-        wider = left if left.filters >= right.filters else right
+        wider = max(left, right, key=lambda case: case.filters)
         return wider.with_(length=length, batch=batch, split=None)
 
     def blocks(self, same_place: bool = False) -> Blocks:
@@ -122,8 +122,7 @@ ALIGNMENT = "alignment differs"
 # The layout whose operands begin at a multiple of 64 bytes.
 PINNED = "offset:0"
 
-# Summations of other shapes that are tried before one is revealed.
-MOST_KNOWN = 24
+MOST_KNOWN = 24  # speed alone: summations of other shapes that are tried before one is revealed
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +134,13 @@ class CaseRun:
 
     ``orders`` is None where nothing was revealed, or where the target is nondeterministic, gives
     bits that go with the address of its input (``alignment``), or is no linear operator;
-    ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions,
-    filters): the replay gave the library's bits on the run's operands. ``windows``: what every
-    output reads, as ``read_windows`` gives it, where that was asked. ``reach``: which outputs the
-    operands' infinities and NaNs reach from elsewhere; None where all are finite. ``reached``:
-    outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs are added
-    whose products overflow before that, by (position, filter). ``pooled``: of a pool, how it comes
-    to its outputs, instead of ``orders``.
+    ``refusal`` says so, and ``evidence`` what was seen. ``replays`` (positions, filters): the
+    replay gave the library's bits on the run's operands. ``windows``: what every output reads,
+    int64 (groups, positions, leaves), -1 for padding, where that was asked. ``reach``: which
+    outputs the operands' infinities and NaNs reach from elsewhere; None where all are finite.
+    ``reached``: outputs that are NaN by that alone, (positions, filters). ``variants``: how outputs
+    are added whose products overflow before that, by (position, filter). ``pooled``: of a pool, how
+    it comes to its outputs, instead of ``orders``.
     """
 
     target: Target
@@ -163,8 +162,10 @@ class CaseRun:
         position, filter_ = place
         if variant := self.variants.get((int(position), int(filter_))):
             return variant
-        number = -1 if self.orders is None else int(self.orders.index[position, filter_])
-        return None if number < 0 or self.orders is None else self.orders.summations[number]
+        if self.orders is None:
+            return None
+        number = int(self.orders.index[position, filter_])
+        return self.orders.summations[number] if number >= 0 else None
 
     def mask(self, places: np.ndarray) -> np.ndarray:
         """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
@@ -225,8 +226,15 @@ class CaseRun:
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
         """Returns the run with these orders, replayed on its operands."""
-        replayed = replayed_outputs(orders, self.operands)
-        found = replace(self, orders=orders, evidence=orders.evidence, replays=replayed)
+        given = self.operands
+        agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
+        if not given.finite:
+            agreed &= floats.widen(given.y, given.case.dtype) == 0
+        for number, summation in enumerate(orders.summations):
+            positions, filters = np.nonzero(orders.index == number)
+            if len(positions):
+                agreed[positions, filters] = given.agrees(summation, positions, filters)
+        found = replace(self, orders=orders, evidence=orders.evidence, replays=agreed)
         return _with_nonfinite(found, session, orders)
 
 
@@ -284,7 +292,7 @@ def run_case(
         reached=np.zeros(y.shape, bool),
         refusal="alignment" if control == ALIGNMENT else refusal,
         evidence=shown if refusal else "",
-        windows=read_windows(session, case) if windows else None,
+        windows=reveal_windows(SessionOperator(session, case)) if windows else None,
     )
 
 
@@ -298,25 +306,6 @@ def run_and_reveal(
     return run_case(session, case).reveal(session, known, budget=budget)
 
 
-def read_windows(session: AnySession, case: Case) -> np.ndarray:
-    """Returns what every output reads, revealed: int64 (groups, positions, leaves), -1 for
-    padding."""
-    return reveal_windows(SessionOperator(session, case))
-
-
-def replayed_outputs(orders: Orders, operands: ContainerOperands) -> np.ndarray:
-    """Returns where replaying each output's summation gives the library's bits: (positions,
-    filters)."""
-    agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-    if not operands.finite:
-        agreed &= floats.widen(operands.y, operands.case.dtype) == 0
-    for number, summation in enumerate(orders.summations):
-        positions, filters = np.nonzero(orders.index == number)
-        if len(positions):
-            agreed[positions, filters] = operands.agrees(summation, positions, filters)
-    return agreed
-
-
 def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
     """Returns a run with what its orders did not give because of infinities, NaN or overflow.
 
@@ -324,7 +313,7 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
     it is NaN. Found are ``replays``, ``reach``, ``reached`` and ``variants``.
     """
     given, dtype = run.operands, run.case.dtype
-    if overflow.possible(given.x, given.w, dtype):
+    if may_overflow(given.x, given.w, dtype):
         run = _overflow(run, session, orders)
     # finite operands times a zero weight add nothing, whatever the kernel reads
     if given.finite:
@@ -349,12 +338,12 @@ def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
     replays, variants = run.replays.copy(), dict(run.variants)
     for number, summation in enumerate(orders.summations):
         open_ = (orders.index == number) & ~replays
-        if not open_.any() or not overflow.applies(summation, run.case.dtype):
+        if not open_.any() or not overflow_applies(summation, run.case.dtype):
             continue
         here = np.flatnonzero(open_.any(axis=1))
         filters = run.case.filters
         select = (here[:, None] * filters + np.arange(filters)).astype(np.int64)
-        found = overflow.overflowing(SessionOperator(session, run.case, select), summation)
+        found = overflowing_leaves(SessionOperator(session, run.case, select), summation)
         fused = np.array(sorted(summation.rounding.fused))
         answers: dict[bytes, list[tuple[int, int]]] = {}
         for row, position in enumerate(here.tolist()):
@@ -365,11 +354,88 @@ def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
             first = frozenset(fused[np.frombuffer(key, bool)].tolist())
             if not first:
                 continue
-            variant, some = overflow.with_products_rounded(summation, first), np.array(places)
+            variant, some = with_products_rounded(summation, first), np.array(places)
             agreed = some[run.operands.agrees(variant, *some.T)]
             replays[tuple(agreed.T)] = True
             variants |= {(int(p), int(f)): variant for p, f in agreed}
     return replace(run, replays=replays, variants=variants)
+
+
+# Products that overflow before they are added, which no question about finite sums shows. A product
+# of two bfloat16 numbers fits float32 exactly, so in its range nothing tells a fused multiply-add
+# from a product that is rounded first. Beyond the range it does: with a partial sum of
+# -1.5 * 2^127, a product of 2^128 gives 2^126 where it enters exactly, and an infinity where it was
+# rounded to float32 before, or was the first of a chain of its own that was added later.
+
+# Products of a sum up to which each is asked: a call each.
+MOST_PRODUCTS = 2048  # speed alone
+
+# The format of the partial sums that are asked about.
+PARTIAL_SUMS = "float32"
+
+
+def overflow_applies(summation: Summation, dtype: str) -> bool:
+    """Returns whether the products of a summation are exact in its partial sums, so that none was
+    asked."""
+    rounding = summation.rounding
+    narrow = "bfloat16" in (dtype, rounding.operand_format)
+    kept = rounding.intermediate_format or rounding.accumulator_format or dtype
+    return narrow and kept == PARTIAL_SUMS and 1 < len(summation.tree.leaves) <= MOST_PRODUCTS
+
+
+def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.ndarray:
+    """Returns which fused leaves overflow before they are added: bool (leaves, positions, filters).
+
+    ``leaves`` as ``summation.rounding.fused`` has them, sorted. Asked of all the operator's outputs
+    at once, and of use for those that add so. An output that does not read both leaves of a
+    question answers False.
+    """
+    fused, beside = sorted(summation.rounding.fused), _siblings(summation.tree)
+    found = np.zeros((len(fused), operator.positions, operator.filters), bool)
+    template = np.zeros(operator.summands + int(operator.bias))
+    # beyond float32, and made of factors within it
+    product = 2.0**128
+    x = math.sqrt(product)
+    for biased in (False, True):
+        rows = [n for n, leaf in enumerate(fused) if (beside[leaf] == BIAS) == biased]
+        if not rows:
+            continue
+        other = [operator.summands if biased else beside[fused[n]] for n in rows]
+        pairs = np.stack([[fused[n] for n in rows], other], axis=1)
+        leaves = np.repeat(pairs[:, None, :], operator.filters, axis=1)
+        values = np.array([product / x, -1.5 * 2.0**127 / (1.0 if biased else x)])
+        found[rows] = np.isposinf(operator.run(x, template, leaves, values))
+    return found
+
+
+def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summation:
+    """Returns the summation whose leaves ``first`` are rounded to ``PARTIAL_SUMS`` before they are
+    added."""
+    rounding = replace(summation.rounding, fused=summation.rounding.fused - first)
+    if rounding.intermediate_format and rounding.product_format is None:
+        rounding = replace(rounding, product_format=PARTIAL_SUMS)
+    return Summation(summation.tree, rounding)
+
+
+def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
+    """Returns whether a product of finite operands can be too large for the partial sums."""
+    sizes = [np.abs(floats.widen(one, dtype)) for one in (x, w)]
+    most = [float(one[np.isfinite(one)].max(initial=0.0)) for one in sizes]
+    return most[0] * most[1] > floats.largest_finite(PARTIAL_SUMS)
+
+
+def _siblings(tree: Tree) -> dict[int, int]:
+    """For every leaf one that its node adds to it, the bias only where nothing else is there."""
+    under: list[int] = []  # a leaf of every node
+    found: dict[int, int] = {}
+    for children in tree.nodes:
+        leaves = [under[~child] if child < 0 else child for child in children]
+        under.append(min(leaves))
+        for child in children:
+            others = [leaf for leaf, one in zip(leaves, children, strict=True) if one != child]
+            if child >= 0 and others:
+                found[child] = min(others)
+    return found
 
 
 class Revealer:
@@ -390,7 +456,7 @@ class Revealer:
         self._orders: dict[Hashable, Orders] = {}
 
     def _key(self, one: CaseRun) -> Hashable:
-        return one.target.text, str(one.case.to_json()) if self.kept != 0 else ""
+        return one.target.text, str(one.case.to_json())
 
     def recall(self, one: CaseRun, session: AnySession) -> CaseRun | None:
         """Returns a run with the orders kept of its shape, replayed; None if there are none."""
@@ -404,8 +470,6 @@ class Revealer:
         self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
         """Returns a run with its orders, as ``CaseRun.reveal`` does."""
-        if one.refusal or one.case.pool:
-            return one.reveal(session, wanted=wanted)
         asked = slice(None) if wanted is None else wanted
         one = (recalled := self.recall(one, session)) or one
         if recalled and one.replays[asked].all():

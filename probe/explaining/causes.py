@@ -25,7 +25,7 @@ from probe.errors import StoreError, TargetError
 from probe.launch import AnySession, Session
 from probe.progress import Tell
 from probe.schema import NULL_INT
-from probe.store import Store, layout, load, parquet
+from probe.store import Store, file, load, parquet
 from probe.summation.summation import ranges_of_mask
 from probe.target import Target
 
@@ -110,7 +110,7 @@ def explain_store(
     ``progress(done, total, target)`` counts cases x targets. StoreError: no such store, or none of
     this machine.
     """
-    folders = layout.machine_folders(Path(path))
+    folders = file.machine_folders(Path(path))
     # its bits are the only ones that can be made again here
     own = [folder for folder in folders if folder.name == machine.label()]
     if not own:

@@ -24,7 +24,7 @@ from probe.comparison import (
     compare_shapes,
 )
 from probe.errors import InputError
-from probe.kernels.sources import SYMBOLS
+from probe.kernels import SYMBOLS
 from probe.launch import open_session
 from probe.progress import VOICE
 from probe.summation.replay import PartialSum, partial_sums

@@ -7,20 +7,20 @@ a size of it, or cut into pieces of such sizes, and so never leaves it.
 
 No size is ever run that was not checked itself: with operands whose sum shows nearly every other
 order or rounding, held at every place of the call, against the bits of the chosen class
-(``classes``; ``telling`` makes the operands, ``keeper`` finds and keeps the classes). What was
-checked is kept in a table, which travels as JSON (``table``). Of matrix products and convolutions
-the order itself can be asked: see ``report``.
+(``classes``; ``operations`` makes the operands, ``keeper`` finds and keeps the classes). What was
+checked is kept in a table, which travels as JSON (``classes``). Of matrix products and convolutions
+the order itself can be asked: see ``keeper.Report``.
 
-What an operation is, follows from what it computes (``kinds``). ``torch_calls`` has the operations
-of PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls
-reach them at little cost, ``torch_einsum`` those of einsums, ``torch_sequences`` attention and
-recurrent layers, ``torch_functions`` the calls within a model; ``torch_model`` is the mode in which
-it runs. ``tensorflow_calls`` and ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the
-model that runs them one by one. Where a library runs a model as one program, that is the operation:
-see ``whole``; ``samples`` checks it, ``programs`` and ``files`` have the libraries.
+What an operation is, follows from what it computes (``operations``). ``torch_calls`` has those of
+PyTorch, ``torch_operations`` what becomes of each; ``torch_products`` how a model's own calls reach
+them at little cost, einsums too, ``torch_sequences`` attention and recurrent layers,
+``torch_functions`` the calls within a model; ``torch_model`` is the mode in which it runs.
+``tensorflow_calls`` and ``tensorflow_operations`` are TensorFlow's, ``keras_model`` the model that
+runs them one by one. Where a library runs a model as one program, that is the operation: see
+``whole``; ``samples`` checks it, ``programs`` and ``files`` have the libraries.
 
-What else keeps the bits, and at what cost: ``mitigations`` lists the remedies of a target,
-``mitigated_cases`` and ``mitigated_models`` try and time them.
+What else keeps the bits, and at what cost: ``mitigations`` lists the remedies of a target, and
+tries and times them on cases, ``mitigated_models`` on models.
 
 An operation that a library's table describes needs nothing here. One with classes of its own gets a
 subclass of ``IndependentRows`` and a line in ``own`` of ``torch_operations`` or
@@ -38,11 +38,9 @@ from typing import TYPE_CHECKING, Any
 from probe.errors import InputError
 
 if TYPE_CHECKING:
-    from probe.invariant.report import Report
+    from probe.invariant.keeper import Report
 
 LIKE = ("largest", "cheapest")
-# Libraries whose operations are run one by one, as targets call them.
-LIBRARIES = ("torch",)
 
 
 def invariant(

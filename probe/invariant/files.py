@@ -85,7 +85,7 @@ class _File(LibraryProgram):
         self, plan: Plan, leaves: Sequence[Leaf], rebuild: Rebuild, outputs: Sequence[ProgramOutput]
     ) -> Callable[..., Any] | None:
         """As of ``LibraryProgram``. None where integers without samples may choose a branch."""
-        if any(one.axis is None and decides(one.value) for one in leaves):
+        if any(one.axis is None and decides(*self.form(one.value)) for one in leaves):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
             return lambda *values: self.function(*map(aligned_array, values))

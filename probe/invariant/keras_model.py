@@ -12,10 +12,9 @@ import tensorflow as tf
 from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
-from probe.invariant.keeper import Keeper
-from probe.invariant.report import Report
+from probe.invariant.classes import Table, table_environment
+from probe.invariant.keeper import Keeper, Report
 from probe.invariant.samples import Company, Value
-from probe.invariant.table import Table, table_environment
 from probe.invariant.tensorflow_calls import FORMATS, container
 from probe.invariant.tensorflow_operations import TensorFlowOperations
 from probe.recorders.tensorflow_values import tensor_of, tensors
@@ -180,21 +179,17 @@ def made(
             raise InputError("model", model.name, why, "call it once, or give an example")
         model(given[0], training=False)
     found = InvariantKeras(model, keeper)
-    if example is not None:
-        _note_plain_bits(model, found, given[0], keeper)
-    return found, keeper.report
-
-
-def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Keeper) -> None:
-    """Runs the example; notes whether the plain model's bits at the largest batch are kept."""
-    answer, held = found(example), example
-    if keeper.table.like != "largest":
-        return
-    if any(len(one) != keeper.batch for one in tf.nest.flatten(example)):
+    if example is None:
+        return found, keeper.report
+    (held,) = given
+    answer = found(held)
+    if like != "largest":
+        return found, keeper.report
+    if any(len(one) != keeper.batch for one in tf.nest.flatten(held)):
         # so many samples: those that there are, again and again
         held = tf.nest.map_structure(
             lambda one: tf.gather(one, np.arange(keeper.batch) % len(one)),
-            tf.nest.map_structure(tf.convert_to_tensor, example),
+            tf.nest.map_structure(tf.convert_to_tensor, held),
         )
         answer = found(held)
     pairs = zip(tensors(model(held, training=False)), tensors(answer), strict=True)
@@ -208,6 +203,7 @@ def _note_plain_bits(model: Any, found: InvariantKeras, example: Any, keeper: Ke
             f"called eagerly with a batch of {keeper.batch} samples, the plain model gives other "
             f"bits for {apart} numbers of the example's"
         )
+    return found, keeper.report
 
 
 def refuse_training() -> None:

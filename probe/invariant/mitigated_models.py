@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ import numpy as np
 from probe import ulp
 from probe.arguments import whole_number
 from probe.errors import InputError, ProbeError, TargetError, line_of
-from probe.invariant.mitigated_cases import RemedySessions, Timers, Work, few_in_words
 from probe.invariant.mitigations import (
     DOC,
     INVARIANT,
@@ -29,13 +29,16 @@ from probe.invariant.mitigations import (
     Measured,
     Remedy,
     RemedyResult,
+    RemedySessions,
+    Timers,
+    Work,
+    few_in_words,
+    in_turns,
     remedies_of,
 )
-from probe.padding import between
-from probe.padding.between import Between
-from probe.padding.kept import box_index, elements_apart
+from probe.padding.plan import Between, sought_between, spliced
+from probe.padding.positions import box_index, elements_apart
 from probe.padding.search import SETS, PaddedModel, SafeSize, Serves
-from probe.progress import Tell
 from probe.recording.recording import Run
 from probe.recording.replayed import OnTarget, Port, replay_run
 from probe.recording.subject import FunctionSubject, function_recorder, nested_leaves
@@ -98,7 +101,24 @@ def of_graph(
     given = graph.inputs(graph.fixed, graph.fixed)
     try:
         found = _in_mode(graph.opened, model, wanted, given, table)
-        _compare_runs(found, graph, sizes)
+        found.keeps = True
+        for one in sizes:  # each content at its least size and at the full one, and as it is there
+            boxes, whole_run = (
+                one.at_least.boxes or graph.boxes(one.content),
+                graph.whole(one.content),
+            )
+            for seed in range(SETS):
+                short, whole = (
+                    calls_in_mode(found, graph.inputs(one.content, size, seed))()
+                    for size in (one.least, graph.fixed)
+                )
+                found.differing += graph.parted(one.content, boxes, short, whole)
+                own = graph.run(one.content, graph.fixed, seed)
+                same = zip(own, whole, whole_run.outputs, strict=True)
+                values = whole_run.values
+                found.keeps &= not any(
+                    elements_apart(a, b, values[number]) for a, b, number in same
+                )
     except Exception as error:
         if isinstance(error, InputError) and error.name in ("table", "sizes"):
             raise
@@ -180,36 +200,15 @@ def _as_accepted(opened: Any, model: Any, given: Mapping[str, np.ndarray]) -> An
         return opened.function
     recorder: Any = opened.recorder(given)
     kind = type(getattr(recorder, "inner", recorder)).__module__
-    of_torch = kind == "probe.recorders.torch"
-    return _as_module(opened.function) if of_torch else opened.function
-
-
-def _as_module(function: Callable[..., Any]) -> Any:
-    """Returns a PyTorch module that calls a function of arrays."""
-    torch = import_module("torch")
+    if kind != "probe.recorders.torch":
+        return opened.function
+    torch, function = import_module("torch"), opened.function
 
     class MeasuredFunction(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, *arrays: Any) -> Any:
             return function(*arrays)
 
     return MeasuredFunction().eval()
-
-
-def _compare_runs(found: InvariantResult, graph: PaddedModel, sizes: Sequence[SafeSize]) -> None:
-    """Runs every content at its least size and at the full one, and the unchanged model there."""
-    found.keeps = True
-    for one in sizes:
-        boxes = one.at_least.boxes or graph.boxes(one.content)
-        for seed in range(SETS):
-            short, whole = (
-                calls_in_mode(found, graph.inputs(one.content, size, seed))()
-                for size in (one.least, graph.fixed)
-            )
-            found.differing += graph.parted(one.content, boxes, short, whole)
-            own = graph.run(one.content, graph.fixed, seed)
-            same = zip(own, whole, graph.whole(one.content).outputs, strict=True)
-            values = graph.whole(one.content).values
-            found.keeps &= not any(elements_apart(a, b, values[number]) for a, b, number in same)
 
 
 def _doubt(found: InvariantResult, along_length: bool) -> None:
@@ -262,7 +261,22 @@ def judged_ways(
         inputs = {size: graph.inputs(at, size) for size in calls if size != INVARIANT}
         ran = {size: program(given, TURNS)[1] for size, given in inputs.items()}
         took = {size: float(np.median(seconds)) for size, seconds in ran.items() if seconds}
-    found = [_way(name, *way) for name, way in ways.items()]
+    found = list[dict[str, Any]]()
+    for name, (padded, told) in ways.items():
+        doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) != "exact"]
+        words = {_verdict_at_size(one) for one in told}
+        found.append(
+            {
+                "name": name,
+                "doc": DOCS[name],
+                "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
+                "certified": all(one.certified for one in told),
+                "certified_for": next((one.given for one in told if one.given), None),
+                "refusal": doubts[0] if doubts else None,
+                "sizes": padded,
+                "keeps": True,
+            }
+        )
     if invariant is not None:
         mode = _way_row(INVARIANT, DOC, invariant, [one.least for one in sizes])
         if invariant.differing:
@@ -273,22 +287,6 @@ def judged_ways(
         for name, size in (("of_fixed", graph.fixed), ("ratio", least)):
             one[name] = None if mine is None or size not in took else mine / took[size]
     return found
-
-
-def _way(name: str, padded: list[int], told: list[Serves]) -> dict[str, Any]:
-    """Returns a way of padding, by what is known of its sizes."""
-    doubts = [f"{one.name}: {one.why}" for one in told if _verdict_at_size(one) != "exact"]
-    words = {_verdict_at_size(one) for one in told}
-    return {
-        "name": name,
-        "doc": DOCS[name],
-        "verdict": next((w for w in ("differs", "not known") if w in words), "exact"),
-        "certified": all(one.certified for one in told),
-        "certified_for": next((one.given for one in told if one.given), None),
-        "refusal": doubts[0] if doubts else None,
-        "sizes": padded,
-        "keeps": True,
-    }
 
 
 def recommended_way(ways: Sequence[dict[str, Any]]) -> str:
@@ -316,17 +314,16 @@ def _verdict_at_size(one: Serves) -> str:
 
 
 def timed_in_turns(
-    calls: Mapping[Any, Callable[[], Any]], of: Callable[[list[float]], Any] = np.median
+    calls: Mapping[Any, Callable[[], Any]], of: Callable[[Any], Any] = np.median
 ) -> dict[Any, float]:
     """Returns seconds by name, run in turns: the medians, or what ``of`` makes of each's."""
-    took: dict[Any, list[float]] = {name: [] for name in calls}
-    for run in calls.values():
-        run()  # the first one may compile
-    for _ in range(TURNS):
-        for name, run in calls.items():
-            begun = time.perf_counter()
-            run()
-            took[name].append(time.perf_counter() - begun)
+
+    def timed(run: Callable[[], Any], _: float) -> Sequence[float]:
+        begun = time.perf_counter()
+        run()
+        return (time.perf_counter() - begun,)
+
+    took = in_turns({name: partial(timed, run) for name, run in calls.items()}, TURNS)
     return {name: float(of(times)) for name, times in took.items()}
 
 
@@ -335,7 +332,6 @@ def tried_mitigations(
     sizes: Sequence[SafeSize],
     at: int,
     names: Sequence[str],
-    tell: Tell | None = None,
 ) -> list[dict[str, Any]]:
     """Judges and times mitigations by name, as of ``judged_ways``: switches of the target, chunks,
     float64, constants between the operations. The model is recorded and replayed with each.
@@ -351,8 +347,8 @@ def tried_mitigations(
             raise InputError("only", name, f"there is no such remedy of {where.text}", todo)
     with RemedySessions() as sessions:
         contents = tuple(one.content for one in sizes)
-        work = MitigatedGraph(graph, contents, at, where, sessions, names)
-        found = work.measured(chunks, tell)
+        work = MitigatedGraph(graph, contents, at, sessions, names)
+        found = work.measured(chunks, None)
     told = Measured(graph, where, contents, graph.fixed, at, found)  # type: ignore[arg-type]
     return [
         _way_row(one.remedy.name, one.remedy.doc, one, list(one.sizes))
@@ -378,16 +374,15 @@ class MitigatedGraph(Work):
         graph: PaddedModel,
         contents: tuple[int, ...],
         at: int,
-        where: Target,
         sessions: RemedySessions,
         only: Iterable[str] | None,
         true: np.ndarray | None = None,
     ) -> None:
-        super().__init__(where, sessions, only)
+        run = graph.whole(contents[0])
+        super().__init__(where := Target.parse(run.target), sessions, only)
         if self.wants("layerwise,xla=1") and self.wanted is not None:
             self.wanted.add("xla=1")
         self.given, self.contents, self.at, self.true = graph, contents, at, true
-        run = graph.whole(contents[0])
         self.dtype = run.values[run.outputs[0]].dtype
         base = graph.opened
         self.base = base.opened if isinstance(base, OnTarget) else base
@@ -452,7 +447,7 @@ class MitigatedGraph(Work):
         made = RemedyResult(replace(remedy, doc=doc), certified=True, compared=len(sized))
         sizes = []
         for one in sized:
-            plan = between.sought(graph, one.content, one.safe)
+            plan = sought_between(graph, one.content, one.safe)
             sizes.append(one.safe if plan is None else plan.size)
             told = one.at_safe if plan is None else plan
             made.certified &= told.certified
@@ -497,7 +492,7 @@ class MitigatedGraph(Work):
         graph = self.of(remedy)
         plan = self.plans.get((remedy.name, content)) if size < graph.fixed else None
         given = graph.inputs(content, size, seed)
-        return graph.opened.base(given) if plan is None else between.spliced(graph, plan, given)
+        return graph.opened.base(given) if plan is None else spliced(graph, plan, given)
 
     def _as_used(self, graph: PaddedModel, run: Run) -> np.ndarray:
         output, _, _ = graph.opened.port.end_to_end(run)

@@ -1,22 +1,33 @@
-"""Lists the remedies of a target, and holds what was found of each, with the advice."""
+"""Lists the remedies of a target, tries and times them on a case, and says what to do.
+
+The targets that remedies run on are all up at once; what they have in turns is timed fairly.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from probe import backends
+from probe import backends, budget, campaign, floats, ulp
 from probe.campaign import Row, case_row, run_row
 from probe.case import Case
-from probe.errors import InputError
+from probe.errors import InputError, TargetError
 from probe.floats import rounded_text
+from probe.launch import Answer, AnySession, Arrays, InlineSession, open_session
 from probe.layout import CONTIGUOUS
-from probe.switch_points.switches import threads_of
-from probe.target import Target
+from probe.progress import Tell, silent
+from probe.switch_points import by_order
+from probe.switch_points.by_order import ByOrder
+from probe.switch_points.search import threads_of
+from probe.target import Target, why_unavailable
+from probe.window import axis_of, case_at
 
 # Outputs a call that chunks are tried with.
 CHUNKS = (64, 256)
@@ -40,7 +51,9 @@ INVARIANT, DOC = "invariant", "probe.stable.invariant: each call stays in sizes 
 # cases along their batch.
 NAMES = ("pad", "layerwise", "layerwise,xla=1", INVARIANT)
 
-STABLE = ("tensorflow", "torch")
+# Libraries that ``probe.stable`` computes with, and whose operations the invariant mode runs one by
+# one as targets call them.
+STABLE, IN_MODE = ("tensorflow", "torch"), ("torch",)
 
 
 @dataclass(frozen=True)
@@ -75,27 +88,18 @@ def remedies_of(where: Target, chunks: Sequence[int] = CHUNKS) -> list[Remedy]:
     keys = backends.get(where.name).keys
     for key, value, doc in SWITCHES:
         if key in keys and dict(where.switches).get(key) != value:
-            try:
+            with suppress(InputError):  # a switch that contradicts the target's own
                 found.append(Remedy(f"{key}={value}", where.with_(**{key: value}), doc))
-            except InputError:  # a switch that contradicts the target's own
-                continue
     if where.name in STABLE:
-        found += _stable(where)
-    return found
-
-
-def _stable(where: Target) -> Iterator[Remedy]:
-    """probe.stable as the target runs it, in float64, and compiled where there is a compiler."""
-    plain = {"kind": "stable", "accumulate": None}
-    wide = {"kind": "stable", "accumulate": "float64"}
-    yield Remedy("stable", where, "probe.stable", plain)
-    yield Remedy("stable,float64", where, "probe.stable, added in float64", wide)
+        plain = {"kind": "stable", "accumulate": None}
+        wide = {"kind": "stable", "accumulate": "float64"}
+        found.append(Remedy("stable", where, "probe.stable", plain))
+        found.append(Remedy("stable,float64", where, "probe.stable, added in float64", wide))
     if where.name == "tensorflow" and "xla" not in dict(where.switches):
-        try:
-            compiled = where.with_(xla=1)
-        except InputError:
-            return
-        yield Remedy("stable,float64,xla=1", compiled, "the same, compiled by XLA", wide)
+        with suppress(InputError):  # as above
+            doc = "the same, compiled by XLA"
+            found.append(Remedy("stable,float64,xla=1", where.with_(xla=1), doc, wide))
+    return found
 
 
 @dataclass
@@ -133,26 +137,17 @@ class RemedyResult:
         return "not known" if self.refusal or self.unknown or self.compared is None else "exact"
 
 
-class Described(Protocol):
-    """What an experiment measures that is no case: a network. ``row``: of ``networks``."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    def row(self) -> dict[str, Any]: ...
-
-
 @dataclass
 class Measured:
     """All remedies of a case or a network on a target, the default first.
 
+    ``subject``: a network has ``name``, ``id`` and ``row()``, of ``networks``.
     ``lengths``: those whose orders were compared with ``fixed``, the size that stands for padding
     everything. ``content``: the length at which costs are reported, beside ``fixed``. ``vary``:
     ``length``, or ``batch``, whose sizes all of these are then.
     """
 
-    subject: Case | Described
+    subject: Any
     target: Target
     lengths: tuple[int, ...]
     fixed: int
@@ -358,3 +353,407 @@ def remedies_report(measured: Measured) -> Row:
         "keeping": advice.keeping,
         "advice": advice.text,
     }
+
+
+# Turns in which all remedies are timed, one after the other.
+ROUNDS = 9
+# Calls of one remedy at one length, in one turn.
+SECONDS = 0.04
+
+Name = TypeVar("Name")
+
+
+class RemediedSession:
+    """``session`` with ``remedy``, see ``probe.backends.rewritten``, in every spec that it is sent.
+
+    ``convolutions``: in those of convolutions alone, also where a whole network is sent. Everything
+    else is the session's own; both may be used in turns.
+    """
+
+    def __init__(
+        self, session: AnySession, remedy: Mapping[str, Any], convolutions: bool = False
+    ) -> None:
+        self.session, self.remedy, self.convolutions = session, dict(remedy), convolutions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
+        return self.session.request(self._remedied(header), arrays)
+
+    def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
+        return self.session.stream(self._remedied(header), arrays)
+
+    def _remedied(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        def remedied(spec: Mapping[str, Any]) -> dict[str, Any]:
+            without = self.convolutions and "conv" not in spec["op"]
+            return dict(spec) if without else {**spec, "remedy": self.remedy}
+
+        found = dict(header)
+        if "spec" in found:
+            found["spec"] = remedied(found["spec"])
+        if "specs" in found:
+            found["specs"] = [remedied(spec) for spec in found["specs"]]
+        return found
+
+
+class RemedySessions(campaign.Sessions):
+    """Running targets, one process each, for one measurement or several; leaving ends them."""
+
+    def __init__(self, inline: bool = False) -> None:
+        super().__init__(lambda where: open_session(where, inline))
+
+    def with_remedy(self, remedy: Remedy, convolutions: bool = False) -> AnySession:
+        """Returns the target's session with the remedy in every spec; see ``RemediedSession``."""
+        session = self.of(remedy.where)
+        if remedy.spec is None:
+            return session
+        return cast(AnySession, RemediedSession(session, remedy.spec, convolutions))
+
+
+def in_turns(
+    calls: Mapping[Name, Callable[[float], Sequence[float]]], rounds: int = ROUNDS
+) -> dict[Name, np.ndarray]:
+    """Medians of each turn, float64 (rounds,), of things that are called one after the other.
+
+    A call takes the seconds that it may last and gives those of every repetition. A first turn,
+    in which libraries build and compile, is not counted.
+    """
+    found: dict[Name, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            seconds = call(SECONDS if turn else 0.0)
+            if turn:  # the first one builds, compiles and packs
+                found[name].append(float(np.median(seconds)))
+    return {name: np.array(medians) for name, medians in found.items()}
+
+
+Timers = Mapping[tuple[int, int], Callable[[float], Sequence[float]]]
+
+
+class Work(ABC):
+    """What is done with each remedy of one case or network on one target."""
+
+    dtype: str
+
+    def __init__(self, where: Target, sessions: RemedySessions, only: Iterable[str] | None) -> None:
+        self.where, self.sessions = where, sessions
+        self.wanted = None if only is None else {"default", *only}
+
+    def wants(self, name: str) -> bool:
+        return self.wanted is None or name in self.wanted
+
+    @abstractmethod
+    def judge(self, found: RemedyResult) -> None:
+        """Fills in at how many places or lengths a remedy differs. TargetError."""
+
+    @abstractmethod
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+        """Yields what can be done on top of a remedy that was judged."""
+
+    @abstractmethod
+    def exact(self) -> tuple[np.ndarray, np.ndarray | float] | None:
+        """Returns exact outputs at the full length, and what errors are divided by, times eps; None
+        where they are not known."""
+
+    @abstractmethod
+    def output(self, remedy: Remedy) -> np.ndarray:
+        """Returns a remedy's outputs at the full length. TargetError."""
+
+    @abstractmethod
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
+        """Returns what times a call, by number and length: see ``in_turns``."""
+
+    def other_bits(self, found: RemedyResult) -> int:
+        """Counts the lengths at which a remedy that is exact by order gives different bits."""
+        return 0
+
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """Returns what is tried, the default first."""
+        return remedies_of(self.where, chunks)
+
+    def measured(
+        self,
+        chunks: Sequence[int],
+        progress: Tell | None,
+        each: Callable[[RemedyResult], None] = silent,
+    ) -> list[RemedyResult]:
+        """Judges and times every remedy that is asked for, and compares it with exact outputs.
+
+        ``each``: called with a remedy as soon as it is judged. Where time is over or somebody
+        interrupts after the default was judged, the rest has that as its refusal; what was judged
+        before is timed all the same, but for after Ctrl-C.
+        """
+        tell, found = progress or silent, list[RemedyResult]()
+        todo = [one for one in self.candidates(chunks) if self.wants(one.name)]
+        if (
+            budget.current_budget() is not None
+        ):  # what starts no further process first, as time may end
+            todo.sort(key=lambda one: one.where != self.where)
+        ended = ""
+        for number, remedy in enumerate(todo):
+            ended = ended or (budget.spent() if found else "")
+            if ended:
+                found.append(RemedyResult(remedy, refusal=f"not tried: {ended}"))
+                continue
+            tell(number, len(todo) + 1, remedy.name)
+            some: list[RemedyResult] = []
+            try:
+                some.append(self.judged(remedy))
+                some += self.more(some[0])
+            except KeyboardInterrupt:
+                if not found and not some:
+                    raise
+                ended = "interrupted"
+                some = some or [RemedyResult(remedy, refusal=f"not tried: {ended}")]
+            for one in some:
+                found.append(one)
+                each(one)
+        if ended == "interrupted":  # its processes got Ctrl-C too
+            return found
+        tell(len(todo), len(todo) + 1, "cost")
+        self._check(found)
+        ready = [one for one in found if one.keeps is not None]
+        for (number, length), medians in in_turns(self.timers(ready)).items():
+            ready[number].seconds[length] = medians
+        return found
+
+    def judged(self, remedy: Remedy, **known: Any) -> RemedyResult:
+        """Returns one remedy, or why it can't be used.
+        TargetError where the default is not available."""
+        found = RemedyResult(remedy, **known)
+        if remedy.name != "default" and (why := why_unavailable(remedy.where)):
+            found.refusal = why
+            return found
+        try:
+            self.judge(found)
+        except TargetError as error:
+            if remedy.name == "default" and self.needed(error):
+                raise
+            found.refusal = f"{error.kind}: {error.why}"
+        return found
+
+    def needed(self, error: TargetError) -> bool:
+        """Returns whether an error of the default ends everything."""
+        return True
+
+    def _check(self, found: Sequence[RemedyResult]) -> None:
+        """Each remedy's distance from the exact outputs at the full length, and whose bits."""
+        true = self.exact()
+        own: np.ndarray | None = None
+        for one in found:
+            if one.compared is None:
+                continue
+            try:
+                y = self.output(one.remedy)
+            except TargetError as error:
+                one.refusal = one.refusal or f"{error.kind}: {error.why}"
+                continue
+            own = y if own is None else own
+            one.keeps = bool(ulp.equal(y, own, self.dtype))
+            if true is not None:
+                with np.errstate(all="ignore"):
+                    unit = floats.eps(self.dtype) * true[1]
+                    errors = np.abs(floats.widen(y, self.dtype) - true[0]) / unit
+                errors = errors[np.isfinite(errors)]
+                if errors.size:
+                    one.error_rms = float(np.sqrt(np.mean(errors**2)))
+                    one.error_max = float(errors.max())
+            if one.verdict == "exact":
+                one.differing = self.other_bits(one)
+
+
+def measured_remedies(
+    case: Case,
+    where: Target,
+    lengths: Sequence[int],
+    *,
+    vary: str | None = None,
+    content: int | None = None,
+    chunks: Sequence[int] = CHUNKS,
+    only: Iterable[str] | None = None,
+    progress: Tell | None = None,
+    each: Callable[[RemedyResult], None] = silent,
+    sessions: RemedySessions | None = None,
+) -> Measured:
+    """Judges, times and checks every remedy for ``case`` on ``where``.
+
+    ``vary``: ``length``, or ``batch``, whose sizes the lengths are then; None: the length, of a
+    dense layer the batch. ``lengths``: two or more; every one is compared by order with the
+    largest. ``content``: the length whose cost is reported; the first of the lengths that is a
+    tenth of the largest if not given. ``only``: names of remedies, the default always being one.
+    ``each``: called with a remedy as soon as it is judged, before it is timed.
+    ``sessions``: processes that are used and left running; new ones if not given. What can't run
+    says why; TargetError only where the default can't. InputError: a case without remedies.
+    """
+    vary = axis_of(case, vary)
+    if case.pool or case.split is not None:
+        why = "remedies are for single convolutions and products"
+        raise InputError("op", case.op, why, "leave out split, or take a convolution")
+    if vary not in ("length", "batch"):
+        raise InputError("vary", vary, "remedies are not measured along it", "use length or batch")
+    if vary == "batch" and case.spatial_rank and case.length is None:
+        why = "the length is fixed while the batch is varied"
+        raise InputError("length", None, why, "give --length N")
+    if len(set(lengths)) < 2:
+        text, why = ",".join(map(str, lengths)), "a single length has nothing to differ from"
+        raise InputError("lengths", text, why, "give two or more")
+    lengths = tuple(sorted(set(lengths)))
+    fixed = lengths[-1]
+    content = content or next(one for one in lengths if 10 * one >= fixed)
+    if content > fixed:
+        why = f"the largest size is {fixed}, and costs are measured up to it"
+        raise InputError("content", content, why, "take a smaller one, or add it to --lengths")
+    case_at(case, vary, content)  # refuses one that is shorter than the kernel
+    case = case.with_(**{vary: 1 if vary == "batch" else None})
+    with nullcontext(sessions) if sessions else RemedySessions() as running:
+        work = _OfCase(case, vary, lengths, content, where, running, only)
+        found, own = work.measured(chunks, progress, each), running.of(where)
+        known = found, own.facts, own.variables, vary
+        return Measured(case, where, lengths[:-1], fixed, content, *known)
+
+
+class _OfCase(Work):
+    """What is done with each remedy of one case."""
+
+    def __init__(
+        self, case: Case, vary: str, lengths: tuple[int, ...], content: int, *options: Any
+    ) -> None:
+        super().__init__(*options)
+        self.case, self.vary, self.dtype = case, vary, case.dtype
+        self.lengths, self.content = lengths, content
+        self.longest = case_at(case, vary, lengths[-1])
+        self.own_orders: ByOrder | None = None
+
+    def candidates(self, chunks: Sequence[int]) -> list[Remedy]:
+        """Of a batch, chunks are of samples, and the invariant mode is tried."""
+        found = super().candidates(chunks)
+        if self.vary != "batch":
+            return found
+        for number, one in enumerate(found):
+            if one.spec is not None and one.spec["kind"] == "chunks":
+                doc = f"calls of {one.spec['outputs']} samples each"
+                found[number] = replace(one, doc=doc, spec=one.spec | {"axis": "batch"})
+        if self.where.name in IN_MODE:
+            spec = {"kind": "invariant", "sizes": list(self.lengths)}
+            found.append(Remedy(INVARIANT, self.where, DOC, spec))
+        return found
+
+    def needed(self, error: TargetError) -> bool:
+        """Only a default that can't run at all: what it refuses is reported."""
+        return error.kind == "unavailable"
+
+    def judge(self, found: RemedyResult) -> None:
+        """Sweeps the case by order with the remedy."""
+        session = self.sessions.with_remedy(found.remedy)
+        orders = by_order.sweep_by_order(session, self.case, self.lengths, self.vary)
+        if found.remedy.name == "default":
+            self.own_orders = orders
+        found.compared, found.differing = orders.compared, orders.differing
+        found.unknown = sum(one.unknown for one in orders.values)
+        found.certified = orders.certified
+        found.causes = sum((one.causes for one in orders.values), Counter())
+        refused = [one for one in [orders.base, *orders.values] if one.refusal]
+        if refused:
+            found.refusal = f"{self.vary} {refused[0].at}: {refused[0].refusal}"
+
+    def more(self, found: RemedyResult) -> Iterator[RemedyResult]:
+        """Yields padding to lengths whose outputs are all added as the longest one's are."""
+        if found.remedy.name == "default" and self.wants("pad"):
+            if self.vary == "batch":
+                sizes = self._alike(self.own_orders, self.lengths[-1])
+                doc, axis = f"filled up to {few_in_words(sizes)} samples", {"axis": "batch"}
+            else:
+                sizes = self._safe_outputs()
+                doc, axis = f"zeros up to {few_in_words(sizes)} outputs", {}
+            spec = {"kind": "pad", "outputs": list(sizes)} | axis
+            yield self.judged(Remedy("pad", self.where, doc, spec), sizes=sizes)
+
+    @staticmethod
+    def _alike(
+        orders: ByOrder | None, largest: int, counts: Mapping[int, int] | None = None
+    ) -> tuple[int, ...]:
+        """Values all of whose outputs are added as those of the ``largest``, which is among them;
+        ``counts``: what they are called, of those that count."""
+        safe = {
+            one.at if counts is None else counts[one.at]
+            for one in (orders.values if orders else ())
+            if not (one.outputs or one.unknown or one.refusal)
+            and (counts is None or one.at in counts)
+        }
+        return tuple(sorted({*safe, largest}))
+
+    def _safe_outputs(self) -> tuple[int, ...]:
+        """Numbers of outputs, the longest length's among them, without zeros on the last axis."""
+        case = self.case
+        axis = case.spatial_rank - 1
+        counts = {case.output_spatial(length)[axis]: length for length in self.lengths}
+        extent, step = case.effective_kernel[axis], case.stride[axis]
+        lengths = {(count - 1) * step + extent: count for count in counts}
+        plain = case.with_(padding="valid")
+        if case.padding != "valid" and case.spatial_rank > 1:  # no zeros on the last axis alone
+            plain = case.with_(padding=[*case.windows.pads(case.other_axes), (0, 0)])
+        orders = self.own_orders
+        if plain != case or set(lengths) != set(self.lengths):
+            session = self.sessions.of(self.where)
+            several = tuple(lengths) if len(lengths) > 1 else ()
+            orders = by_order.sweep_by_order(session, plain, several) if several else None
+        return self._alike(orders, max(counts), lengths)
+
+    def exact(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the exact sums, and sum|x*w|."""
+        return exact_sums(self.longest)
+
+    def output(self, remedy: Remedy) -> np.ndarray:
+        session = self.sessions.with_remedy(remedy)
+        request = {"do": "run", "spec": self.longest.spec()}
+        y: np.ndarray = session.request(request, _named_operands(self.longest))[1]["y"]
+        return y
+
+    def timers(self, ready: Sequence[RemedyResult]) -> Timers:
+        """Returns calls at both lengths whose costs are reported."""
+        for one in ready:
+            header = {"do": "load", "key": one.remedy.name, "spec": self.longest.spec()}
+            session = self.sessions.with_remedy(one.remedy)
+            session.request(header, _named_operands(self.longest))
+
+        def timed(remedy: Remedy, length: int, limit: float) -> Sequence[float]:
+            header = {"do": "time", "key": remedy.name, "at": {self.vary: length}, "limit": limit}
+            return list(self.sessions.of(remedy.where).request(header)[1]["seconds"])
+
+        return {
+            (number, length): partial(timed, one.remedy, length)
+            for number, one in enumerate(ready)
+            for length in dict.fromkeys((self.content, self.lengths[-1]))
+        }
+
+
+def _named_operands(case: Case) -> Arrays:
+    named = zip("xwb", case.operands(), strict=True)
+    return {name: array for name, array in named if array is not None}
+
+
+def few_in_words(sizes: Sequence[int]) -> str:
+    """Returns numbers in words, the middle left out where there are many."""
+    if len(sizes) <= 4:
+        return ", ".join(map(str, sizes))
+    return f"{sizes[0]}, {sizes[1]}, ..., {sizes[-1]}"
+
+
+def exact_sums(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Returns every output in float64, and sum|x*w| with |bias|: (batch, *outputs, filters) each.
+
+    The float64 sums of the formats' own operands are nearer to the exact ones than any float32
+    result by nine digits; of float64 cases they are the reference's.
+    """
+    wide = case.with_(layout=CONTIGUOUS).spec() | {"dtype": "float64"}
+    operands = {
+        name: floats.widen(array, case.dtype) for name, array in _named_operands(case).items()
+    }
+    sizes = {name: np.abs(array) for name, array in operands.items()}
+    with InlineSession(Target.parse("reference")) as session:
+        exact, scale = (
+            session.request({"do": "run", "spec": wide}, arrays)[1]["y"]
+            for arrays in (operands, sizes)
+        )
+    return exact, scale

@@ -189,16 +189,15 @@ class LibraryProgram:
                 else _shapes_within(value)
             )
         shape, dtype = self.form(value)
-        small = not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
-        return (shape, dtype, self.bits(value)[0].tolist() if small else None)
+        return (shape, dtype, self.bits(value)[0].tolist() if decides(shape, dtype) else None)
 
 
 DECIDING = 16  # integers that may choose a branch, such as a sampling rate
 
 
-def decides(array: np.ndarray) -> bool:
+def decides(shape: Sequence[int], dtype: str) -> bool:
     """Returns whether an input without samples may choose a branch by its values."""
-    return not array.shape or (array.dtype.name not in floats.FORMATS and array.size <= DECIDING)
+    return not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
 
 
 ALIGNED = 64  # bytes: the longest vector of a processor
@@ -247,14 +246,12 @@ def padded_piece(bits: np.ndarray, axis: int, piece: SizedCall) -> np.ndarray:
     return made
 
 
-def _contiguous(rows: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    return np.ascontiguousarray(rows[0] if len(rows) == 1 else np.concatenate(rows, axis))
-
-
 def together(
     found: Sequence[tuple[Sequence[Any], int]],
     outputs: Sequence[ProgramOutput],
-    join: Callable[[list[Any], int], Any] = _contiguous,
+    join: Callable[[list[Any], int], Any] = lambda rows, axis: np.ascontiguousarray(
+        rows[0] if len(rows) == 1 else np.concatenate(rows, axis)
+    ),
 ) -> list[Any]:
     """Returns the answers of all pieces as one, without those of the copies; contiguous.
 
@@ -354,7 +351,7 @@ class JaxProgram(LibraryProgram):
         import jax
 
         beside = jax.tree.leaves([one.value for one in leaves if one.axis is None])
-        if any(map(decides, beside)):
+        if any(decides(one.shape, one.dtype.name) for one in beside):
             return None
         if len(plan) == 1 and plan[0].places == plan[0].size:
             return self.compiled

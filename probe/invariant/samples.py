@@ -22,11 +22,10 @@ import numpy as np
 
 from probe import floats, operands, ulp
 from probe.errors import InputError, line_of
-from probe.invariant.keeper import Keeper
+from probe.invariant.keeper import Keeper, NotInvariant
+from probe.invariant.operations import spread_numbers
 from probe.invariant.programs import HOW as AXES
 from probe.invariant.programs import ProgramOutput
-from probe.invariant.report import NotInvariant
-from probe.invariant.telling import spread_numbers
 
 # Samples of a program: few where an answer has many numbers, more where it has a few.
 FEW, MANY = 5, 31
@@ -387,8 +386,8 @@ def samples_refuted(
     given: Sequence[Value],
     axes: Axes,
     answer: Sequence[Value],
-    companies: Sequence[Sequence[str]] = FULL,
-    how: str = HOW,
+    companies: Sequence[Sequence[str]],
+    how: str,
 ) -> SampleReading:
     """Returns whether samples along these axes keep their bits in all company that is tried.
 

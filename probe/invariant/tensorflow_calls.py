@@ -19,9 +19,9 @@ from tensorflow.python.framework import config
 
 from probe import floats
 from probe.case import Case
-from probe.invariant import telling
+from probe.invariant import operations
 from probe.invariant.classes import Plan
-from probe.invariant.telling import (
+from probe.invariant.operations import (
     IndependentRows,
     Tensors,
     cancelling_products,
@@ -83,19 +83,17 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(tf.broadcast_to(one, (size, *one.shape)) for one in sample)
 
 
-TOOLS = telling.Tools(
+TOOLS = operations.Tools(
     FORMATS, tensor, repeated, lambda x, at: tf.gather(x, at.astype(np.int32)), container
 )
 
 
-class TensorFlowTestedRows(telling.TestedRows):
-    """As ``telling.TestedRows``, of TensorFlow."""
-
+class TensorFlowTestedRows(operations.TestedRows):
     tools = TOOLS
 
 
-class TensorFlowSamples(telling.IndependentSamples, TensorFlowTestedRows):
-    """As ``telling.IndependentSamples``, of TensorFlow. ``variables``: handles among ``held``."""
+class TensorFlowSamples(operations.IndependentSamples, TensorFlowTestedRows):
+    """``variables``: handles among ``held``."""
 
     variables: Sequence[Any] = ()
 
@@ -248,9 +246,7 @@ class TensorFlowConvolution(TensorFlowTestedRows):
 NAMED = ("strides", "dilations", "padding", "explicit_paddings")
 
 
-class TensorFlowByPlace(telling.ByPlace):
-    """As ``telling.ByPlace``, of TensorFlow."""
-
+class TensorFlowByPlace(operations.ByPlace):
     tools, tried = TOOLS, 1_531
     pieces = (1 << 24,)
 

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,
@@ -642,7 +641,14 @@ class FunctionRunner(Interpreter):
         if node.op in CALLS and by_xla(node.function):
             return self.choose(node, flags)
         if node.op in LOOPS:
-            kept = _unchanged(traced_graph(node.words["body"], self._graphs))
+            # what its body gives back as it is, such as weights, depends on no samples
+            body, kept = traced_graph(node.words["body"], self._graphs), set[int]()
+            by_name = {one.path: one for one in body.nodes}
+            for at, (name, place) in enumerate(body.outputs):
+                while name in by_name and by_name[name].op == "Identity":
+                    name = by_name[name].slots[0][0]
+                if place == 0 and at < len(body.inputs) and name == body.inputs[at][0]:
+                    kept.add(at)
             flags = tuple(at not in kept for at in range(len(flags)))
         elif node.op in BRANCHES:
             flags = flags[1:]
@@ -693,18 +699,6 @@ def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
         return found
 
     return run_once
-
-
-def _unchanged(graph: Body) -> set[int]:
-    """Returns the inputs of a loop's body that it gives back as they are, such as weights."""
-    by_name = {node.path: node for node in graph.nodes}
-    found = set[int]()
-    for at, (name, place) in enumerate(graph.outputs):
-        while name in by_name and by_name[name].op == "Identity":
-            name = by_name[name].slots[0][0]
-        if place == 0 and at < len(graph.inputs) and name == graph.inputs[at][0]:
-            found.add(at)
-    return found
 
 
 def _needed_nodes(graph: Body) -> set[str]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ from torch.utils._pytree import tree_leaves
 from probe import ulp
 from probe.case import Case
 from probe.errors import InputError
-from probe.invariant import telling
+from probe.invariant import operations
 from probe.invariant.classes import Plan, SizedCall
 from probe.invariant.keeper import ReadyOperation
-from probe.invariant.telling import Tensors, cancelling_products, convolved_operands
+from probe.invariant.operations import Tensors, cancelling_products, convolved_operands
 
 BATCHES = (1024, 512, 256, 128, 64, 32, 16)  # pieces of a convolution's batch
 NUMBERS = 1 << 20  # of a piece of more than 64 samples: a larger one would save nothing
@@ -190,9 +191,7 @@ def repeated(sample: Tensors, size: int) -> Tensors:
     return tuple(strided(one.clone(memory_format=torch.contiguous_format)) for one in every)
 
 
-class TorchRows(telling.IndependentRows):
-    """As ``telling.IndependentRows``, of PyTorch."""
-
+class TorchRows(operations.IndependentRows):
     def empty(self, samples: Tensors) -> Any:
         """Room for the outputs; None where their shape is known from a call alone."""
         return None
@@ -205,12 +204,12 @@ class TorchRows(telling.IndependentRows):
         return torch.no_grad()(super().ready(size))  # type: ignore[safe-super]
 
 
-TOOLS = telling.Tools(FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container)
+TOOLS = operations.Tools(
+    FORMATS, tensor, repeated, lambda x, at: x[torch.from_numpy(at)], container
+)
 
 
-class TorchTestedRows(TorchRows, telling.TestedRows):
-    """As ``telling.TestedRows``, of PyTorch."""
-
+class TorchTestedRows(TorchRows, operations.TestedRows):
     tools = TOOLS
 
     def answer(self, number: int, size: int) -> Any:
@@ -364,8 +363,8 @@ class TorchConvolution(TorchTestedRows):
         )
 
 
-class TorchSamples(telling.IndependentSamples, TorchTestedRows):
-    """As ``telling.IndependentSamples``, of PyTorch."""
+class TorchSamples(operations.IndependentSamples, TorchTestedRows):
+    pass
 
 
 class MatrixPairs(TorchSamples):
@@ -398,9 +397,8 @@ class PairsApart(MatrixPairs):
         return self.function(*every, *parameters, out=y).contiguous()
 
 
-class TorchByPlace(TorchRows, telling.ByPlace):
-    """As ``telling.ByPlace``, of PyTorch; ``written(x, out)``: where its values go, if that can be
-    said."""
+class TorchByPlace(TorchRows, operations.ByPlace):
+    """``written(x, out)``: where its values go, if that can be said."""
 
     tools, tried = TOOLS, 3_003
     pieces = (1 << 22,)
@@ -506,6 +504,12 @@ class InOrder:
 
     run: Callable[..., Any]
     usual: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], run: Callable[..., Any]) -> InOrder:
+        """Returns it with the names and defaults of a function, None where there is none."""
+        every = signature(function).parameters.values()
+        return cls(run, {p.name: None if p.default is p.empty else p.default for p in every})
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         if len(given) < len(self.usual):

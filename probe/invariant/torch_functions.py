@@ -7,7 +7,7 @@ others operation by operation. Layers that are one call are run without it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from inspect import signature
 from types import FunctionType
 from typing import Any
@@ -289,9 +289,9 @@ class KnownModules:
             **dict.fromkeys(
                 (nn.ReLU, nn.ReLU6, nn.Identity, nn.Flatten), lambda module, x: module.forward(x)
             ),
-            **dict.fromkeys(NORMS, _with_weight(_batch_normed(quick[batch_norm]), plain=True)),
+            **dict.fromkeys(NORMS, _with_weight(partial(_normed, quick[batch_norm]), plain=True)),
             **{
-                one: _with_weight(_convolved(quick[function]))
+                one: _with_weight(partial(_convolved, quick[function]))
                 for one, function in convolutions.items()
             },
         }
@@ -327,21 +327,15 @@ def _with_weight(call: Callable[..., Any], plain: bool = False) -> Run:
     return run
 
 
-def _convolved(quick: Callable[..., Any]) -> Callable[..., Any]:
-    def call(one: Any, x: Any, w: Any, b: Any) -> Any:
-        if one.padding_mode != "zeros":
-            return NotImplemented
-        return quick(x, w, b, one.stride, one.padding, one.dilation, one.groups)
-
-    return call
+def _convolved(quick: Callable[..., Any], one: Any, x: Any, w: Any, b: Any) -> Any:
+    if one.padding_mode != "zeros":
+        return NotImplemented
+    return quick(x, w, b, one.stride, one.padding, one.dilation, one.groups)
 
 
-def _batch_normed(quick: Callable[..., Any]) -> Callable[..., Any]:
-    def call(one: Any, x: Any, w: Any, b: Any) -> Any:
-        kept = one._buffers
-        if one.training or kept.get("running_mean") is None:
-            return NotImplemented
-        one._check_input_dim(x)
-        return quick(x, kept["running_mean"], kept["running_var"], w, b, False, 0.0, one.eps)
-
-    return call
+def _normed(quick: Callable[..., Any], one: Any, x: Any, w: Any, b: Any) -> Any:
+    kept = one._buffers
+    if one.training or kept.get("running_mean") is None:
+        return NotImplemented
+    one._check_input_dim(x)
+    return quick(x, kept["running_mean"], kept["running_var"], w, b, False, 0.0, one.eps)

@@ -22,11 +22,10 @@ from torch.utils.hooks import RemovableHandle
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
-from probe.invariant.keeper import Keeper
+from probe.invariant.classes import Table, table_environment
+from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
-from probe.invariant.report import Report
 from probe.invariant.samples import UNREAD, Axes, Company, Value
-from probe.invariant.table import Table, table_environment
 from probe.invariant.torch_calls import (
     FORMATS,
     container,
@@ -70,7 +69,7 @@ def made(
         )
     require_evaluation(model)
     require_uncompiled(model)
-    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment())
+    kept = Table.opened(table, like, sizes, torch_calls.threads(), table_environment("torch"))
     keeper = Keeper(kept, strict, torch_calls)
     if any(isinstance(part, FUSED) for part in model.modules()) and FAST not in kept.notes:
         kept.notes.append(FAST)
@@ -84,11 +83,25 @@ def made(
         of_batch = {one.shape[0] if one.dim() else 0 for one in every} == {keeper.batch}
         of_length = any(keeper.length in one.shape[1:] for one in every)
         if like == "largest" and of_batch and (of_length or "length" not in sizes):
-            _note_native(keeper, model, given, y)
+            with torch.no_grad():
+                native = model(*given)
+            total = apart = 0
+            for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
+                one = getattr(theirs, "dtype", None)
+                if one in FORMATS and ours.dtype is one and ours.shape == theirs.shape:
+                    (there, name), (here, _) = container(theirs), container(ours)
+                    apart += int(ulp.bits_apart(here, there, name).sum())
+                    total += theirs.numel()
+            if apart:
+                kept.notes.append(
+                    f"at the largest size {apart:,} of {total:,} numbers of the example differ "
+                    "from the unchanged model's, whose bits depend on the place or the layout "
+                    "even there"
+                )
     return found, keeper.report
 
 
-def in_mode(model: Any, keeper: Keeper, batched: Any = None) -> Any:
+def in_mode(model: Any, keeper: Keeper, batched: Any) -> Any:
     """Returns the model in the mode: a second object with the attributes of the first.
 
     Both have one ``__dict__``, so what is set, loaded or registered on one is there on the other.
@@ -169,7 +182,12 @@ def in_mode(model: Any, keeper: Keeper, batched: Any = None) -> Any:
                 keeper.leave(UNREAD, STRANGE)
             else:
                 with kept:
-                    about = kind_of, before, _names_of_numbers((args, kwargs), numbers)
+                    names = (
+                        numbers(one)
+                        for one in tree_leaves((args, kwargs))
+                        if type(one) in (int, float) or (isinstance(one, ARRAYS) and not one.ndim)
+                    )
+                    about = kind_of, before, tuple(names)
                     _ask_in_company(company, mode, inner, about, (args, kwargs), y)
         except (RuntimeError, NotImplementedError) as error:
             if unusual((args, kwargs)):
@@ -283,7 +301,7 @@ def _class_in_mode(model: Any, keeper: Keeper, batched: Any, run: Callable[..., 
 
 def restored_model(model: Any, strict: bool, text: str, batched: Any = None) -> Any:
     """Returns what was pickled of a model in the mode: with its classes, which are checked anew."""
-    table = Table.of(text, "pickle", table_environment())
+    table = Table.of(text, "pickle", table_environment("torch"))
     return in_mode(model, Keeper(table, strict, torch_calls), batched)
 
 
@@ -399,16 +417,6 @@ class Numbers:
                 return None
             self.there.add(name)
         return name
-
-
-def _names_of_numbers(given: Any, numbers: Numbers) -> tuple[str | None, ...]:
-    """Returns the names of all numbers among arguments: see ``Numbers``."""
-    every = tree_leaves(given)
-    return tuple(
-        numbers(one)
-        for one in every
-        if type(one) in (int, float) or (isinstance(one, ARRAYS) and not one.ndim)
-    )
 
 
 def _in_common(args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Numbers) -> Any:
@@ -541,24 +549,6 @@ def _container_value(one: Any) -> Value:
         raise TypeError(f"{type(one).__name__} is not a tensor")
     value, dtype = container(one) if one.dtype in FORMATS else (one.detach().numpy(), "")
     return value, dtype or value.dtype.name
-
-
-def _note_native(keeper: Keeper, model: Any, given: tuple[Any, ...], y: Any) -> None:
-    """Runs the unchanged model, and notes how many of its numbers have different bits."""
-    with torch.no_grad():
-        native = model(*given)
-    total = apart = 0
-    for ours, theirs in zip(tree_leaves(y), tree_leaves(native), strict=False):
-        kind = getattr(theirs, "dtype", None)
-        if kind in FORMATS and ours.dtype is kind and ours.shape == theirs.shape:
-            (there, name), (here, _) = container(theirs), container(ours)
-            apart += int(ulp.bits_apart(here, there, name).sum())
-            total += theirs.numel()
-    if apart:
-        keeper.table.notes.append(
-            f"at the largest size {apart:,} of {total:,} numbers of the example differ from the "
-            "unchanged model's, whose bits depend on the place or the layout even there"
-        )
 
 
 AUTOCAST = "autocast changes formats inside of operations, and the classes are those of one format"

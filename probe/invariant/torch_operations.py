@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from inspect import signature
 from typing import Any
 from zlib import crc32
 
@@ -14,8 +13,7 @@ from torch import Tag
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.kinds import OperationKind, operation_kind, samples_apart
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
 from probe.invariant.torch_calls import (
     ALIGNED,
     FORMATS,
@@ -28,8 +26,7 @@ from probe.invariant.torch_calls import (
     is_weight,
     tensor,
 )
-from probe.invariant.torch_einsum import Einsum
-from probe.invariant.torch_products import MetOperations, Products
+from probe.invariant.torch_products import Einsum, MetOperations, Products
 from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
@@ -89,13 +86,8 @@ class TorchOperations:
             torch.bilinear: self._bilinear,
             functional.scaled_dot_product_attention: self.attention,
             functional.layer_norm: self.layer_norm,
-            **{
-                one: InOrder(run, _arguments(one))
-                for one, run in (
-                    (functional.batch_norm, self._batch_normed),
-                    (functional.instance_norm, self._instance_normed),
-                )
-            },
+            functional.batch_norm: InOrder.of(functional.batch_norm, self._batch_normed),
+            functional.instance_norm: InOrder.of(functional.instance_norm, self._instance_normed),
             **dict.fromkeys(
                 (functional.softmax, torch.softmax, torch.Tensor.softmax), self._softmaxed
             ),
@@ -438,12 +430,6 @@ class TorchOperations:
         y, known = self._normed(said, x, sizes, function, given[:4])
         self.ready.note(met, x, known, len(x))
         return y
-
-
-def _arguments(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the names of a function's arguments with their defaults, None where there is none."""
-    every = signature(function).parameters.values()
-    return {one.name: None if one.default is one.empty else one.default for one in every}
 
 
 def _with_statistics(count: int, y: Any) -> Any:

@@ -18,12 +18,13 @@ from functools import partial
 from typing import Any, cast
 
 import torch
+from torch.nn import Parameter
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from probe import ulp
 from probe.invariant.classes import mark_of_answers
 from probe.invariant.keeper import Keeper
-from probe.invariant.telling import spread_numbers
+from probe.invariant.operations import spread_numbers
 from probe.invariant.torch_calls import (
     FORMATS,
     Tensors,
@@ -338,7 +339,7 @@ class Recurrent(TorchTestedRows):
         )
 
     def call(self, samples: Tensors, parameters: Tensors, out: Any = None) -> Any:
-        """As ``Rows.call``; a row has all steps, and both states at the end."""
+        """A row of the answer has all steps, and both states at the end."""
         x, h, c = samples
         given = aligned_contiguous(x.transpose(0, 1)), *parameters, h, c, *self.options
         y, h, c, _ = torch.ops.aten.mkldnn_rnn_layer(*given)
@@ -450,7 +451,9 @@ class RecurrentSteps:
         """
         axis, width = 0 if options[-1] else 1, states[0].shape[-1]
         count, directions = x.shape[axis], 1 + bool(options[4])
-        given, held = states, _requiring_gradients(weights)
+        # at::matmul multiplies all rows at once by weights that require gradients, of which there
+        # are none here, and sample by sample by others, whose shape has then the batch: should_fold
+        given, held = states, [one if one.requires_grad else Parameter(one) for one in weights]
         if more:
             given = tuple(pad(one, (0, more)) for one in states)
             held = _widened_weights(
@@ -474,15 +477,6 @@ class RecurrentSteps:
         return (y, *last), own
 
 
-def _requiring_gradients(weights: Any) -> list[Any]:
-    """Returns weights that require gradients, of which there are none here.
-
-    ``at::matmul`` multiplies all rows at once by these, and sample by sample by others, whose
-    shape has then the batch (``should_fold``).
-    """
-    return [one if one.requires_grad else torch.nn.Parameter(one) for one in weights]
-
-
 def _widened_weights(weights: Any, gates: int, directions: int, each: int, more: int) -> list[Any]:
     """Returns the weights of all layers for states with that many zeros behind.
 
@@ -498,7 +492,7 @@ def _widened_weights(weights: Any, gates: int, directions: int, each: int, more:
             rows = pad(rows.unflatten(-1, (parts, -1)), (0, more, 0, 0, 0, more)).flatten(-2)
         else:
             rows = pad(rows, (0, 0, 0, more))
-        made.append(torch.nn.Parameter(rows.flatten(0, 1)))  # see ``_requiring_gradients``
+        made.append(Parameter(rows.flatten(0, 1)))  # it requires gradients: see ``_run``
     return made
 
 

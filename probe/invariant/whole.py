@@ -25,7 +25,8 @@ import numpy as np
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
-from probe.invariant.classes import Buckets, Entry, Plan, ladder, mark_of_answers
+from probe.invariant.classes import Buckets, Entry, Plan, Table, conditions, ladder, mark_of_answers
+from probe.invariant.keeper import NotInvariant, Report
 from probe.invariant.programs import (
     HOW,
     Leaf,
@@ -38,8 +39,6 @@ from probe.invariant.programs import (
     program_with_library,
     together,
 )
-from probe.invariant.report import NotInvariant, Report
-from probe.invariant.table import Table, conditions
 from probe.recording.contract import Recorder
 from probe.summation import certificate
 
@@ -459,7 +458,7 @@ class WholeReport(Report):
         )
 
 
-def certified_program(operation: Any, sizes: Sequence[int], seconds: float = SECONDS) -> str:
+def certified_program(operation: Any, sizes: Sequence[int]) -> str:
     """What asking came to, in words that begin with ``certified`` or with ``not certified``.
 
     ``operation``: a ``whole.WholeProgram``; ``sizes``: those in use.
@@ -469,31 +468,25 @@ def certified_program(operation: Any, sizes: Sequence[int], seconds: float = SEC
     largest = sizes[-1]
     if operation.program.fixed is not None or largest == 1:
         return f"not certified: places of one size are not asked ({largest} samples a call)"
-    try:
-        return _asked_sizes(operation, list(sizes), seconds)
-    except ProbeError as error:
-        return f"not certified: {error}"
-    except Exception as error:  # a library raises what it likes
-        return f"not certified: {line_of(error, 160)}"
-
-
-def _asked_sizes(operation: Any, sizes: list[int], seconds: float) -> str:
-    begun = time.monotonic()
-    known: dict[Any, Any] = {}
-    largest, least = sizes[-1], sizes[0]
     if len(sizes) == 1:
         return f"not certified: {largest} is the only size in use, so nothing is compared with it"
+    begun, least, known = time.monotonic(), sizes[0], dict[Any, Any]()
     questions = [(size, 0) for size in sizes[:-1]]
     # moved by one place, each sample of the smallest size is held against its neighbour
     blocks = {1, *range(least, largest - least + 1, least), largest - least}
     questions += [(least, place) for place in sorted(blocks)]
     for number, (size, place) in enumerate(questions):
-        if time.monotonic() - begun > seconds:
+        if time.monotonic() - begun > SECONDS:
             done = f"{number} of {len(questions)} questions about sizes and places"
-            return f"not certified: {seconds:.0f} seconds were over after {done}"
-        graph = _padded_program(operation, largest, place)
-        graph.known = known  # sums that were revealed for one question serve the next
-        told = graph.serves(size, size)
+            return f"not certified: {SECONDS:.0f} seconds were over after {done}"
+        try:
+            graph = _padded_program(operation, largest, place)
+            graph.known = known  # sums that were revealed for one question serve the next
+            told = graph.serves(size, size)
+        except ProbeError as error:
+            return f"not certified: {error}"
+        except Exception as error:  # a library raises what it likes
+            return f"not certified: {line_of(error, 160)}"
         where = f"size {size} against place {place} of size {largest}"
         if told.by_order == "differs":
             return f"not certified: {where}: {told.name}: {told.why}"

@@ -22,7 +22,7 @@ from probe.lock import conditions
 from probe.lock.conditions import Apart, Facts, apart_text, conditions_key, facts_apart
 from probe.lock.file import NAME, Accepted, LockFile, changing, heads, read_lock
 from probe.printing import counted
-from probe.recording.values import Bits, array_of, bits_of
+from probe.recording.store import Bits, array_of, bits_of
 
 SAME, CHANGED, UNKNOWN, NEW = "same", "changed", "unknown", "new"
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from probe.errors import InputError
 from probe.lock.conditions import Facts, conditions_key
-from probe.recording.values import Bits
+from probe.recording.store import Bits
 
 NAME = "bits.lock"
 FORMAT = 1

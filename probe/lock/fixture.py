@@ -21,8 +21,8 @@ from probe.lock import checks
 from probe.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
 from probe.printing import counted
 from probe.recording.inputs import listed_inputs
+from probe.recording.store import named_arrays
 from probe.recording.subject import library_of_values
-from probe.recording.values import named_arrays
 
 if TYPE_CHECKING:
     from probe.lock.why import Command

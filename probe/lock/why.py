@@ -48,7 +48,7 @@ from probe.lock.conditions import (
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.recording.values import Bits
+from probe.recording.store import Bits
 from probe.runtimes import packages
 from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
 

@@ -2,7 +2,6 @@
 
 ``positions`` finds which positions of the padded axis each operation reads, and derives what a run
 of any size shares with the full one, ``computing`` asks operations alone whether they compute alike
-there, ``search`` decides which sizes are safe for content of any length, ``kept`` says what of the
-outputs is kept, ``between`` puts constants in behind operations, ``plan`` runs the model at them
-before it writes them down for the user.
+there, ``search`` decides which sizes are safe for content of any length, ``plan`` runs the model at
+them, also with constants put in behind operations, before it writes them down for the user.
 """

@@ -6,6 +6,8 @@ full run, and which content the outputs read. An operation is looked at where it
 other sizes than in the full run, once for every remainder that its stride leaves: there its labels
 have to bear out what is derived, else nothing is derived of the model. A size whose remainders were
 not met is recorded. So a model of many strides takes a recording for each.
+
+What of an output reads content is a ``Box`` of it, which is looked for in shorter runs by labels.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from probe.errors import InputError
+from probe.recording.alone import unequal_bits
 from probe.recording.matching import labels_of, result_labels
-from probe.recording.recording import Run
+from probe.recording.recording import Run, Value
 from probe.semantics.labels import ZERO, Labels, joined_lines, joint, tag
 
 # The lowest position of content that is read by what reads none.
@@ -457,8 +460,13 @@ class Positions:
             for n in one.gives:
                 made = np.full(self.length(n), NEVER)
                 for operand in one.operands:
-                    how = one.reads[operand][n]
-                    made = np.minimum(made, _least(found[operand], how))
+                    how, numbers = one.reads[operand][n], found[operand]
+                    read = np.flatnonzero(how.high >= how.low)
+                    if (np.diff(numbers) >= 0).all():
+                        made[read] = np.minimum(made[read], numbers[how.low[read]])
+                        continue
+                    for o in read.tolist():
+                        made[o] = min(made[o], numbers[how.low[o] : how.high[o] + 1].min())
                 found[n] = made
         return found
 
@@ -476,18 +484,6 @@ class Positions:
                         part = into[how.low[o] : how.high[o] + 1]
                         np.minimum(part, numbers[o], out=part)
         return found
-
-
-def _least(numbers: np.ndarray, how: Reads) -> np.ndarray:
-    """Returns for each output the least of the numbers that it reads."""
-    read = how.high >= how.low
-    found = np.full(len(read), NEVER)
-    if (np.diff(numbers) >= 0).all():
-        found[read] = numbers[how.low[read]]
-        return found
-    for o in np.flatnonzero(read).tolist():
-        found[o] = numbers[how.low[o] : how.high[o] + 1].min()
-    return found
 
 
 # Which positions of the padded axis each output of an operation reads, found by its labels.
@@ -692,3 +688,106 @@ def _pattern_holds(one: Reads, changed: Callable[[np.ndarray], np.ndarray], size
         if not np.array_equal(before, np.flatnonzero(one.low < at)):
             return False
     return True
+
+
+# What of the full run's outputs is kept, and where shorter runs have it.
+
+
+@dataclass(frozen=True)
+class KeptPart:
+    """Along an ``axis`` of an output: [start, stop) of the full run is [start + offset, stop +
+    offset) of the short one."""
+
+    axis: int
+    start: int
+    stop: int
+    offset: int = 0
+
+
+# What of an output is kept; empty: all of it.
+Box = tuple[KeptPart, ...]
+
+
+# How far before or behind its place in the full run something kept is looked for.
+MOVED_BY = 8
+
+
+def where_kept(
+    boxes: Sequence[Box | None], labels: Sequence[tuple[Labels, Labels]], near: int
+) -> tuple[Box | None, ...] | None:
+    """Returns where a short run has what is kept of each output; None where it hasn't all of it.
+
+    ``labels``: of each output of the short run and of the full one. ``near``: see ``MOVED_BY``.
+    """
+    found: list[Box | None] = []
+    for box, (left, right) in zip(boxes, labels, strict=True):
+        there = None if box is None else place_of(left, right, box, near)
+        if box is not None and there is None:
+            return None
+        found.append(there)
+    return tuple(found)
+
+
+def box_of(mask: np.ndarray) -> Box | None:
+    """Returns the smallest box that has all of a mask, by the axes of which it takes a part."""
+    if not mask.any():
+        return None
+    found = []
+    for axis in range(mask.ndim):
+        line = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
+        if len(line) < mask.shape[axis]:
+            found.append(KeptPart(axis, int(line[0]), int(line[-1]) + 1))
+    return tuple(found)
+
+
+def box_index(box: Box, short: bool, rank: int) -> tuple[slice, ...]:
+    """Returns the box as an index into an output: of the short run, or of the full one."""
+    found = [slice(None)] * rank
+    for part in box:
+        moved = part.offset if short else 0
+        found[part.axis] = slice(part.start + moved, part.stop + moved)
+    return tuple(found)
+
+
+def place_of(left: Labels, right: Labels, box: Box, near: int = MOVED_BY) -> Box | None:
+    """Finds the box, with offsets, in which a short run has the full one's labels; None: nowhere.
+
+    Along an axis that has another size, and that the box takes whole, there is none.
+    """
+    if len(left.shape) != len(right.shape):
+        return None
+    named = {part.axis: part for part in box}
+    other = [
+        axis for axis, (n, m) in enumerate(zip(left.shape, right.shape, strict=True)) if n != m
+    ]
+    if any(axis not in named for axis in other):
+        return None
+    axes = [
+        axis
+        for axis in range(len(right.shape))
+        if axis in named
+        or not (left.implicit(axis) and right.implicit(axis))
+        or left.name(axis) != right.name(axis)
+    ]
+    mine, theirs = left.full(axes), right.full(axes)
+    wanted = theirs[box_index(box, False, theirs.ndim)]
+    most = max((right.shape[p.axis] - left.shape[p.axis] for p in box), default=0)
+    # where it stands first, then where the sizes before the content may differ
+    offsets = [0, *(sign * n for n in range(1, min(most, near) + 1) for sign in (-1, 1))]
+    for offset in offsets:
+        moved = tuple(
+            KeptPart(p.axis, p.start, p.stop, offset if p.axis in other else 0) for p in box
+        )
+        fits = all(
+            p.start + p.offset >= 0 and p.stop + p.offset <= left.shape[p.axis] for p in moved
+        )
+        if fits and (mine[box_index(moved, True, mine.ndim)] == wanted).all():
+            return moved
+    return None
+
+
+def elements_apart(mine: np.ndarray, other: np.ndarray, value: Value) -> int:
+    """Returns how many elements have different bits."""
+    if mine.shape != other.shape:
+        return max(mine.size, other.size)
+    return int(unequal_bits(mine, other, value.dtype).sum())

@@ -29,17 +29,21 @@ from probe import budget, floats
 from probe.errors import InputError, Nondeterministic
 from probe.operands import normal
 from probe.padding.computing import Computing, SizedOperation
-from probe.padding.kept import (
-    NEAR,
+from probe.padding.positions import (
+    MOVED_BY,
+    NEVER,
+    At,
     Box,
     KeptPart,
+    Linked,
+    NotDerived,
+    Positions,
     box_index,
     box_of,
     elements_apart,
     place_of,
     where_kept,
 )
-from probe.padding.positions import NEVER, At, Linked, NotDerived, Positions
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
 from probe.recording.difference import Region
@@ -160,7 +164,7 @@ class PaddedModel:
         self.tried = 0
         self.own_places = False
         self.doubt = ""
-        self.near = NEAR
+        self.near = MOVED_BY
         self.sides: dict[tuple[int, int], Run | InputError] = {}
         self._followed: dict[tuple[int, int], Followed] = {}
         self._boxes: dict[int, tuple[Box | None, ...]] = {}

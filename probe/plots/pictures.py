@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the colours are wanted by notebooks too, which ask nothing
     from probe.invariant.mitigations import Measured
     from probe.sweeps import Summary
     from probe.switch_points.by_order import ByOrder
-    from probe.switch_points.switches import Thresholds
+    from probe.switch_points.search import Thresholds
 
 # Classes of |ulp|: the least value of each and its colour. White: there is no output.
 ULPS = {

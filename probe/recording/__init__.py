@@ -4,9 +4,9 @@ A recorder watches a library, ``contract`` says how; what an operation computes,
 :mod:`probe.semantics`, says which elements of two runs must agree.
 
 What a run was: ``recording`` (``record_run`` watches it once: a ``Run`` says what was computed from
-what; several operations as one), ``store`` (its arrays by digest), ``folder`` (the same on disk),
-``subject`` and ``inputs`` (what is run, on what), ``values`` (what it may return, as bits),
-``apart`` (in another process).
+what; several operations as one), ``store`` (bits of whatever a run may return; its arrays by
+digest), ``folder`` (the same on disk), ``subject`` and ``inputs`` (what is run, on what), ``apart``
+(in another process).
 
 What two runs have to agree in: ``matching`` (by what is computed, and with which arguments),
 ``difference`` (regions between matched values, their verdicts, and why nothing is known),

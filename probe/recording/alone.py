@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import CodeType
@@ -38,7 +38,8 @@ from probe.summation.reveal import SHORT
 from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 
-# Bytes that freed memory is filled with: NaN, and numbers near 0.75 in most formats.
+# Bytes that freed memory is filled with: NaN in every format, and in each a number of a usual size
+# (0.75 in float32 and bfloat16, 1.8 in float16, 0.0005 in float64).
 FILLS = (0xFF, 0x3F)
 
 # Runs with each kind of memory where any run gave different bits.
@@ -309,10 +310,16 @@ def run_lines(
         except (TypeError, ValueError, AttributeError, RuntimeError):
             if ways == PLAIN:
                 raise
-    found = space.pop("y")
-    return [
-        _container_array(one) for one in (found if isinstance(found, list | tuple) else [found])
-    ]
+    y, found = space.pop("y"), []
+    for value in y if isinstance(y, list | tuple) else [y]:
+        if "bfloat16" not in str(getattr(value, "dtype", "")):
+            plain = value.detach().cpu() if hasattr(value, "detach") else value
+        elif type(value).__module__.partition(".")[0] == "torch":  # which gives NumPy no bfloat16
+            plain = value.contiguous().view(sys.modules["torch"].uint16).detach().cpu()
+        else:
+            plain = np.asarray(value).view(np.uint16)
+        found.append(np.asarray(plain))
+    return found
 
 
 @lru_cache(8)
@@ -334,17 +341,6 @@ def _definitions(
 
 
 PLAIN = ("{0}", "{0}")
-
-
-def _container_array(value: Any) -> np.ndarray:
-    """Returns a library's array as a container array."""
-    if "bfloat16" in str(getattr(value, "dtype", "")):
-        module = type(value).__module__.partition(".")[0]
-        if module == "torch":
-            value = value.contiguous().view(sys.modules["torch"].uint16)
-            return np.asarray(value.detach().cpu())
-        return np.asarray(value).view(np.uint16)
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 SECONDS = 60.0
@@ -543,19 +539,6 @@ def as_comparison(sides: Sequence[Adds]) -> RecordedSums:
     left, right = sides
     pairs = OutputPairs(left.places, right.places, np.ones(len(left.places), bool))
     return RecordedSums(left.sum, left.run, right.run, pairs)  # type: ignore[arg-type]
-
-
-def compare_sums(
-    sides: Sequence[Alone], known: Known, made: Callable[[], Revealer]
-) -> RecordedSums:
-    """Returns an operation's sums on both sides, all pairs revealed.
-
-    ``made``: gives the revealer of a kind of operation that ``known`` does not have.
-    """
-    adds = [Adds(one) for one in sides]
-    for one in adds:
-        one.reveal(np.arange(len(one.places)), known.setdefault(one.key, made()))
-    return as_comparison(adds)
 
 
 def reveal_sums(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Whether rounding can be why two runs differ: both sides' results are held against all that the
-semantics and the operands of an operation allow (:mod:`probe.enclosure`); and what of a whole run's
-outputs stays the same whatever the orders of all its sums."""
+semantics and the operands of an operation allow (:mod:`probe.enclosure`); and between which numbers
+a whole run's outputs lie, whatever the orders of all its sums."""
 
 from __future__ import annotations
 
@@ -118,10 +118,23 @@ def _result_intervals(one: Alone) -> Interval | None:
         return None
     if 8 * max(prod(array.shape) for array in (*one.reads, *one.gives)) > MOST:
         return None
-    reads = _opened_operands(one) if _program_around(one) else _operand_intervals(one)
-    if reads is None:
-        return None
-    shapes = [one.side.values[n].shape for n in one.operation.gives]
+    run, ends = one.side, _program_around(one)
+    reads = [] if ends else _operand_intervals(one)
+    if ends:
+        # a compiled program fuses steps of the elements at one place: what is inside of it does not
+        # read then what was seen of the steps before
+        for number, value in enumerate(run.values):
+            step = run.operations[value.given].meaning
+            if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
+                ends.add(number)
+        steps, given = operations_between(run, one.operation.reads, ends)
+        arrays = run.arrays(given)
+        found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
+        _add_results(run, [run.operations[n] for n in steps], found)
+        if not found.keys() >= {*one.operation.reads}:
+            return None
+        reads = [found[n] for n in one.operation.reads]
+    shapes = [run.values[n].shape for n in one.operation.gives]
     return enclosed(_written_meaning(one), reads, shapes, one.value.dtype) or _convolution_interval(
         one.operation, reads, shapes, one.dtypes
     )
@@ -137,23 +150,6 @@ def _program_around(one: Alone) -> set[int]:
             if reads and number in operations_between(run, results, reads)[0]:
                 return reads
     return set()
-
-
-def _opened_operands(one: Alone) -> list[Interval] | None:
-    """Returns the intervals of what an operation inside of a compiled program reads: it fuses steps
-    of the elements at one place, and then does not read what was seen of the steps before."""
-    run, ends = one.side, _program_around(one)
-    for number, value in enumerate(run.values):
-        step = run.operations[value.given].meaning
-        if value.given < 0 or not value.floating or not (isinstance(step, Each) or step.exact):
-            ends.add(number)
-    steps, given = operations_between(run, one.operation.reads, ends)
-    arrays = run.arrays(given)
-    found = {n: Interval.of(array, run.values[n].dtype) for n, array in arrays.items()}
-    _add_results(run, [run.operations[n] for n in steps], found)
-    return (
-        [found[n] for n in one.operation.reads] if found.keys() >= {*one.operation.reads} else None
-    )
 
 
 def _written_meaning(one: Alone) -> Meaning:
@@ -316,28 +312,3 @@ def _convolution_interval(
             return None
         made = added
     return made.map(lambda end: asked.y.put(end.reshape(asked.output_shape())))
-
-
-def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndarray:
-    """Returns which decisions over rows (..., channels) are the same for all numbers in between.
-
-    ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
-    """
-    known = ~(np.isnan(found.low) | np.isnan(found.high))  # NaN would take decisions of its own
-    if decision == "threshold":
-        return known & ((found.low > 0) | (found.high <= 0))
-    order = np.argsort(-found.low, axis=-1, kind="stable")
-    least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
-    rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
-    # not where they touch: of equal numbers the index decides
-    return np.asarray(known.all(axis=-1) & (least > rest))
-
-
-def same_decisions(
-    left: np.ndarray, right: np.ndarray, decision: str, count: int = 1
-) -> np.ndarray:
-    """Returns which decisions both sides' rows take alike: as of ``certain_decisions``."""
-    if decision == "threshold":
-        return np.asarray((left > 0) == (right > 0))
-    first, second = (np.argsort(-one, axis=-1, kind="stable")[..., :count] for one in (left, right))
-    return np.asarray((np.sort(first, axis=-1) == np.sort(second, axis=-1)).all(axis=-1))

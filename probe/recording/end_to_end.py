@@ -18,7 +18,7 @@ from probe.activations import ACTIVATIONS
 from probe.case import Case
 from probe.errors import InputError
 from probe.operation import SPLICE
-from probe.recording.ported import Ports, Stage, TargetCall, activation_call
+from probe.recording.ported import PortFrame, Ports, Stage, TargetCall, activation_call
 from probe.recording.recording import Run, container_dtype
 from probe.recording.sums import Shape
 from probe.semantics import Each, Joins, Pads, Picks
@@ -233,7 +233,8 @@ class _Joined:
         dtype: dict[str, Any] = {"dtype": self.dtype(), "parameters": {}}
         active = [one for one in keys if one not in self.fixed]
         if len(keys) == 1 and meaning.word in ACTIVATIONS:
-            called = activation_call(meaning, self.shapes[keys[0]], dtype["dtype"])
+            known, kind = self.shapes[keys[0]], self.dtype()
+            called = activation_call(meaning, PortFrame((known,), known, (kind,), kind, (False,)))
             form = self.form(keys[0])
             self.add(key, dict(called.spec) | {"channels": form.shape[-1]}, active, form)
             return

@@ -30,11 +30,12 @@ from probe.errors import ProbeError
 from probe.operands import normal
 from probe.recording import place
 from probe.recording.alone import (
+    Adds,
     Alone,
     Known,
     Sides,
     address_in_16,
-    compare_sums,
+    as_comparison,
     isolated_sides,
     unequal_bits,
 )
@@ -190,7 +191,11 @@ def judge_sums(one: Region, left: Run, right: Run, known: Known) -> Judged:
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
             apart = np.zeros(pair.compared, bool)
-            told = compare_sums(sides, known, lambda: Revealer(kept=None, budget=budget))
+            adds = [Adds(each) for each in sides]
+            for each in adds:
+                revealer = known.setdefault(each.key, Revealer(kept=None, budget=budget))
+                each.reveal(np.arange(len(each.places)), revealer)
+            told = as_comparison(adds)
             if told.unknown or told.left.orders is None or told.right.orders is None:
                 some = told.unknown or len(told.pairs)
                 why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
@@ -264,7 +269,8 @@ def _by_place(sides: Sides) -> np.ndarray:
         )
         for one in sides
     ]
-    pool = place.pool_numbers(place.POOL)
+    # of several magnitudes: each rounds at other places
+    pool = normal(place.SEED, "x", (place.POOL,)) * np.resize([0.25, 1.0, 4.0], place.POOL)
     numbers: list[float] = pool[: place.PLAIN].tolist()
     if not any(one.held for one in functions):  # beside weights each place has its own result
         laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.operands import normal
 from probe.recording.alone import Alone, Cause, equal_bits, evenly
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
@@ -49,12 +48,6 @@ PLAIN, TELLING = 8, 16
 def affordable(size: int) -> int:
     """Returns how many outputs are asked about where each costs a call of so many elements."""
     return min(max(ELEMENTS // max(size, 1), LEAST), MOST)
-
-
-def pool_numbers(count: int) -> np.ndarray:
-    """Returns numbers of several magnitudes, float64 (count,)."""
-    found: np.ndarray = normal(SEED, "x", (count,)) * np.tile([0.25, 1.0, 4.0], count)[:count]
-    return found
 
 
 @dataclass

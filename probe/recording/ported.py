@@ -437,7 +437,7 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         folded = partial(_scale_and_shift, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
         return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
     if isinstance(meaning, Each):
-        return _activation_call(meaning, frame)
+        return activation_call(meaning, frame)
     name = meaning.word or type(meaning).__name__
     raise _not_a_call(name, getattr(meaning, "why", "") or "no target's call says it")
 
@@ -542,8 +542,8 @@ def _channel_rows(shape: Shape, axis: int | None) -> OperandPart:
     return OperandPart.of(0, shape, order, *(shape[n] for n in order))
 
 
-def _activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
-    """Returns an activation."""
+def activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
+    """Returns an activation. InputError: it is none that a target's call says."""
     named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
     word, numbers = meaning.word, dict(meaning.numbers) if named else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
@@ -559,11 +559,6 @@ def _activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     part = _channel_rows(frame.shape, frame.axis)
     spec = _step_spec("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
     return TargetCall(spec, (replace(part, number=number),), part)
-
-
-def activation_call(meaning: Each, shape: Shape, dtype: str) -> TargetCall:
-    """Returns a function of one array as an activation. InputError: it is none."""
-    return _activation_call(meaning, PortFrame((shape,), shape, (dtype,), dtype, (False,)))
 
 
 def _scale_and_shift(

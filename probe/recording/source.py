@@ -172,7 +172,18 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         made = _formulas_cause(sides, most, known) or made
         made.alone = True
         return made
-    made = _kind_cause(sides, most, known)
+    meaning = sides[0].operation.meaning
+    first, apart = first_of(meaning), differing_outputs(sides)
+    if isinstance(first, SUMS):
+        made = _sums_cause(sides, most, known)
+    elif isinstance(first, Each):
+        terms = terms_cause(*sides, apart)
+        made = terms or place.function_cause(*sides, apart, first.along)
+    elif isinstance(meaning, Normalises):
+        made = place.rows_cause(*sides, meaning, apart)
+    else:
+        why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
+        made = Cause(why=f"not explained yet: {why}")
     if region.joint and not made.kind:
         made = _formulas_cause(sides, most, known) or made
     made.alone = True
@@ -269,21 +280,6 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return ""
-
-
-def _kind_cause(sides: Sides, most: int, known: Known) -> Cause:
-    """Returns the class of an operation that gives its recorded bits alone."""
-    meaning = sides[0].operation.meaning
-    first = first_of(meaning)
-    if isinstance(first, SUMS):
-        return _sums_cause(sides, most, known)
-    if isinstance(first, Each):
-        apart = differing_outputs(sides)
-        return terms_cause(*sides, apart) or place.function_cause(*sides, apart, first.along)
-    if isinstance(meaning, Normalises):
-        return place.rows_cause(*sides, meaning, differing_outputs(sides))
-    why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
-    return Cause(why=f"not explained yet: {why}")
 
 
 def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:

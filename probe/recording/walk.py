@@ -39,7 +39,8 @@ SECONDS = 120.0
 
 CHANGED = "recording changes its outputs"
 
-# What freed memory is filled with before a first and a second run: NaN, and small numbers.
+# What freed memory is filled with before a first and a second run: 3e38 (in float16 NaN), and small
+# numbers, 0.01 in float32.
 FILLS = (0x7F, 0x3C)
 
 # Sizes of blocks that are filled.

@@ -17,9 +17,21 @@ def conv(x, w, b=None, *options, **named):
     if len(known) != len(x.shape):
         raise ValueError(f"w={known}: x has {len(x.shape)} axes, w must too")
     words = ConvolutionWords(*options, **named)
-    shape = ConvolutionSizes(known[:-2], known[-2], known[-1], words)
+    geometry = ConvolutionSizes(known[:-2], known[-2], known[-1], words)
     wide = accumulator(x.dtype.name, words.accumulate)
-    y = _differentiable(tf, shape, wide)(x, w)
+
+    def convolve(x, w):
+        def gradients(dy):
+            return (
+                _input_gradient(tf, geometry, x, w, dy, wide),
+                _weight_gradient(tf, geometry, x, w, dy),
+            )
+
+        return _added_products(tf, geometry, x, w, wide), gradients
+
+    # functions have gradients of their own from TensorFlow 1.7 on
+    differentiable = getattr(tf, "custom_gradient", None)
+    y = differentiable(convolve)(x, w) if differentiable else convolve(x, w)[0]
     return y if b is None else y + b
 
 
@@ -92,8 +104,11 @@ def _added_products(tf, geometry, x, w, wide):
     w = tf.reshape(w, row)
     # negated once: x * -w is rounded as x * w is
     first, weights = w[0], tf.unstack(-w, len(geometry.places) * depth)
-    multiply, subtract = _multiply_and_subtract(tf)
-    y, number = None, 0
+    y, number, multiply, subtract = None, 0, tf.multiply, tf.subtract
+    raw = getattr(tf, "raw_ops", None)
+    if raw is not None:  # without the way through Python's dispatch
+        mul, sub = raw.Mul, raw.Sub
+        multiply, subtract = (lambda a, b: mul(x=a, y=b)), (lambda a, b: sub(x=a, y=b))
     for place in geometry.places:
         seen = x[(slice(None), slice(None)) + geometry.seen(place, outputs)]
         for one in tf.unstack(tf.reshape(seen, column), depth):
@@ -107,37 +122,6 @@ def _added_products(tf, geometry, x, w, wide):
     return tf.cast(y, dtype)
 
 
-def _multiply_and_subtract(tf):
-    """Multiplication and subtraction, without the way through Python's dispatch where it is."""
-    raw = getattr(tf, "raw_ops", None)
-    if raw is None:
-        return tf.multiply, tf.subtract
-    mul, sub = raw.Mul, raw.Sub
-    return lambda a, b: mul(x=a, y=b), lambda a, b: sub(x=a, y=b)
-
-
-def _differentiable(tf, geometry, wide):
-    """f(x, w) with gradients of its own, where TensorFlow lets functions have them (1.7 on)."""
-
-    def plain(x, w):
-        return _added_products(tf, geometry, x, w, wide)
-
-    if not hasattr(tf, "custom_gradient"):  # before TensorFlow 1.7
-        return plain
-
-    @tf.custom_gradient
-    def convolve(x, w):
-        def gradients(dy):
-            return (
-                _input_gradient(tf, geometry, x, w, dy, wide),
-                _weight_gradient(tf, geometry, x, w, dy),
-            )
-
-        return plain(x, w), gradients
-
-    return convolve
-
-
 def _input_gradient(tf, geometry, x, w, dy, wide):
     """Such a convolution of the output gradients, by the weights turned round."""
     rank, groups = len(geometry.kernel), geometry.groups
@@ -146,7 +130,13 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
     _, around, outputs = _zeros_around(tf, geometry, x)
     axes = zip(sizes, around, outputs, geometry.extents, geometry.stride)
     for axis, (size, (before, after), count, extent, stride) in enumerate(axes, 1):
-        dy = _zeros_between(tf, dy, axis, stride)
+        if stride > 1:  # ``stride - 1`` zeros between neighbours
+            zeros = [[0, 0]] * (len(dy.shape) + 1)
+            zeros[axis + 1] = [0, stride - 1]
+            spread, shape = tf.pad(tf.expand_dims(dy, axis + 1), zeros), tf.shape(dy)
+            length = shape[axis] * stride
+            dy = tf.reshape(spread, tf.concat([shape[:axis], [length], shape[axis + 1 :]], 0))
+            dy = dy[(slice(None),) * axis + (slice(0, length - stride + 1),)]
         rest = size + before + after - ((count - 1) * stride + extent)
         zeros = [[0, 0]] * (rank + 2)
         zeros[axis] = [extent - 1, extent - 1 + rest]
@@ -160,19 +150,6 @@ def _input_gradient(tf, geometry, x, w, dy, wide):
     dx = conv(dy, mirrored, accumulate=wanted, **geometry.transposed())
     inside = [slice(before, before + size) for size, (before, _) in zip(sizes, around)]
     return dx[tuple([slice(None)] + inside)]
-
-
-def _zeros_between(tf, dy, axis, stride):
-    """``stride - 1`` zeros between neighbours on an axis."""
-    if stride == 1:
-        return dy
-    zeros = [[0, 0]] * (len(dy.shape) + 1)
-    zeros[axis + 1] = [0, stride - 1]
-    wide = tf.pad(tf.expand_dims(dy, axis + 1), zeros)
-    shape = tf.shape(dy)
-    length = shape[axis] * stride
-    joined = tf.reshape(wide, tf.concat([shape[:axis], [length], shape[axis + 1 :]], 0))
-    return joined[(slice(None),) * axis + (slice(0, length - stride + 1),)]
 
 
 def _weight_gradient(tf, geometry, x, w, dy):

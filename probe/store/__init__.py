@@ -1,15 +1,14 @@
 """Stores measurements: rows are buffered, written atomically, merged by key, read as frames.
 
-``folder`` checks rows and writes those of one machine in pieces, ``merging`` writes a table's one
-file (``differences.parquet``) from them, ``results`` reads the stores of several machines and
-answers SQL. Below them ``layout`` says where files are, ``file`` writes one, ``parquet`` says which
-of two rows counts and what is done already.
+``folder`` checks rows, writes those of one machine in pieces, and from them a table's one file
+(``differences.parquet``); ``results`` reads the stores of several machines and answers SQL. Below
+them ``file`` says where files are and writes one, ``parquet`` says which of two rows counts and
+what is done already.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from probe.store.folder import Store
-from probe.store.merging import merge
+from probe.store.folder import Store, merge
 
 if TYPE_CHECKING:
     from probe.store.results import load as load

@@ -1,8 +1,19 @@
-"""Writes one Parquet file, and verifies it: atomic, versioned, sealed; errors name the file.
+"""Says where the files of a store are, writes one of them, and verifies it.
 
-Between the last page and the footer of a file stand :data:`SEAL` and the SHA-256 of all the rest.
-Readers of Parquet ignore it, for a footer says where its pages are; the readers of this file use it
-to check that every bit is the one that was written.
+``ROOT/<machine>`` stands for one machine's store in both layouts:
+
+- ``ROOT/<machine>/<table>.parquet``, compacted, and parts ``<table>.<n>.parquet``, later n later;
+- ``ROOT/<table>/machine=<machine>/target=<target>/part-0.parquet``, compacted; those of the two
+  columns that a table hasn't are left out of its path.
+
+A partitioned store, for other tools, is written where stores are merged and compacted. New rows are
+parts in ``ROOT/<machine>`` until then, so both kinds of files together are one machine's rows, and
+a later file of :func:`table_files` has the later rows.
+
+Files are written whole or not at all, versioned and sealed; errors name the file. Between the last
+page and the footer stand :data:`SEAL` and the SHA-256 of all the rest. Readers of Parquet ignore
+it, for a footer says where its pages are; the readers of this module use it to check that every bit
+is the one that was written.
 """
 
 from __future__ import annotations
@@ -10,6 +21,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -17,13 +29,106 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Self
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from probe import schema
 from probe.errors import StoreError
-from probe.store import layout
+
+# Tables whose id is a hash of the row: the same on every machine, so kept once.
+CONTENT = ("cases", "orders", "roundings", "networks")
+
+_FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
+_PARTITIONED = re.compile(r"part-\d+\.parquet")
+_LONGEST = 255  # bytes in the name of a folder
+
+
+def table_files(folder: Path, table: str) -> list[Path]:
+    """Files of a machine's table: partitioned ones, the compacted one, then the parts by number."""
+    return [*partitioned(folder, table), *unpartitioned(folder, table)]
+
+
+def unpartitioned(folder: Path, table: str) -> list[Path]:
+    """Returns files of a table in ``folder`` itself, the compacted one first."""
+    found = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
+    parts = sorted((int(one[2] or -1), one[0]) for one in found if one and one[1] == table)
+    return [folder / name for _, name in parts]
+
+
+def partitioned(folder: Path, table: str) -> list[Path]:
+    """Returns files of a table among the partitions beside ``folder``."""
+    root = folder.parent / table
+    if table not in CONTENT:
+        root = root / _hive("machine", folder.name)
+    pattern = (
+        "target=*/part-*.parquet" if "target" in schema.column_names(table) else "part-*.parquet"
+    )
+    return sorted(path for path in root.glob(pattern) if _PARTITIONED.fullmatch(path.name))
+
+
+def partition(folder: Path, table: str, target: str | None) -> Path:
+    """Returns the file of a machine's partition; ``target`` counts where the table has that column.
+
+    Errors: StoreError for a target text that is too long for the name of a folder.
+    """
+    place = folder.parent / table
+    if table not in CONTENT:
+        place = place / _hive("machine", folder.name)
+    if target is not None and "target" in schema.column_names(table):
+        place = place / _hive("target", target)
+    return place / "part-0.parquet"
+
+
+def columns_of_path(path: Path) -> dict[str, str]:
+    """Returns columns that a file's path says, instead of the file: none for unpartitioned ones."""
+    if not _PARTITIONED.fullmatch(path.name):
+        return {}
+    pairs = [folder.split("=", 1) for folder in path.parts[-3:-1] if "=" in folder]
+    return {name: unquote(value) for name, value in pairs if name in ("machine", "target")}
+
+
+def is_partitioned(root: Path) -> bool:
+    """Returns whether tables in ``root`` are partitioned by machine."""
+    return any(
+        next((root / table).glob("machine=*"), None) is not None
+        for table in schema.TABLES
+        if (root / table).is_dir()
+    )
+
+
+def machine_folders(path: Path) -> list[Path]:
+    """Returns ``path`` and what is under it as folders of one machine each, sorted.
+
+    Of partitioned tables the folders need not exist. Errors: StoreError if there's no such path.
+    """
+    if not path.is_dir() and not is_partitioned(path.parent):
+        raise StoreError(f"path={path}: there is no such folder; check the name")
+    tables = (table for table in schema.TABLES if table not in CONTENT)
+    # the path itself, where it is a machine of a partitioned store
+    found = {path} if any(partitioned(path, table) for table in tables) else set()
+    for place, folders, names in os.walk(path):
+        # what Git and others keep for themselves is not a store
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        here = Path(place)
+        if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
+            found.add(here)
+        elif any(_PARTITIONED.fullmatch(name) for name in names):
+            up = here.parent if here.name.startswith("target=") else here
+            if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
+                found.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
+    return sorted({folder.resolve() for folder in found})
+
+
+def _hive(column: str, value: str) -> str:
+    """A folder's name as Hive, Arrow, DuckDB and polars read it: all but letters escaped."""
+    name = f"{column}={quote(value, safe='')}"
+    if len(name) > _LONGEST:
+        why = f"as the name of a folder it has {len(name)} bytes, more than {_LONGEST}"
+        raise StoreError(f"{column}={value}: {why}; merge without --partitioned")
+    return name
+
 
 SEAL = b"PROBE256"
 # Rows that are written, and held in memory, together.
@@ -72,7 +177,7 @@ class Writer:
         self.path, self.table = path, table
         self.held = 0
         self._pieces: list[pa.Table] = []
-        from_path, described = layout.columns_of_path(path), schema.described_schema(table)
+        from_path, described = columns_of_path(path), schema.described_schema(table)
         metadata = dict(described.metadata) | ({_COMPACTED: "1"} if compacted else {})
         fields = [field for field in described if field.name not in from_path]
         self._schema = pa.schema(fields, metadata | dict(origin or {}))
@@ -202,16 +307,6 @@ def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
     return found.digest()
 
 
-def _sealed(stream: BinaryIO) -> bool:
-    """Returns whether a file carries a seal; ValueError where it does not fit."""
-    place, rest = _from_footer(stream, _SEALED)
-    if not rest.startswith(SEAL):
-        return False
-    if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
-        raise ValueError("its bytes have changed since it was written")
-    return True
-
-
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """What fails within it is a StoreError that names the file; but not that it is gone."""
@@ -264,8 +359,11 @@ def require_unchanged(path: Path) -> None:
 @lru_cache(4096)
 def _verified(path: Path, *_: int) -> None:
     with _reading(path), path.open("rb") as stream:
-        # files of older versions, or that another tool has written anew, carry no seal
-        if not _sealed(stream):
+        place, rest = _from_footer(stream, _SEALED)
+        if rest.startswith(SEAL):
+            if _sha256(stream, place, rest[_SEALED:]) != rest[len(SEAL) : _SEALED]:
+                raise ValueError("its bytes have changed since it was written")
+        else:  # files of older versions, or that another tool has written anew, carry no seal
             with pq.ParquetFile(path, page_checksum_verification=True) as opened:
                 deque(opened.iter_batches(), maxlen=0)
 
@@ -273,7 +371,7 @@ def _verified(path: Path, *_: int) -> None:
 def damaged(path: Path, error: Exception) -> StoreError:
     """Returns the one-line error for a file that can't be read."""
     reason = " ".join(str(error).split("\n")[0].split())[:120].replace(str(path.parent), "...")
-    name = path.name if not layout.columns_of_path(path) else "/".join(path.parts[-4:])
+    name = path.name if not columns_of_path(path) else "/".join(path.parts[-4:])
     return StoreError(
         f"file={name}: damaged, can't be read as parquet ({reason}); restore it, or move it "
         "out of the store and measure again"

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from probe import schema
 from probe.errors import StoreError
-from probe.store import file, layout
-from probe.store.layout import table_files as files
+from probe.store import file
+from probe.store.file import table_files as files
 
 Answer = TypeVar("Answer")
 
@@ -81,7 +81,7 @@ class Stored:
         if name == "differences":
             self.files("comparisons")  # first, since writers write it last
         if name not in self._machines:
-            shared = name in layout.CONTENT
+            shared = name in file.CONTENT
             self._machines[name] = {
                 path: "" if shared else folder.name
                 for folder in self.folders
@@ -116,7 +116,7 @@ class Stored:
         found = self.files(name)
         # a partition and the files of a folder each have the last word on their rows alone
         parts = {
-            (self._machines[name][path], path.parts[-3:-1] if layout.columns_of_path(path) else ())
+            (self._machines[name][path], path.parts[-3:-1] if file.columns_of_path(path) else ())
             for path in found
         }
         return len(parts) == len(found) and all(map(file.is_compacted, found))
@@ -202,7 +202,7 @@ class Stored:
 
 def _select_of_file(name: str, path: Path | None, machine: str = "", number: int = 0) -> str:
     """Returns the SELECT of one file's rows; no ``path``: of no row."""
-    from_path = {} if path is None else layout.columns_of_path(path)
+    from_path = {} if path is None else file.columns_of_path(path)
     there = set() if path is None else set(file.footer(path).names)
     columns = []
     for one in schema.TABLES[name]:

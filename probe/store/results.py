@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from probe import schema
 from probe.errors import InputError, StoreError
-from probe.store import file, layout, parquet
-from probe.store.layout import CONTENT
+from probe.store import file, parquet
+from probe.store.file import CONTENT
 
 if TYPE_CHECKING:
     import pandas
@@ -181,14 +181,14 @@ def load(*paths: str | Path, tolerant: bool = False) -> Results:
     """
     folders: list[Path] = []
     for path in paths:
-        found = layout.machine_folders(Path(path))
+        found = file.machine_folders(Path(path))
         if not found:
             raise StoreError(
                 f"path={path}: there are no stored results; run `probe sweep` or `probe run` first"
             )
         folders.extend(folder for folder in found if folder not in folders)
     left_out: dict[Path, str] = {}
-    files = (layout.table_files(folder, name) for folder in folders for name in schema.TABLES)
+    files = (file.table_files(folder, name) for folder in folders for name in schema.TABLES)
     for path in dict.fromkeys(chain.from_iterable(files)):
         try:
             file.verify_file(path) if tolerant else file.footer(path)

@@ -1,13 +1,14 @@
 """Reveals and replays the order and the roundings with which every output is added.
 
 ``fprev`` is the published algorithm, for one output; the rest refines it. ``masks`` asks an
-operator, ``reveal`` grows trees of its answers for all outputs at once (those of long sums are a
-``guess`` that ``proof`` proves in a few calls), ``rounding``, ``fusion`` and ``flush`` find what is
-fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them together
-for all outputs of one call, ``functions`` for any Python function that adds. ``certificate`` asks
-an output about every addition again, by ``questions`` that hold whatever the formats of its sums.
+operator, ``reveal`` grows trees of its answers for all outputs at once (those of long sums are
+guessed and proved in a few calls, in ``proof``), ``rounding``, ``fusion`` and ``flush`` find what
+is fused, kept wider and made zero, ``replay`` evaluates a tree in NumPy, ``orders`` puts them
+together for all outputs of one call, ``functions`` for any Python function that adds.
+``certificate`` asks an output about every addition again, by questions that hold whatever the
+formats of its sums.
 
-``windows`` reveals which inputs an output reads, ``reach`` those that it reads without a weight,
-``zero`` how a sum starts, ``pools`` how pools are computed. ``summation`` is a ``tree`` with its
-roundings, ``notation`` writes trees for people, ``arithmetic`` rounds exact sums once.
+``windows`` reveals which inputs an output reads, and those that it reads without a weight, and
+``pools`` how pools are computed. ``summation`` is a ``tree`` with its roundings, ``arithmetic``
+rounds exact sums once.
 """

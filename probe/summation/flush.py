@@ -27,8 +27,8 @@ from probe.summation.masks import Masks, ask, classify
 from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
 
-AT_ONCE = 1 << 20  # leaves that are set in one call
-ALIKE = 4  # sets of weights by which filters are told apart where something is flushed
+AT_ONCE = 1 << 20  # speed alone: leaves that are set in one call
+ALIKE = 4  # speed alone: sets of weights by which filters that flush are told apart
 SPAN = 4  # binades between the constant input and 1 where products are asked about
 
 # Sets of leaves, or of pairs, that are asked at once: (members, 1 or 2) each.
@@ -64,14 +64,13 @@ def signature(masks: Masks) -> np.ndarray:
         return found
     if masks.alike is None:
         least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
-        none = np.full((1, masks.operator.filters, 1), -1)
         outputs = []
         for seed in range(ALIKE):
-            drawn = operands.hashes(seed, "w", 0, (masks.size,)) % np.uint64(2**11)
-            template = (drawn.astype(np.float64) - 2.0**10) * 2.0**-9 * least
+            drawn = operands.hashes(seed, "w", 0, (masks.size,)).view(np.int64)
+            template = drawn * 2.0**-62 * least  # from -2 to 2 times that
             if masks.operator.bias:
                 template[-1] *= 2.0**-SPAN
-            outputs.append(masks.run(none, [0.0], 2.0**-SPAN, template)[0].astype(np.float64))
+            outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
         masks.alike = np.stack(outputs)
     return np.concatenate([found, masks.alike])
 
@@ -81,8 +80,7 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     template = np.full(masks.size, w)
     if masks.operator.bias:
         template[-1] = x * w
-    none = np.full((1, masks.operator.filters, 1), -1)
-    return masks.run(none, [0.0], x, template)[0].astype(np.float64)
+    return masks.plain(x, template).astype(np.float64)
 
 
 def reveal_flushing(
@@ -101,31 +99,14 @@ def reveal_flushing(
             asked.append(piece)
     if not asked:
         return
-    for name, question in (("inputs", count_inputs_kept), ("weights", count_weights_kept)):
-        sets = [of_leaves(masks, piece.found.tree) for piece in asked]
-        _note(asked, name, _counted(masks, asked, sets, question))
-    _note(
-        asked,
-        "products",
-        _counted(masks, asked, [of_pairs(masks, p) for p in asked], count_products_kept),
-    )
-    behind = [[row[None] for row in piece.pairs.behind_bias] for piece in asked]
-    _note(asked, "behind bias", _counted(masks, asked, behind, count_kept_behind_bias))
-    _note(
-        asked,
-        "bias",
-        _counted(masks, asked, [beside_bias(masks, p) for p in asked], count_biases_kept),
-    )
+    for name, question, sets_of in QUESTIONS:
+        found = _counted(masks, asked, [sets_of(masks, piece) for piece in asked], question)
+        for piece, counted in zip(asked, found, strict=True):
+            piece.flushed[name] = counted
+            counts = np.array([counts for _, counts in counted], np.int32)
+            piece.answers["flush " + name] = counts.reshape(-1, len(piece.found.positions))
     _reveal_flushed_sums(masks, asked, [traces(piece) for piece in asked])
     _tininess(masks, asked)
-
-
-def _note(pieces: Sequence[FusionPiece], name: str, found: Sequence[Counted]) -> None:
-    for piece, counted in zip(pieces, found, strict=True):
-        piece.flushed[name] = counted
-        piece.answers["flush " + name] = np.array(
-            [counts for _, counts in counted], np.int32
-        ).reshape(len(counted), len(piece.found.positions))
 
 
 def _counted(
@@ -178,9 +159,11 @@ def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) ->
     return rows.reshape(len(sets), width * most)
 
 
-def of_leaves(masks: Masks, tree: Tree) -> Sets:
+def of_leaves(masks: Masks, piece: FusionPiece) -> Sets:
     """Returns the products of a tree, as many in a set as can be counted."""
-    leaves = np.array([leaf for leaf in tree.leaves if leaf != BIAS], int).reshape(-1, 1)
+    leaves = np.array([leaf for leaf in piece.found.tree.leaves if leaf != BIAS], int).reshape(
+        -1, 1
+    )
     most = min(masks.scale.limit, max(128, AT_ONCE // masks.operator.filters))
     return [leaves[start : start + most] for start in range(0, len(leaves), most)]
 
@@ -264,6 +247,22 @@ def count_biases_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
+# What is asked of operands, products and the bias: a name, the question, and of which sets.
+QUESTIONS: tuple[
+    tuple[str, Callable[[Masks, np.ndarray], np.ndarray], Callable[[Masks, FusionPiece], Sets]], ...
+] = (
+    ("inputs", count_inputs_kept, of_leaves),
+    ("weights", count_weights_kept, of_leaves),
+    ("products", count_products_kept, of_pairs),
+    (
+        "behind bias",
+        count_kept_behind_bias,
+        lambda masks, piece: [row[None] for row in piece.pairs.behind_bias],
+    ),
+    ("bias", count_biases_kept, beside_bias),
+)
+
+
 def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarray) -> np.ndarray:
     """Returns how many halves of a partner stand beside all partners."""
     most = leaves.shape[2] // 2
@@ -290,7 +289,7 @@ def _reveal_flushed_sums(
         pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
         bottoms.append([pairs[:most]] if added else [])
     wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
-    results = ask(masks, _root_is_flushed, wanted)
+    results = ask(masks, _sum_is_flushed, wanted)
     flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
     kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
     apart = []
@@ -308,17 +307,15 @@ def _reveal_flushed_sums(
 
 
 def _sum_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not."""
-    least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
-    return classify(
-        masks.run(leaves, [1.5 * least, -least, least]), zero=1.5 * least, one=least
-    ).astype(np.int32)
+    """Per (p, q, r): 1 where the subnormal sum of p and q is zero when r is added, 0 where not.
 
-
-def _root_is_flushed(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """Per (p, q) that meet at the root: 1 where their subnormal sum comes out as zero."""
+    Per (p, q) that meet at the root: where that sum comes out as zero.
+    """
     least = 2.0 ** floats.FORMATS[masks.operator.dtype].emin
-    return classify(masks.run(leaves, [1.5 * least, -least]), zero=least / 2, one=0.0)
+    width = leaves.shape[2]
+    beside = least * (width == 3)
+    answer = masks.run(leaves, [1.5 * least, -least, least][:width])
+    return classify(answer, zero=least / 2 + beside, one=beside).astype(np.int32)
 
 
 def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:

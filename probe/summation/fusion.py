@@ -180,6 +180,19 @@ class Traces:
         other = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
         return np.array([[self.bias, self._leaf(other)]])
 
+    @property
+    def every_node(self) -> np.ndarray:
+        """Returns (p, q, r) of all nodes, the root last and without r; none of a tree of a leaf."""
+        if not self.tree.nodes:
+            return np.zeros((0, 3), int)
+        return np.concatenate([self.triples, np.append(self.ends[0], -1)[None]])
+
+    @property
+    def any_leaf(self) -> np.ndarray:
+        """Returns a leaf that is a product: one row, none where there is the bias alone."""
+        leaves = [leaf for leaf in self.tree.leaves if leaf != BIAS]
+        return np.array(leaves[:1], int).reshape(-1, 1)
+
     def _leaf(self, child: int) -> int:
         leaf = child if child >= 0 else self.first[~child]
         return self.bias if leaf == BIAS else leaf

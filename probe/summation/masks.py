@@ -85,8 +85,8 @@ class Masks:
 
     ``calls``: how often the operator was run; ``size``: leaves of a filter, the bias included;
     ``flushing`` and ``alike``: what ``flush`` found of all outputs, which is asked once, and
-    ``zeros``: what ``zero`` did, which is asked if ``signed``; ``proved``: what ``proof`` has shown
-    so far.
+    ``zeros``: what ``rounding`` did of signs, which are asked if ``signed``; ``proved``: what
+    ``proof`` has shown so far.
     """
 
     def __init__(self, operator: MaskedOperator, signed: bool = False) -> None:
@@ -120,6 +120,11 @@ class Masks:
         """As ``MaskedOperator.each``: all filters get the same weights, (calls, size)."""
         self.calls += len(weights)
         return self.operator.each(weights)
+
+    def plain(self, x: float, template: np.ndarray) -> np.ndarray:
+        """Returns the outputs, (positions, filters), of one call that sets no weight apart."""
+        none = np.full((1, self.operator.filters, 1), -1)
+        return self.run(none, [0.0], x, template)[0]
 
     def _of_units(self, leaves: np.ndarray, values: Sequence[float]) -> np.ndarray:
         """Counts the units that survive, a few of them in a call, so that the count is exact."""
@@ -199,14 +204,14 @@ def deal_questions(
     filters = masks.operator.filters
     width = max((queue.shape[1] for queue in queues), default=1)
     calls = max((-(-len(q) // len(t)) for q, t in zip(queues, teams, strict=True)), default=0)
-    chunk = max(1, ANSWERS_AT_ONCE // (masks.operator.positions * filters))
+    chunk = max(1, ANSWERS_AT_ONCE // (masks.operator.positions * filters))  # speed alone
     for first in VOICE.counting(range(0, calls, chunk), "groups of questions"):
         count = min(chunk, calls - first)
         ask = np.full((count, filters, width), -1)
         parts = []
         for number, (team, queue) in enumerate(zip(teams, queues, strict=True)):
             start, stop = first * len(team), min((first + count) * len(team), len(queue))
-            if start < stop:
+            if start < stop:  # speed alone
                 rows, columns = np.divmod(np.arange(stop - start), len(team))
                 ask[rows, team[columns]] = queue[start:stop]
                 parts.append(MaskPart(number, start, stop, rows, team[columns]))
@@ -263,7 +268,7 @@ def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return rows, np.zeros(len(rows), int)
     # np.unique(axis=0) makes a type of so many fields first, which takes longer than a short sum's
     # question; of wide rows it is the faster one
-    if rows.shape[1] > 8:
+    if rows.shape[1] > 8:  # speed alone
         distinct, where = np.unique(rows, axis=0, return_inverse=True)
         return distinct, where.reshape(-1)
     order = np.lexsort(rows.T[::-1])
@@ -327,7 +332,7 @@ class SessionOperator:
         blocks = [
             found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
         ]
-        outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)  # speed alone
         if self.dtype != "float32":
             outputs = floats.widen(outputs, self.dtype)
         return outputs.reshape(calls, self.positions, self.filters)

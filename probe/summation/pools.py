@@ -35,22 +35,12 @@ STRANGE = ("infinite", "nan")
 Ask = Callable[[np.ndarray], np.ndarray]
 
 
-def _nested_chain(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
+def _nested_chain(places: list[Any]) -> Any:
     """Returns nested pairs: a chain."""
-    total: int | tuple = places[0]  # type: ignore[type-arg]
+    total = places[0]
     for place in places[1:]:
         total = (total, place)
     return total
-
-
-def _nested_pairwise(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
-    pairs: list = list(places)  # type: ignore[type-arg]
-    while len(pairs) > 1:
-        pairs = [
-            tuple(pairs[n : n + 2]) if n + 1 < len(pairs) else pairs[n]
-            for n in range(0, len(pairs), 2)
-        ]
-    return pairs[0]
 
 
 def _nested_by_nine(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
@@ -89,15 +79,16 @@ def orders(kernel: tuple[int, ...]) -> tuple[Tree, ...]:
     grid = np.arange(int(np.prod(kernel))).reshape(kernel)
     rows, columns = grid.reshape(-1).tolist(), grid.T.reshape(-1).tolist()
     lines = [grid.reshape(-1, kernel[-1]).tolist(), grid.T.reshape(-1, kernel[0]).tolist()]
-    nested = [
-        _nested_chain(rows),
-        _nested_chain(columns),
-        _nested_by_nine(columns),
-        _nested_by_nine(rows),
-        _nested_chain(rows[::-1]),
+    trees = [
+        Tree.sequential(rows),
+        Tree.sequential(columns),
+        _tree_of_nested(_nested_by_nine(columns)),
+        _tree_of_nested(_nested_by_nine(rows)),
+        Tree.sequential(rows[::-1]),
     ]
-    nested += [_nested_chain([_nested_chain(line) for line in each]) for each in lines]  # type: ignore[misc]
-    return tuple(dict.fromkeys(map(_tree_of_nested, [*nested, _nested_pairwise(rows)])))
+    chains = [_nested_chain([_nested_chain(line) for line in each]) for each in lines]
+    trees += map(_tree_of_nested, chains)
+    return tuple(dict.fromkeys([*trees, Tree.pairwise(rows)]))
 
 
 @dataclass(frozen=True)
@@ -430,7 +421,15 @@ def reveal_ways(
     # another way explains, too.
     while fits:
         way, mine = max(fits, key=lambda one: int(one[1].sum()))
-        _take_outputs(found, way, left[mine], zeros)
+        places = left[mine]
+        for one in _flushing(way):  # whose bits it gives on the run's own operands
+            if not len(places):
+                break
+            agreed = own.agrees(one, places, zeros)
+            if agreed.any():
+                found.index[tuple(places[agreed].T)] = len(found.ways)
+                found.ways.append(one)
+            places = places[~agreed]
         fits = [(other, still & ~mine) for other, still in fits if (still & ~mine).any()]
     return found
 
@@ -447,18 +446,6 @@ def _fitting(way: Way, sets: list[tuple[str, PoolAnswers]], places: np.ndarray) 
             left = left[~each.agrees(one, places[left])]
         fits[left] = False
     return fits
-
-
-def _take_outputs(found: Pooled, way: Way, places: np.ndarray, zeros: str) -> None:
-    """Gives a way to those of the outputs whose bits it gives on the run's own operands."""
-    for one in _flushing(way):
-        if not len(places):
-            return
-        agreed = found.own.agrees(one, places, zeros)
-        if agreed.any():
-            found.index[tuple(places[agreed].T)] = len(found.ways)
-            found.ways.append(one)
-        places = places[~agreed]
 
 
 def _fresh(case: Case, kind: str, seed: int) -> np.ndarray:

@@ -12,7 +12,7 @@ arrays are nodes, columns are outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,9 +21,9 @@ import numpy as np
 
 from probe import floats
 from probe.errors import InputError
-from probe.summation import arithmetic, zero
+from probe.summation import arithmetic
 from probe.summation.arithmetic import Doubles, Flush, Rounder, tiny_doubles
-from probe.summation.summation import EVERY, Summation
+from probe.summation.summation import EVERY, ZERO_ADDED, ZERO_FUSED, Summation
 from probe.summation.tree import BIAS, Tree
 
 # Picks rows of an array: a slice where they are evenly spaced, which costs no copy.
@@ -200,7 +200,7 @@ def _pick(numbers: list[int]) -> Pick:
     steps = np.diff(numbers)
     if not steps.size:
         return slice(numbers[0], numbers[0] + 1)
-    if steps[0] > 0 and (steps == steps[0]).all():
+    if steps[0] > 0 and (steps == steps[0]).all():  # speed alone
         return slice(numbers[0], numbers[-1] + 1, int(steps[0]))
     return np.array(numbers)
 
@@ -221,7 +221,7 @@ class _Given:
         self.flush, self.mask = flush, getattr(flush, which)
         self.shape = (len(rows), len(given.columns)) if isinstance(given, Picked) else rows.shape
         self.values: np.ndarray | None = None
-        if self.columns is not None or self.shape[1:] == (1,):
+        if self.columns is not None or self.shape[1:] == (1,):  # speed alone
             self.values = self._widened(slice(None), slice(None), np.empty(self.array.shape))
 
     def read(self, leaves: Pick, block: slice, out: Doubles) -> Doubles:
@@ -241,6 +241,19 @@ class _Given:
             np.copyto(out, floats.nearest(out, self.form))
         self.flush.operands(out, self.mask, leaves)
         return out
+
+
+def starts(tree: Tree, fused: Iterable[int]) -> frozenset[int]:
+    """Returns the products that sums start with: of nodes without inner children, one that is not
+    fused."""
+    if not tree.nodes:
+        return frozenset(tree.leaves) - {BIAS}
+    found = set()
+    for children in tree.nodes:
+        first = [leaf for leaf in children if leaf not in fused][:1]
+        if min(children) >= 0 and BIAS not in children:
+            found.update(first)
+    return frozenset(found)
 
 
 class _Evaluation:
@@ -279,7 +292,8 @@ class _Evaluation:
         sets = rounding.rounded, rounding.flushed_sums, rounding.shortened
         self.plan = _plan(tree, rounding.fused, *sets)
         width = max((len(nodes) for nodes, _ in self.plan), default=1)
-        self.size = max(1, min(count, max(64, arithmetic.BLOCK // width)))
+        block = max(64, arithmetic.BLOCK // width)  # speed alone
+        self.size = max(1, min(count, block))  # speed alone
         self.memory = [np.empty(width * self.size) for _ in range(6)]
         # else sums whose float64 value is a midpoint are repaired, which costs a look at every sum
         self.innocuous = self._innocuous()
@@ -288,8 +302,8 @@ class _Evaluation:
         self.product_rounder = Rounder(self.product_format, width * self.size)
         self.signed = rounding.zero is not None
         self.starts: np.ndarray | None = None  # products that +0 is added to
-        if rounding.zero in (zero.ADDED, zero.FUSED):
-            self.starts = np.isin(np.arange(leaves), list(zero.starts(tree, rounding.fused)))
+        if rounding.zero in (ZERO_ADDED, ZERO_FUSED):
+            self.starts = np.isin(np.arange(leaves), list(starts(tree, rounding.fused)))
 
     def _check(self, bias: np.ndarray | float | None) -> None:
         x, w, tree, kept = self.x, self.w, self.summation.tree, self.accumulator_format
@@ -455,7 +469,7 @@ class _Evaluation:
             self.flush.products(x, w, out, part.sources, self.product_format)
             self.product_rounder.settle(out)
             if self.starts is not None:
-                added = self.rounding.zero == zero.ADDED
+                added = self.rounding.zero == ZERO_ADDED
                 nothing = (out == 0) if added else (x == 0) | (w == 0)
                 out[nothing & self.starts[part.sources][:, None]] = 0.0
         else:

@@ -12,13 +12,13 @@ Positions that share a tree may differ in rounding: tails of vector loops often 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from probe import floats
-from probe.summation import flush, fusion, zero
+from probe.summation import flush, fusion
 from probe.summation.fusion import (
     SAMPLED,
     FusedPairs,
@@ -29,10 +29,9 @@ from probe.summation.fusion import (
 )
 from probe.summation.masks import Masks, ask, classify
 from probe.summation.reveal import RevealedTree, column_labels
-from probe.summation.summation import Rounding, Summation
-from probe.summation.tree import BIAS
+from probe.summation.summation import ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 
-ALIKE = 2  # sets of pairs that every filter is asked, to see whether filters answer alike
+ALIKE = 2  # speed alone: sets of pairs that all filters are asked; what they miss is asked apart
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,16 @@ def reveal_roundings(
     seen = any((answers == 1).any() for answers in asked)
     if seen or alone:
         put("paths", kept_wider, lambda piece, trace: trace.paths)
-        put("triples", kept_wider, _doubtful)
+        # of nodes on paths on which some partial sum was rounded to the dtype
+        put(
+            "triples",
+            kept_wider,
+            lambda piece, trace: (
+                trace.triples
+                if piece.alone or (piece.answers["paths"] == 0).any()
+                else trace.triples[:0]
+            ),
+        )
     for piece in pieces:
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
@@ -81,10 +89,21 @@ def reveal_roundings(
         if each.asked(masks.operator.dtype, seen, alone):
             put(each.name, each.question, each.leaves)
     for piece in pieces if masks.signed else ():
-        here = zero.signs(masks)[:, piece.found.positions, piece.found.filters[0]]
+        here = signs_of_zero(masks)[:, piece.found.positions, piece.found.filters[0]]
         piece.answers["zero"] = here.astype(np.int32)
     flush.reveal_flushing(masks, pieces, lambda piece: traces[piece.found.tree])
-    return [one for piece in pieces for one in _revealed(masks, piece, traces[piece.found.tree])]
+    revealed = []
+    for piece in pieces:
+        counts = np.array([counts for _, counts in piece.parts], np.int32)
+        tables = [table for table in (counts, *piece.answers.values()) if len(table)]
+        positions = piece.found.positions
+        labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
+        for label in range(labels.max(initial=0) + 1):  # positions that answered alike
+            members = np.flatnonzero(labels == label)
+            rounding = _rounding(masks, piece, traces[piece.found.tree], int(members[0]))
+            summation = Summation(piece.found.tree, rounding)
+            revealed.append(Revealed(summation, piece.found.filters, positions[members]))
+    return revealed
 
 
 def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:
@@ -120,7 +139,7 @@ def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[Rev
         return [found]
     tables = [flush.signature(masks)]
     if masks.signed:
-        tables.append(zero.signs(masks).astype(np.float64))
+        tables.append(signs_of_zero(masks).astype(np.float64))
     if batches:
         rows = fusion.pairs_in_rows(batches, max(map(len, batches)))
         leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
@@ -145,29 +164,45 @@ def _count_fused_pairs(
     return ask(masks, fusion.count_fused, rows)
 
 
+def signs_of_zero(masks: Masks) -> np.ndarray:
+    """Returns where two questions about how a sum starts give a negative output: int8 (2,
+    positions, filters). Asked once, and only where zeros of different signs count as differences.
+
+    Sums that start from +0, or add zeros elsewhere, give +0 where all products are -0. With all
+    products -0, is the output -0? It is, where nothing is added to them. And with all products
+    negative and too small for the format? Where the first one is rounded before it is added to +0,
+    that is +0; a fused multiply-add keeps its sign.
+    """
+    if masks.zeros is None:
+        # the square of this is below half of the smallest subnormal number, so that it rounds to
+        # zero
+        small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
+        found = []
+        for x, w in ((0.0, -1.0), (small, -small)):
+            template = np.full(masks.size, w)
+            if masks.operator.bias:
+                template[-1] = -0.0
+            found.append(np.signbit(masks.plain(x, template)))
+        masks.zeros = np.stack(found).astype(np.int8)
+    return masks.zeros
+
+
+def start_of_answers(answers: np.ndarray) -> str:
+    """Returns what the two answers of an output stand for."""
+    return ZERO_KEPT if answers[0] else ZERO_FUSED if answers[1] else ZERO_ADDED
+
+
+def starts_of_outputs(masks: Masks) -> np.ndarray:
+    """Of all outputs: (positions, filters)."""
+    first, second = signs_of_zero(masks).astype(bool)
+    return np.where(first, ZERO_KEPT, np.where(second, ZERO_FUSED, ZERO_ADDED))
+
+
 def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """Per (p, q, r): 1 where the sum of p and q is kept wider, 0 where rounded, else -1."""
     # a quarter of an ulp of 1 is lost when it is added to 1, and kept in any wider format
     little = 2.0 ** -(floats.FORMATS[masks.operator.dtype].precision + 1)
     return classify(masks.run(leaves, [1.0, little, -1.0]), 0.0, little)
-
-
-def _doubtful(piece: FusionPiece, trace: Traces) -> np.ndarray:
-    """Triples of the nodes on paths on which some partial sum was rounded to the dtype."""
-    doubtful = piece.alone or (piece.answers["paths"] == 0).any()
-    return trace.triples if doubtful else trace.triples[:0]
-
-
-def _revealed(masks: Masks, piece: FusionPiece, trace: Traces) -> Iterator[Revealed]:
-    """Yields the piece, split where its positions answered differently."""
-    counts = np.array([counts for _, counts in piece.parts], np.int32)
-    tables = [table for table in (counts, *piece.answers.values()) if len(table)]
-    filters, positions = piece.found.filters, piece.found.positions
-    labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
-    for label in range(labels.max(initial=0) + 1):
-        members = np.flatnonzero(labels == label)
-        rounding = _rounding(masks, piece, trace, int(members[0]))
-        yield Revealed(Summation(piece.found.tree, rounding), filters, positions[members])
 
 
 def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
@@ -187,7 +222,7 @@ def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> R
         if len(piece.answers.get(each.name, ())):
             rounding = each.read(rounding, piece, trace, column, dtype)
     if masks.signed:
-        rounding = replace(rounding, zero=zero.start_of_answers(piece.answers["zero"][:, column]))
+        rounding = replace(rounding, zero=start_of_answers(piece.answers["zero"][:, column]))
     return flush.with_flushing(rounding, piece, trace, column)
 
 
@@ -335,12 +370,6 @@ def rounded_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return np.where((lost[0] < 0) | (lost[1] < 0), -1, found).astype(np.int32)
 
 
-def _read_bias(
-    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
-) -> Rounding:
-    return replace(rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column])))
-
-
 # A quarter of an ulp of 1 in bfloat16, and in float16.
 LITTLE = (2.0**-9, 2.0**-12)
 SHORT_FORMATS = {1: "bfloat16", 2: "float16"}
@@ -363,12 +392,6 @@ def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return found
 
 
-def _any_leaf(piece: FusionPiece, trace: Traces) -> np.ndarray:
-    """Returns a leaf of the tree that is a product; none where there is the bias alone."""
-    leaves = [leaf for leaf in piece.found.tree.leaves if leaf != BIAS]
-    return np.array(leaves[:1], int).reshape(-1, 1)
-
-
 def _read_operands(
     rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
 ) -> Rounding:
@@ -381,14 +404,6 @@ def _read_operands(
     return replace(
         rounding, operand_format=None, input_format=forms.get(x), weight_format=forms.get(w)
     )
-
-
-def _every_node(piece: FusionPiece, trace: Traces) -> np.ndarray:
-    """(p, q, r) of all nodes, the root last; of a tree of one leaf none."""
-    if not piece.found.tree.nodes:
-        return np.zeros((0, 3), int)
-    root = np.append(trace.ends[0], -1)
-    return np.concatenate([trace.triples, root[None]])
 
 
 def _read_shortened(
@@ -415,14 +430,14 @@ def _read_shortened(
 QUESTIONS = (
     RoundingQuestion(
         "shortened",
-        leaves=_every_node,
+        leaves=lambda piece, trace: trace.every_node,
         question=shortened,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_shortened,
     ),
     RoundingQuestion(
         "operands",
-        leaves=_any_leaf,
+        leaves=lambda piece, trace: trace.any_leaf,
         question=shortened_operands,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_operands,
@@ -432,7 +447,9 @@ QUESTIONS = (
         leaves=lambda piece, trace: trace.biased,
         question=rounded_bias,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
-        read=_read_bias,
+        read=lambda rounding, piece, trace, column, dtype: replace(
+            rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column]))
+        ),
     ),
     RoundingQuestion(
         "truncated",

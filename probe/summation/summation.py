@@ -26,6 +26,10 @@ Row = dict[str, Any]
 # In a set of what is flushed: all of its kind, whatever the tree.
 EVERY = -2
 
+# What becomes of a sum of negative zeros: nothing is added; +0 is added to the first product, after
+# it is rounded; or before.
+ZERO_KEPT, ZERO_ADDED, ZERO_FUSED = "kept", "+0 added", "+0 fused"
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -87,7 +91,8 @@ class Rounding:
     and the output if the root is among them. ``{EVERY}``: all of that kind. ``tininess``: what
     counts as subnormal: None: what is, rounded as if exponents had no end, below the smallest
     normal number (x86); ``"before"``: the exact value (ARM); ``"grid"``: the value in its format.
-    ``zero``: what becomes of a sum of negative zeros, as ``zero`` names it; None: it is not known.
+    ``zero``: what becomes of a sum of negative zeros, ``ZERO_KEPT`` and the like; None: it is not
+    known.
     """
 
     fused: frozenset[int] = _numbers_field("fused", leaves=True)

@@ -1,10 +1,15 @@
-"""Summation trees: in which order the products of one output are added.
+"""Summation trees: in which order the products of one output are added, and how trees are written.
 
 A tree is flat: no recursion, so chains of thousands of leaves cost no stack. ``nodes[k]`` holds
 the children of node k: a child >= 0 is the leaf of that number, a child < 0 is the node ``~child``,
 which stands earlier in the tuple; the last node is the root. Trees are kept canonical (children by
 their smallest leaf, nodes in the order in which they are written), so that equal sums are equal
 trees and a tree and its text say the same.
+
+For people a tree is a drawing, or a short sum where many products are added. In a short sum
+brackets say what is added first and the rest goes from left to right, as in a program: ``p0+p1+p2``
+is ``((p0+p1)+p2)``. Dots stand for what goes on in the same way. What is added in one step and
+rounded once stands in braces, ``{p0+p1+p2}``.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -51,7 +57,23 @@ class Tree:
         """
         if not nodes:
             return cls((leaf,), ())
-        return _canonical([tuple(int(child) for child in node) for node in nodes])
+        given = [tuple(int(child) for child in node) for node in nodes]
+        first = _first_leaves(given)
+        # children by their smallest leaf, nodes by where their text ends
+        ordered = [sorted(node, key=lambda child: first[child]) for node in given]
+        number: dict[int, int] = {}
+        found: list[tuple[int, ...]] = []
+        todo = [~(len(given) - 1)]
+        while todo:
+            item = todo.pop()
+            if item >= 0:  # all children of this node are numbered
+                found.append(tuple(number.get(child, child) for child in ordered[item]))
+                number[~item] = ~(len(found) - 1)
+            else:
+                todo.append(~item)
+                todo += [child for child in reversed(ordered[~item]) if child < 0]
+        leaves = sorted(child for node in given for child in node if child >= 0)
+        return cls(tuple(leaves), tuple(found))
 
     @classmethod
     def parse(cls, text: str) -> Tree:
@@ -246,27 +268,6 @@ class Tree:
         return Tree.from_nodes(nodes, leaf=min(leaf for leaf in now.values() if leaf >= 0))
 
 
-def _canonical(nodes: list[tuple[int, ...]]) -> Tree:
-    """Sorts children by their smallest leaf and nodes by where their text ends."""
-    first = _first_leaves(nodes)
-    ordered = [sorted(node, key=lambda child: first[child]) for node in nodes]
-    number: dict[int, int] = {}
-    found: list[tuple[int, ...]] = []
-    todo = [~(len(nodes) - 1)]
-    while todo:
-        item = todo.pop()
-        if item >= 0:  # all children of this node are numbered
-            children = ordered[item]
-            found.append(tuple(number.get(child, child) for child in children))
-            number[~item] = ~(len(found) - 1)
-        else:
-            todo.append(~item)
-            todo += [child for child in reversed(ordered[~item]) if child < 0]
-    return Tree(
-        tuple(sorted(child for node in nodes for child in node if child >= 0)), tuple(found)
-    )
-
-
 def _first_leaves(nodes: list[tuple[int, ...]]) -> dict[int, int]:
     """Returns the smallest leaf under every child; checks that the nodes form one tree."""
     first: dict[int, int] = {}
@@ -311,3 +312,199 @@ def _leaf_numbers(leaves: int | Iterable[int]) -> Iterable[int]:
 def leaf_name(leaf: int) -> str:
     """Returns a leaf's name for people: ``p3`` is product 3, ``b`` the bias."""
     return "b" if leaf == BIAS else f"p{leaf}"
+
+
+# Leaves up to which a tree is drawn.
+DRAWN_LEAVES = 16
+
+# Brackets within brackets, after which a short sum ends in dots.
+NESTED = 40
+
+Item: TypeAlias = "int | NotationSum"
+
+
+@dataclass
+class NotationSum:
+    """Items added from left to right; with ``together`` in one step. ``size``: leaves below."""
+
+    items: list[Item]
+    size: int
+    together: bool = False
+
+
+def short_formula(tree: Tree, most: int = 300) -> str:
+    """Returns the tree as a short sum: ``p0+p1+...+p319``, ``(p0+p4+...)+(p1+p5+...)+...``."""
+    if not tree.nodes:
+        return leaf_name(tree.leaves[0])
+    total = _chains(tree)
+    text = _item_text(total, -1) if total.together else _sum_text(total, 0)
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def order_name(tree: Tree) -> str:
+    """Returns what programmers call this order, empty where there is no short name for it."""
+    products = [leaf for leaf in tree.leaves if leaf != BIAS]
+    biased = len(products) < len(tree.leaves)
+    core = tree.restricted(products) if biased and products else tree
+    if len(products) < 3:
+        return ""
+    bias = ""
+    if biased:
+        beside = tree.nodes[tree.parents[BIAS]]
+        first = all(child >= 0 for child in beside) and 0 in beside
+        bias = ", the bias first" if first else ", the bias in between"
+        bias = ", the bias last" if BIAS in tree.nodes[-1] else bias
+    if all(isinstance(item, int) for item in _chains(tree).items):
+        together = len(tree.nodes) == 1 and len(tree.leaves) > 2
+        return "all in one step" if together else f"one after the other{bias}"
+    if core == Tree.pairwise(products):
+        return f"pairwise{bias}"
+    for lanes in (2, 4, 8, 16, 32, 64):
+        if len(products) > lanes and core == Tree.lanes(products, lanes):
+            return f"{lanes} running sums, added pairwise{bias}"
+    return ""
+
+
+def _chains(tree: Tree) -> NotationSum:
+    """Returns the tree with its chains joined: what goes on adding items of one size is one
+    ``NotationSum``."""
+    found: list[NotationSum] = []
+    for children in tree.nodes:
+        found.append(_join_chain([child if child >= 0 else found[~child] for child in children]))
+    return found[-1]
+
+
+def _join_chain(items: list[Item]) -> NotationSum:
+    size = sum(map(_leaves_below, items))
+    if len(items) > 2:
+        return NotationSum(items, size, together=True)
+    one, other = items
+    for total, item in ((one, other), (other, one)):
+        if (
+            not isinstance(total, NotationSum)
+            or total.together
+            or total.size <= _leaves_below(item)
+        ):
+            continue
+        if _leaves_below(total.items[-1]) == _leaves_below(item):
+            total.items.append(item)
+            total.size = size
+            return total
+    return NotationSum(items, size)
+
+
+def _leaves_below(item: Item) -> int:
+    return item.size if isinstance(item, NotationSum) else 1
+
+
+def _sum_text(total: NotationSum, depth: int) -> str:
+    if depth > NESTED:
+        return "..."
+    items, leaves = total.items, [item for item in total.items[:3] if isinstance(item, int)]
+    # neither of the first two leaves is added first: they stand in the order of the others
+    if len(leaves) == 3 and 2 * leaves[0] == leaves[1] + leaves[2]:
+        items = [items[1], items[0], *items[2:]]
+    runs = _runs_of_form(items)
+    words: list[str] = []
+    while runs:
+        alike = _count_shifted_runs(runs)
+        for number, run in enumerate(runs[:alike]):
+            if alike < 4 or number < 2 or number == alike - 1:
+                # the first two, dots, the last
+                dots = len(run) >= (6 if isinstance(run[0], int) else 4)
+                shown = [_item_text(item, depth) for item in (run[:2] if dots else run)]
+                words += [*shown, "...", _item_text(run[-1], depth)] if dots else shown
+            elif number == 2:
+                words.append("...")
+        del runs[:alike]
+    return "+".join(words)
+
+
+def _item_text(item: Item, depth: int) -> str:
+    if isinstance(item, int):
+        return leaf_name(item)
+    left, right = "{}" if item.together else "()"
+    return f"{left}{_sum_text(item, depth + 1)}{right}"
+
+
+def _runs_of_form(items: Sequence[Item]) -> list[list[Item]]:
+    """Cuts items into runs of one form whose first leaves go up or down by a constant step."""
+    runs: list[list[Item]] = []
+    for item in items:
+        run = runs[-1] if runs else []
+        if run and _form(run[-1]) == _form(item):
+            step = _first_leaf(item) - _first_leaf(run[-1])
+            if len(run) == 1 or step == _first_leaf(run[-1]) - _first_leaf(run[-2]):
+                run.append(item)
+                continue
+        runs.append([item])
+    return runs
+
+
+def _count_shifted_runs(runs: Sequence[Sequence[Item]]) -> int:
+    """Returns how many runs from the first on are the same but for a constant shift."""
+    count = 1
+    while count < len(runs) and _run_kind(runs[count]) == _run_kind(runs[0]) and len(runs[0]) > 1:
+        shift = _first_leaf(runs[count][0]) - _first_leaf(runs[count - 1][0])
+        if count > 1 and shift != _first_leaf(runs[1][0]) - _first_leaf(runs[0][0]):
+            break
+        count += 1
+    return count
+
+
+def _run_kind(run: Sequence[Item]) -> tuple[object, ...]:
+    step = _first_leaf(run[1]) - _first_leaf(run[0]) if len(run) > 1 else 0
+    return _form(run[0]), step, len(run)
+
+
+def _form(item: Item, depth: int = 0) -> object:
+    """Returns what an item looks like, wherever its first leaf is."""
+    if isinstance(item, int):
+        return "b" if item == BIAS else "leaf"
+    if depth > NESTED:
+        return id(item)
+    start = _first_leaf(item)
+    inner = tuple((_form(one, depth + 1), _first_leaf(one) - start) for one in item.items)
+    return hash((item.together, inner))
+
+
+def _first_leaf(item: Item) -> int:
+    while isinstance(item, NotationSum):
+        item = item.items[0]
+    return item
+
+
+def drawing(tree: Tree, fused: frozenset[int] = frozenset()) -> list[str]:
+    """Returns the tree, a line a leaf; ``*`` marks leaves whose exact product is added.
+
+    ::
+
+        p0 ─┐
+        p1 ─┴─┐
+        p2 ─┐ │
+        p3 ─┴─┴─┐
+        p4 ─────┴─
+    """
+    written = tree.written
+    names = [leaf_name(leaf) + "*" * (leaf in fused) for leaf in written]
+    width = max(map(len, names))
+    if not tree.nodes:
+        return [f"{names[0]} ─"]
+    place = {leaf: (row, 0) for row, leaf in enumerate(written)}
+    for node, children in enumerate(tree.nodes):
+        rows, columns = zip(*(place[child] for child in children), strict=True)
+        place[~node] = (max(rows), max(columns) + 1)
+    root = place[~(len(tree.nodes) - 1)]
+    canvas = [[" "] * (2 * root[1] + 1) for _ in written]
+    for node, children in enumerate(tree.nodes):
+        # the lines of the children to where they are added, in a column (from 1)
+        at = 2 * place[~node][1] - 1
+        ends = sorted(place[child][0] for child in children)
+        for row in range(ends[0], ends[-1] + 1):
+            canvas[row][at] = "│"
+        for row, start in (place[child] for child in children):
+            canvas[row][2 * start : at] = "─" * (at - 2 * start)
+            canvas[row][at] = "┐" if row == ends[0] else "┴" if row == ends[-1] else "┤"
+    canvas[root[0]][-1] = "─"
+    lines = zip(names, map("".join, canvas), strict=True)
+    return [f"{name:<{width}} {line}".rstrip() for name, line in lines]

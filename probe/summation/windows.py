@@ -1,16 +1,32 @@
-"""Reveals which input every output reads. Exact: nothing is rounded.
+"""Reveals which input every output reads, and which it reads without a weight for them.
 
-Where there are weights, one of a filter is 1, the others 0, and every input element is a number
-that names it: what comes out is the name of the element that this weight meets, 0 where it meets
-padding. Filters of one group carry other weights in the same call; numbers too long for the dtype
-go in digits. Pooling has no weights, but channels and batch entries are pooled apart: each has one
-element set, and the outputs that show it read it.
+The first is exact: nothing is rounded. Where there are weights, one of a filter is 1, the others 0,
+and every input element is a number that names it: what comes out is the name of the element that
+this weight meets, 0 where it meets padding. Filters of one group carry other weights in the same
+call; numbers too long for the dtype go in digits. Pooling has no weights, but channels and batch
+entries are pooled apart: each has one element set, and the outputs that show it read it.
+
+A kernel may read beyond a window, a neighbouring row or place, and multiply it by a zero of its
+own: such inputs *reach* the output. No finite number shows that, for 0 * x is 0; a NaN or an
+infinity gets through. So every input is made infinite at once while all weights are positive: a sum
+of its products alone is infinite, and one that has 0 * inf among them is NaN. One call so tells
+that nothing reaches any output, which is the usual case. Else infinities are put into sets of
+elements: an output whose window lies outside of a set is NaN only if something of the set reached
+it, and where it is not, nothing of it did. Sets are slabs of one axis (batch entries, places along
+a spatial axis, groups of channels), so that a few for each axis ask every output about everything
+it does not read: about 2 log2(rows) calls for the rows of a product, twice the window's extent and
+4 log2 for an axis of a convolution.
+
+A window's own elements may be read a second time so, which turns its infinities into NaN; they are
+found alike. Weights are asked in the same way: those of other filters, and an output's own where
+its window meets padding.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -152,14 +168,19 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     mixed = first.reshape(case.batch, -1, case.in_channels)
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
-    mean = floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1)
-    if case.pool == "max":
-        return PoolWindows(reads, np.ones(len(reads)), _padding_of_max(session, case, reads))
-    counted = np.rint(reads.sum(axis=1) / mean)
-    pad_with = "nothing" if (counted == reads.sum(axis=1)).all() else "zeros"
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():  # no window meets padding
-        pad_with = ""
-    return PoolWindows(reads, counted, pad_with)
+    read, counted, padded = reads.sum(axis=1), np.ones(len(reads)), False
+    padding = bool((read != math.prod(case.kernel)).any())
+    if case.pool != "max":
+        counted = np.rint(read / floats.widen(ones, case.dtype)[0, ..., 0].reshape(-1))
+        padded = bool((counted != read).any())
+    elif padding:  # a maximum of elements that are all -1 is 0 where padding takes part
+        arrays = {
+            "x": floats.round_to(np.full(case.input_shape(), -1.0), case.dtype),
+            "w": floats.round_to(np.ones(case.weight_shape), case.dtype),
+        }
+        _, run = session.request({"do": "run", "spec": case.spec()}, arrays)
+        padded = bool((floats.widen(run["y"], case.dtype) == 0).any())
+    return PoolWindows(reads, counted, ("zeros" if padded else "nothing") if padding else "")
 
 
 def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
@@ -174,18 +195,6 @@ def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) ->
     header = {"do": "masks", "spec": case.spec(), "mode": "inputs"}
     found = [blocks["outputs"] for _, blocks in session.stream(header, arrays)]
     return np.concatenate(found)
-
-
-def _padding_of_max(session: AnySession, case: Case, reads: np.ndarray) -> str:
-    """A maximum of elements that are all -1 is 0 where padding takes part."""
-    if (reads.sum(axis=1) == math.prod(case.kernel)).all():
-        return ""
-    arrays = {
-        "x": floats.round_to(np.full(case.input_shape(), -1.0), case.dtype),
-        "w": floats.round_to(np.ones(case.weight_shape), case.dtype),
-    }
-    _, found = session.request({"do": "run", "spec": case.spec()}, arrays)
-    return "zeros" if (floats.widen(found["y"], case.dtype) == 0).any() else "nothing"
 
 
 def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
@@ -209,3 +218,416 @@ def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
     flat = (entry + spatial) * case.in_channels + channel
     flat = np.where(spatial < 0, -1, flat)
     return flat.reshape(case.in_channels, -1, len(spatial.T)).astype(np.int32)
+
+
+# Calls that may be spent on naming the elements that reach outputs.
+MOST = 1024
+
+# Elements that are edited in one request: some 50 MB travel.
+EDITS = 1 << 22  # speed alone
+
+# Outputs times elements of an axis that are looked through when elements are named.
+ROWS = 1 << 22  # speed alone
+
+# Positions times groups, the first ones, of which it is said what reaches them.
+NAMED = 512
+
+
+@dataclass(frozen=True)
+class ReachedOutputs:
+    """What reaches the outputs at one position of one group of filters with a weight of 0.
+
+    ``position``: batch entries times output positions. ``inputs``: flat indices into x. ``exact``:
+    each of them reaches it; else one of them does, and which was not told apart.
+    """
+
+    position: int
+    group: int
+    inputs: np.ndarray
+    exact: bool
+
+
+@dataclass
+class Reach:
+    """What was asked of a case, and found. Bool arrays are (positions, filters).
+
+    ``inputs``: elements of x reach the output with a weight of 0, besides those that its window
+    reads with their own, or these a second time. ``weights``: those of other filters do.
+    ``padding``: padded places are multiplied, so that an infinite weight there makes a
+    NaN (0 * inf). ``named``: which elements they are, where that was asked. ``calls``: what it
+    cost.
+    """
+
+    case: Case
+    inputs: np.ndarray
+    weights: np.ndarray
+    padding: np.ndarray
+    named: list[ReachedOutputs] = field(default_factory=list)
+    calls: int = 0
+
+    @property
+    def outputs(self) -> np.ndarray:
+        """Returns outputs that something reaches beyond what they read; padding is not counted."""
+        found: np.ndarray = self.inputs | self.weights
+        return found
+
+    @property
+    def any(self) -> np.ndarray:
+        """Returns outputs that are reached by anything, their own padding included."""
+        found: np.ndarray = self.outputs | self.padding
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns how many outputs are reached, by what: the key ``reach``; {} where none is."""
+        counts = {name: int(getattr(self, name).sum()) for name in ("inputs", "weights", "padding")}
+        told = {name: count for name, count in counts.items() if count}
+        return {"reach": told} if told else {}
+
+
+def reveal_reach(session: AnySession, case: Case) -> Reach:
+    """Reveals what reaches every output of ``case`` (its length set): which elements of x, and
+    weights too.
+
+    Two calls where nothing reaches anything. A pooling case has nothing to ask. Errors:
+    TargetError.
+    """
+    asked = _ReachQuestions(session, case)
+    if case.pool:
+        return asked.result
+    if asked.inputs():
+        asked.result.named = _Names(asked).found()
+    asked.weights()
+    return asked.result
+
+
+def reached_by(
+    session: AnySession, case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray | None
+) -> Reach:
+    """Returns which outputs the infinities and NaNs of these container operands reach.
+
+    Infinities are put in their places into finite operands, so that what comes out NaN was made so
+    by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
+    TargetError.
+    """
+    odd = [None if one is None else ~floats.is_finite(one, case.dtype) for one in (x, w, b)]
+    asked = _ReachQuestions(session, case, odd)
+    if case.pool:
+        return asked.result
+    if asked.inputs():
+        asked.result.named = _Names(asked).candidates()
+    asked.weights()
+    return asked.result
+
+
+def reach_of_inputs(session: AnySession, case: Case) -> Reach:
+    """Returns which outputs are reached by inputs that they have no weight for: one call."""
+    asked = _ReachQuestions(session, case)
+    if not case.pool:
+        asked.inputs()
+    return asked.result
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of x with what the outputs read along it: int64 (outputs, reads), -1 for padding."""
+
+    size: int
+    reads: np.ndarray
+
+    def sets(self) -> Iterator[np.ndarray]:
+        """Sets of the axis, bool (size,), that ask every output about all that it doesn't read.
+
+        For every output and every index outside of its window there is a set that has the index
+        and nothing of the window. Sets are indices alike modulo twice the extent, then blocks as
+        wide as the extent and wider: a window lies in two neighbouring ones of them, and of four in
+        turn two are free.
+        """
+        highest = self.reads.max(axis=1, initial=-1)
+        lowest = np.where(self.reads < 0, self.size, self.reads).min(axis=1, initial=self.size)
+        extent = max(int((highest - lowest).max(initial=0)) + 1, 1)
+        index = np.arange(self.size)
+        if self.size == 1 and (highest >= 0).all():  # every output reads it
+            return
+        near = min(max(2 * extent, 4), self.size)
+        for phase in range(near):
+            yield index % near == phase
+        width = 4 if extent == 1 else extent
+        while near < self.size:
+            blocks = index // width
+            for phase in range(min(4, int(blocks[-1]) + 1)):
+                yield blocks % 4 == phase
+            if blocks[-1] < 4:
+                return
+            width *= 4 if extent == 1 else 2
+
+    def apart(self, members: np.ndarray) -> np.ndarray:
+        """Returns which outputs read nothing of a set: bool (outputs,)."""
+        inside = (self.reads >= 0) & members[self.reads]
+        found: np.ndarray = ~inside.any(axis=1)
+        return found
+
+
+Odd = Sequence[np.ndarray | None]
+Hit = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+
+
+class _ReachQuestions:
+    """Questions to one case. ``odd``: where x, w and b may be infinite; None: everywhere."""
+
+    def __init__(self, session: AnySession, case: Case, odd: Odd | None = None) -> None:
+        self.session, self.case, self.odd = session, case, odd
+        shape = case.output_shape()
+        self.positions = math.prod(shape[:-1])
+        none = np.zeros((self.positions, case.filters), bool)
+        self.result = Reach(case, none, none.copy(), none.copy())
+        self.geometry = geometry = Geometry.of(case)
+        same = [np.arange(size)[:, None] for size in (case.batch, case.groups)]
+        spatial = []
+        for axis, size in enumerate(geometry.sizes):
+            reads = geometry.axis_reads(axis)
+            spatial.append(Axis(size, np.where((reads >= 0) & (reads < size), reads, -1)))
+        self.axes = [Axis(case.batch, same[0]), *spatial, Axis(case.groups, same[1])]
+        self.width = case.filters // case.groups
+        self.out = (case.batch, *geometry.outputs, case.groups, self.width)
+
+    def inputs(self) -> bool:
+        """Asks about all of x at once: whether anything reaches an output."""
+        whole = np.arange(math.prod(self.case.input_shape()))
+        (nan,) = self.ask("x", [whole])
+        self.result.inputs |= nan.reshape(self.result.inputs.shape)
+        return bool(nan.any())
+
+    def hits(self) -> list[Hit]:
+        """Asks about x: (axis, its set, asked outputs, NaN ones), both bool of shape ``out``."""
+        sets = [(axis, members) for axis, one in enumerate(self.axes) for members in one.sets()]
+        chosen = [self._slab(axis, members) for axis, members in sets]
+        hits = []
+        for (axis, members), nan in zip(sets, self.ask("x", chosen), strict=True):
+            shape = [1] * len(self.out)
+            shape[axis] = self.out[axis]
+            asked = np.broadcast_to(self.axes[axis].apart(members).reshape(shape), self.out)
+            hits.append((axis, members, asked, nan.reshape(self.out)))
+        return hits
+
+    def _slab(self, axis: int, members: np.ndarray) -> np.ndarray:
+        """Returns flat indices of the elements of x whose coordinate on an axis is in a set."""
+        return self.elements([members if at == axis else None for at in range(len(self.axes))])
+
+    def elements(
+        self, members: Sequence[np.ndarray | None], channel: int | None = None
+    ) -> np.ndarray:
+        """Flat indices of a product of sets, one an axis (None: all); ``channel`` of its group."""
+        index = [
+            np.arange(axis.size) if some is None else np.flatnonzero(some)
+            for axis, some in zip(self.axes, members, strict=True)
+        ]
+        inner = self.case.group_channels
+        own = np.arange(inner) if channel is None else np.array([channel])
+        index[-1] = (index[-1][:, None] * inner + own).reshape(-1)
+        shape = self.case.input_shape()
+        return np.ravel_multi_index(np.ix_(*index), shape).reshape(-1)
+
+    def weights(self) -> None:
+        """Asks about the weights: all at once, then those of other filters and at padding."""
+        case = self.case
+        if not case.weighted:
+            return
+        whole = np.arange(math.prod(case.weight_shape))
+        (nan,) = self.ask("w", [whole], [np.arange(case.filters)])
+        left = nan.reshape(self.positions, case.filters)
+        if not left.any():
+            return
+        self._padding()
+        self._other_filters()
+        self.result.weights |= left & ~self.result.padding
+
+    def _other_filters(self) -> None:
+        """Asks about the weights (and the bias) of other filters."""
+        case = self.case
+        one = Axis(case.filters, np.arange(case.filters)[:, None])
+        sets = list(one.sets())
+        rows = np.arange(case.summands)[:, None] * case.filters
+        chosen = [(rows + np.flatnonzero(members)).reshape(-1) for members in sets]
+        biased = [np.flatnonzero(members) for members in sets]
+        for members, nan in zip(sets, self.ask("w", chosen, biased), strict=True):
+            self.result.weights |= nan.reshape(self.positions, case.filters) & ~members
+
+    def _padding(self) -> None:
+        """Asks whether a weight that meets padding is multiplied with it."""
+        case, inner = self.case, self.case.group_channels * self.case.filters
+        padded = np.tile(self.geometry.reads() < 0, (case.batch, 1))
+        places = np.flatnonzero(padded.any(axis=0))
+        chosen = [np.arange(place * inner, (place + 1) * inner) for place in places.tolist()]
+        for place, nan in zip(places.tolist(), self.ask("w", chosen), strict=True):
+            found = nan.reshape(self.positions, case.filters) & padded[:, place, None]
+            self.result.padding |= found
+
+    def ask(
+        self,
+        which: str,
+        chosen: Sequence[np.ndarray],
+        biased: Sequence[np.ndarray] | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Yields where the output is NaN for infinities at each set: bool (*output,).
+
+        ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
+        is one. Sets without anything that may be infinite are not asked.
+        """
+        kept = [self.chosen("xwb".index(which), one) for one in chosen]
+        kept_b = [np.zeros(0, int)] * len(kept)
+        if biased is not None and self.case.bias is not None:
+            kept_b = [self.chosen(2, one) for one in biased]
+        calls = [n for n, pair in enumerate(zip(kept, kept_b, strict=True)) if any(map(len, pair))]
+        answers: dict[int, np.ndarray] = {}
+        for part in _parts_by_edits(calls, [len(one) for one in kept]):
+            found = self._request(which, [kept[n] for n in part], [kept_b[n] for n in part])
+            answers |= zip(part, found, strict=True)
+        self.result.calls += len(calls)
+        nothing = np.zeros(self.case.output_shape(), bool)
+        for number in range(len(kept)):
+            yield answers.get(number, nothing)
+
+    def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
+        """Returns those of an operand's elements that are to be edited."""
+        if self.odd is None:
+            return flat
+        odd = self.odd[operand]
+        return flat[:0] if odd is None else flat[odd.reshape(-1)[flat]]
+
+    def _request(
+        self, which: str, some: Sequence[np.ndarray], some_b: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        case = self.case
+        flat = np.concatenate(some)
+        # so small that sums of finite products can not overflow into an infinity of their own
+        small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
+        arrays = {
+            "x": floats.round_to(np.ones(case.input_shape()), case.dtype),
+            "w": floats.round_to(np.full(case.weight_shape, small), case.dtype),
+            "offsets": _edit_offsets(some),
+            "flat": flat.astype(np.int64),
+            "values": floats.round_to(np.full(len(flat), np.inf), case.dtype),
+        }
+        if case.bias is not None:
+            arrays["b"] = floats.round_to(np.zeros(case.filters), case.dtype)
+            if which == "w":
+                flat = np.concatenate(some_b)
+                arrays |= {"b_offsets": _edit_offsets(some_b), "b_flat": flat.astype(np.int64)}
+                arrays["b_values"] = floats.round_to(np.full(len(flat), np.inf), case.dtype)
+        mode = "inputs" if which == "x" else "weights"
+        header = {"do": "masks", "spec": case.spec(), "mode": mode}
+        found = [blocks["outputs"] for _, blocks in self.session.stream(header, arrays)]
+        shape = (len(some), *case.output_shape())
+        return list(np.isnan(floats.widen(np.concatenate(found), case.dtype)).reshape(shape))
+
+
+def _edit_offsets(sets: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
+
+
+def _parts_by_edits(calls: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Calls in parts of up to ``EDITS`` edits, one call at least."""
+    part: list[int] = []
+    total = 0
+    for call in calls:
+        if part and total + sizes[call] > EDITS:
+            yield part
+            part, total = [], 0
+        part.append(call)
+        total += sizes[call]
+    if part:
+        yield part
+
+
+class _Names:
+    """Which elements reach outputs: what was not shown to be harmless, then asked one by one.
+
+    A row is a position and a group of filters. Every set is a slab of an axis, so what is left for
+    a row is a product of sets, one an axis.
+    """
+
+    def __init__(self, asked: _ReachQuestions) -> None:
+        self.asked = asked
+        case, out = asked.case, asked.out
+        reached = _groups_with_some(asked.result.inputs.reshape(out))
+        rows = np.stack(np.nonzero(reached), axis=1)
+        most = ROWS // sum(axis.size for axis in asked.axes)
+        self.rows = rows[: min(max(1, most), NAMED)]
+        at = tuple(self.rows.T)
+        self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
+        for axis, members, wanted, nan in asked.hits():
+            # an output that was asked and is a number shows that nothing of the set reaches it
+            clean = _groups_with_some(wanted)[at] & ~_groups_with_some(nan)[at]
+            self.left[axis][clean] &= ~members
+        self.group = self.rows[:, -1]
+        position = self.rows[:, :-1]
+        self.position = np.ravel_multi_index(tuple(position.T), out[:-2])
+        self.inner = case.group_channels
+
+    def candidates(self) -> list[ReachedOutputs]:
+        """Returns elements that are left of those that were put in, without more questions."""
+        asked = self.asked
+        found = []
+        for row in range(len(self.rows)):
+            inputs = asked.chosen(0, self._elements(row, None))
+            found.append(self._named(row, inputs, len(inputs) == 1))
+        return found
+
+    def found(self) -> list[ReachedOutputs]:
+        """Returns what reaches every row, asked in colours: sets of which a row has one element
+        left."""
+        steps = [_step(left) for left in self.left]
+        colours = math.prod(steps)
+        if colours > MOST:
+            return self.candidates()
+        channels: Sequence[int | None] = [None]
+        if colours * self.inner <= MOST:
+            channels = range(self.inner)
+        exact = channels[0] is not None or self.inner == 1
+        inputs: list[list[np.ndarray]] = [[] for _ in self.rows]
+        sets, about = [], []
+        for colour in np.ndindex(*steps):
+            members = [
+                np.arange(axis.size) % step == phase
+                for axis, step, phase in zip(self.asked.axes, steps, colour, strict=True)
+            ]
+            for channel in channels:
+                sets.append(self.asked.elements(members, channel))
+                about.append((members, channel))
+        for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
+            shown = _groups_with_some(nan.reshape(self.asked.out))[tuple(self.rows.T)]
+            for row in np.flatnonzero(shown).tolist():
+                inputs[row].append(self._elements(row, members, channel))
+        return [
+            self._named(row, np.unique(np.concatenate(some)), exact)
+            for row, some in enumerate(inputs)
+            if some and sum(map(len, some))
+        ]
+
+    def _elements(
+        self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
+    ) -> np.ndarray:
+        """Returns flat indices that are left for a row (of these sets)."""
+        left = [one[row] for one in self.left]
+        if members is not None:
+            left = [one & some for one, some in zip(left, members, strict=True)]
+        return self.asked.elements(left, channel)
+
+    def _named(self, row: int, inputs: np.ndarray, exact: bool) -> ReachedOutputs:
+        return ReachedOutputs(int(self.position[row]), int(self.group[row]), inputs, exact)
+
+
+def _groups_with_some(outputs: np.ndarray) -> np.ndarray:
+    """Returns which groups have some filter of these: without the last axis."""
+    return np.asarray(outputs.any(axis=-1))
+
+
+def _step(left: np.ndarray) -> int:
+    """Returns the smallest step modulo which all that is left of any row is apart: 1 up to the
+    axis."""
+    size = left.shape[1]
+    for step in range(int(left.sum(axis=1).max(initial=1)), size):
+        whole = np.pad(left, ((0, 0), (0, -size % step)))
+        if whole.reshape(len(left), -1, step).sum(axis=1).max(initial=0) <= 1:
+            return step
+    return size

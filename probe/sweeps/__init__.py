@@ -1,8 +1,8 @@
 """Runs cases x targets x values of an axis, compares each with the longest, and stores it.
 
 ``plan`` says what is computed of a case and makes the rows of the store, ``bits`` runs on all
-targets what is not stored yet, ``ranking`` says what comes first where time is short, ``summary``
-what was found.
+targets what is not stored yet, the likeliest first where time is short, ``summary`` says what was
+found.
 """
 
 from probe.sweeps.bits import answer_request, sweep_cases

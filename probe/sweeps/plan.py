@@ -278,9 +278,16 @@ def difference_columns(
     sizes = np.array([_output_sizes(plan.shapes[int(value)]) for value in at], np.int64).reshape(
         -1, 3
     )
-    ulps, scaled = arrays["ulps"], _scaled_differences(arrays, plan.base.dtype, plan.scale)
+    left, right = (
+        floats.widen(floats.from_bits(arrays[name], plan.base.dtype), plan.base.dtype)
+        for name in ("bits_at", "bits_against")
+    )
+    with np.errstate(all="ignore"):
+        scale = plan.scale.reshape(-1)[arrays["index_against"]]
+        scaled = (right - left) / (floats.eps(plan.base.dtype) * scale)
+    scaled = np.where(np.isfinite(scaled), scaled, np.nan)
     # a distance past int64 (of float64's extremes) is no number that the column can hold
-    ulps = np.where(np.abs(ulps) == _SATURATED, schema.NULL_INT, ulps)
+    ulps = np.where(np.abs(arrays["ulps"]) == _SATURATED, schema.NULL_INT, arrays["ulps"])
     mask = np.ones(len(index), bool) if most is None else np.zeros(len(index), bool)
     ends = np.cumsum(times)
     for row, (start, end) in enumerate(zip(ends - times, ends, strict=True)):
@@ -339,15 +346,3 @@ def _output_sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Rows, positions and filters of an output shape."""
     positions = shape[-2] if len(shape) > 2 else 1
     return int(np.prod(shape[1:-2], dtype=np.int64)), positions, shape[-1]
-
-
-def _scaled_differences(
-    arrays: Mapping[str, np.ndarray], dtype: str, scale: np.ndarray
-) -> np.ndarray:
-    left, right = (
-        floats.widen(floats.from_bits(arrays[name], dtype), dtype)
-        for name in ("bits_at", "bits_against")
-    )
-    with np.errstate(all="ignore"):
-        scaled = (right - left) / (floats.eps(dtype) * scale.reshape(-1)[arrays["index_against"]])
-    return np.where(np.isfinite(scaled), scaled, np.nan)

@@ -2,7 +2,6 @@
 
 ``by_order`` reveals a case at every value that is asked for and compares orders and roundings, not
 bits; ``search`` finds the lengths and batches up to a large one at which a target switches, most of
-them by ``recognition`` alone, on the operands of ``periodic``; ``switches`` holds what it found;
-``floors`` says which sizes add alike. ``bisection`` searches releases and ``conditions`` what else
-pins the bits, both with the ``fewest`` runs.
+them by ``recognition`` alone; ``floors`` says which sizes add alike. ``bisection`` searches
+releases and what else pins the bits, with the ``fewest`` runs.
 """

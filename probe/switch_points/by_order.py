@@ -24,8 +24,8 @@ from probe.errors import TargetError
 from probe.launch import AnySession, open_session
 from probe.layout import CONTIGUOUS
 from probe.summation.orders import Orders
-from probe.summation.reach import reach_of_inputs
 from probe.summation.summation import Row, Summation
+from probe.summation.windows import reach_of_inputs
 from probe.sweeps import Summary
 from probe.sweeps import sweep_cases as sweep_bits
 from probe.sweeps.plan import axis_values

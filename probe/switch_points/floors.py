@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe.printing import ranges
-from probe.summation import notation
 from probe.summation.summation import Summation
+from probe.summation.tree import order_name, short_formula
 from probe.switch_points.recognition import UNKNOWN, Pattern
-from probe.switch_points.switches import Thresholds
+from probe.switch_points.search import Thresholds
 
 MIXED, NOT_RUN = -1, -2
 NOUNS = {"dense": "rows"}
@@ -185,7 +185,7 @@ def _spans_of(sizes: np.ndarray, period: int) -> tuple[SizeRange, ...]:
     if not len(sizes):
         return ()
     # behind the last size every span has ended
-    gone = np.ones(int(sizes[-1]) + period + 1, bool)  # behind the last one every span has ended
+    gone = np.ones(int(sizes[-1]) + period + 1, bool)
     gone[sizes] = False
     spans = []
     for size in sizes.tolist():
@@ -210,7 +210,10 @@ def floor(found: Thresholds) -> Floor:
         text += f", alike at {max(alike[0], key=lambda span: span.last).text}" if alike else ""
         return Floor(None, 1, kind, None, False, False, text)
     size, step, kind = top
-    below = _lower(found, *top)
+    # the largest size below that was run and adds differently, a multiple if there is one
+    patterns = found.patterns.items()
+    other = [n for n, seen in patterns if n < size and _kind_of_pattern(found, seen) != kind]
+    below = max([n for n in other if n % step == 0] or other, default=None)
     sides = size in sure and (below is None or below in sure)
     certified = not found.uncertified
     multiples = range(size, found.upto + 1, step)
@@ -236,7 +239,12 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
     sizes = np.arange(found.shortest, found.upto + 1)
     run, kind = kinds_run(found) != NOT_RUN, found.patterns[max(found.patterns)].interior
     ways = []
-    for step in _steps_of_period(found):
+    # steps whose multiples may add alike: any where no period is known, otherwise 1 and those that
+    # divide the period, or that it divides
+    steps, period = range(1, min(64, found.upto) + 1), found.period
+    for step in steps:
+        if step > 1 and period is not None and (period < 2 or (period % step and step % period)):
+            continue
         mine = sizes % step == 0
         other = sizes[mine & (kinds != kind)]
         after = mine & (sizes > (other[-1] if len(other) else 0))
@@ -249,27 +257,6 @@ def _top(found: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
             ways.append((first, step, kind))
     far = [way for way in ways if 2 * way[0] <= found.upto]
     return min(far or ways, key=lambda way: way[1], default=None)
-
-
-def _steps_of_period(found: Thresholds) -> list[int]:
-    """Returns the steps whose multiples may add alike: any where no period is known, otherwise 1
-    and those that divide the period, or that it divides."""
-    every = range(1, min(64, found.upto) + 1)
-    if found.period is None:
-        return list(every)
-    period = found.period
-    return [n for n in every if n == 1 or (period > 1 and (period % n == 0 or n % period == 0))]
-
-
-def _lower(found: Thresholds, size: int, step: int, kind: int) -> int | None:
-    """Returns the largest size below the floor that was run and adds differently, a multiple if
-    there is one; None if there is none."""
-    other = [
-        n
-        for n, seen in found.patterns.items()
-        if n < size and _kind_of_pattern(found, seen) != kind
-    ]
-    return max([n for n in other if n % step == 0] or other, default=None)
 
 
 def _pieces(every: list[SizeClass], kind: int, size: int) -> SizeRange | None:
@@ -367,23 +354,19 @@ def _order_text(found: Thresholds, number: int, beside: int = UNKNOWN) -> str:
         ]
         apart = [phrase for phrase in told[0] if phrase not in told[1]]
         return ", ".join([_order_name(one), *apart]) if told[0] != told[1] else _order_name(one)
-    if other is not None and notation.order_name(one.tree) == notation.order_name(other.tree):
-        words = [
-            f"as {notation.short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
-        ]
-        others = [
-            f"as {notation.short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)
-        ]
+    if other is not None and order_name(one.tree) == order_name(other.tree):
+        words = [f"as {short_formula(one.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
+        others = [f"as {short_formula(other.tree, most)}" for most in (WRITTEN, 2 * WRITTEN, 300)]
         return next((a for a, b in zip(words, others, strict=True) if a != b), words[-1])
     return _order_name(one)
 
 
 def _order_name(one: Summation) -> str:
     """Returns the order's name; without one, in how many running sums products are added."""
-    if name := notation.order_name(one.tree):
+    if name := order_name(one.tree):
         return name
     running = 1 + sum(all(child < 0 for child in node) for node in one.tree.nodes)
-    return f"in {running:,} running sums, as {notation.short_formula(one.tree, WRITTEN)}"
+    return f"in {running:,} running sums, as {short_formula(one.tree, WRITTEN)}"
 
 
 def kind_words(found: Thresholds, kind: int) -> str:

@@ -11,8 +11,7 @@ from probe import Target, arguments, backends, ulp
 from probe.activations import ACTIVATIONS
 from probe.backends import caffe, conformance, elementwise
 from probe.case import Case
-from probe.invariant.mitigated_cases import RemediedSession
-from probe.invariant.mitigations import remedies_of
+from probe.invariant.mitigations import RemediedSession, remedies_of
 from probe.launch import InlineSession
 
 pytestmark = pytest.mark.long

@@ -18,7 +18,6 @@ import pytest
 import probe
 from probe.case import Case
 from probe.cli import cases, shell
-from probe.explaining.evidence import differing_example
 from probe.options import OPTIONS
 from probe.store import Store
 from probe.summation.summation import Rounding, Summation
@@ -26,7 +25,6 @@ from probe.summation.tree import Tree
 from probe.sweeps import sweep_cases
 from probe.target import Target
 from tests.cli.commands import answered
-from tests.convolutions import explain_case
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("elsewhere")]
 
@@ -177,23 +175,6 @@ def test_a_run_is_saved_as_a_file_that_replays(capsys, tmp_path):
     assert done.returncode == 0 and "have the library's bits" in done.stdout
     assert shell.run([*words.split()[:-1], "nowhere/run.py"]) == 2
     assert capsys.readouterr().err.startswith("probe: out=nowhere/run.py: ")
-
-
-def test_the_example_is_the_smallest_that_replays():
-    from probe.case import Case
-
-    case = Case(op="conv1d", kernel=5, in_channels=2, filters=2, padding="same", operands="cancel")
-    target = Target.parse(SWITCHES)
-    found = explain_case(case, target, 6, 20, inline=True)
-    evidence = differing_example(found)
-    assert evidence is not None and evidence.left.output == evidence.right.output
-    fewest = min(len(example_leaves) for example_leaves in [evidence.left.products])
-    assert fewest == 6  # the first output reads three of five places, two channels each
-    assert evidence.left.result == evidence.left.library
-    assert evidence.right.result == evidence.right.library
-    assert (
-        differing_example(explain_case(case, Target.parse("reference"), 6, 20, inline=True)) is None
-    )
 
 
 def test_sides_part_where_their_trees_do():

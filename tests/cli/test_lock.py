@@ -8,7 +8,7 @@ import pytest
 from probe.cli import lock as commands
 from probe.cli.shell import run
 from probe.lock import file
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".split()
 

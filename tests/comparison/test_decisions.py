@@ -5,21 +5,38 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe.comparison.decisions import TOP, Decision, decisions, error
+from probe import floats
+from probe.comparison.decisions import (
+    TOP,
+    Decision,
+    certain_decisions,
+    decisions,
+    error,
+    same_decisions,
+)
+from probe.enclosure.operations import Interval
 
 
-def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_counted():
+@pytest.mark.parametrize("scale", [1.0, 2.0**-20])
+def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_counted(scale):
     fixed = np.array([[8, 7, 6, 5, 4, 3, 1], [-8, 7, 6, 5, 4, 2, 0.5]], np.float32)
     other = fixed.copy()
     other[0, :2] = 7, 8  # another largest one, the same five
     other[1, 5:] = 0.5, 2
     other[1, 0] = 8  # another sign, another largest one, another set of five
-    unit = np.finfo(np.float32).eps * 8
-    assert list(decisions(other, fixed, "float32")) == [
+    unit, scale = np.finfo(np.float32).eps * 8, np.float32(scale)
+    assert list(decisions(other * scale, fixed * scale, "float32")) == [
         Decision("argmax", 2, 2, 1 / unit),
         Decision(f"top-{TOP}", 2, 1, 1 / unit),
         Decision("threshold", 14, 1, 0.5 / unit),
     ]
+
+
+def test_zero_is_not_above_zero():
+    none, some = np.float32([[0, 0, 3]]), np.float32([[0, 1, 3]])
+    for one, other in ((none, some), (some, none)):
+        *_, told = decisions(one, other, "float32")
+        assert told == Decision("threshold", 3, 1, 0.0)
 
 
 def test_as_many_channels_as_are_wanted_decide_nothing():
@@ -37,3 +54,23 @@ def test_errors_are_in_eps_of_the_largest_number(output, truth, far):
     eps = np.finfo(np.float32).eps
     found = error(np.array(output, np.float32), np.array(truth), "float32")
     assert found == (far if truth == [0.0, 0.0] else pytest.approx(far / eps))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_decisions_are_those_of_the_numbers_in_every_format(dtype):
+    """bfloat16's containers are whole numbers, by which -1 would be larger than 1."""
+    rows = floats.round_to(np.array([[1.0, -1.0, 0.5], [-2.0, 2.0, 0.0]]), dtype)
+    turned = floats.round_to(np.array([[-1.0, 1.0, 0.5], [-2.0, 2.0, 0.5]]), dtype)
+    assert same_decisions(rows, turned, dtype, "argmax").tolist() == [False, True]
+    assert same_decisions(rows, turned, dtype, "top-2", 2).tolist() == [False, True]
+    told = same_decisions(rows, turned, dtype, "threshold")
+    assert told.tolist() == [[False, False, True], [True, True, False]]
+    assert [one.crossed for one in decisions(rows, turned, dtype)] == [1, 3]
+
+
+def test_what_may_lie_anywhere_in_an_interval_is_decided_where_none_overlap():
+    low, high = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, np.nan]]), np.array([2.0, 1.0])
+    found = Interval(low, np.broadcast_to(high, low.shape) - [[0.0], [0.5], [0.5]])
+    assert certain_decisions(found, "argmax").tolist() == [False, True, False]
+    told = certain_decisions(found, "threshold")
+    assert told.tolist() == [[True, False], [True, False], [True, False]]

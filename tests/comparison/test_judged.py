@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from probe import schema, ulp
+from probe import floats, schema, ulp
 from probe.case import Case
 from probe.comparison import (
     ComparedShapes,
@@ -20,6 +20,9 @@ from probe.comparison import (
 from probe.enclosure import BEYOND, of_operands
 from probe.errors import InputError
 from probe.launch import open_session
+from probe.summation.orders import ContainerOperands
+from probe.summation.summation import EVERY
+from probe.summation.tree import Tree
 from probe.target import Target
 
 CASE = Case("conv1d", 3, 4, 4, groups=2, padding="same", stride=2, bias="normal")
@@ -32,10 +35,6 @@ def session():
         yield found
 
 
-def test_the_same_operands_are_compared(session):
-    assert compare_shapes(SHAPES, session, session).compared > 0
-
-
 @pytest.mark.parametrize("name", ["x", "w", "b"])
 def test_one_other_bit_is_told(session, name):
     left, right = run_case(session, SHAPES.left), run_case(session, SHAPES.right)
@@ -45,15 +44,180 @@ def test_one_other_bit_is_told(session, name):
     right = run_case(session, SHAPES.right, tuple((given | {name: changed}).values()))
     with pytest.raises(InputError) as told:
         Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES))
-    assert str(told.value).startswith(f"{name}=") and "other side" in str(told.value)
+    shown = [
+        floats.bits_text(int(one.view(np.uint32).flat[0]), "float32")
+        for one in (given[name], changed)
+    ]
+    assert str(told.value).startswith(f"{name}={shown[0]}") and shown[1] in str(told.value)
 
 
-def test_what_only_one_side_reads_may_differ(session):
-    left, right = run_case(session, SHAPES.left), run_case(session, SHAPES.right)
-    x = right.operands.x.copy()
-    x[:, -1] = 7
-    right = run_case(session, SHAPES.right, (x, right.operands.w, right.operands.b))
-    assert Comparison(CASE, left, right, OutputPairs.must_agree(SHAPES)).compared > 0
+def test_operands_are_refused_exactly_where_a_pair_reads_different_ones(session, monkeypatch):
+    monkeypatch.setattr(judged, "READ_AT_ONCE", 8)
+    case = Case("conv1d", 2, 4, 6, groups=2, bias="normal", length=5, batch=2)
+    run, rng, refused = run_case(session, case), np.random.default_rng(0), 0
+    for trial in range(300):
+        sides = []
+        for many in rng.integers(0, 2, (2, 3)):  # elements of each operand that are changed
+            given = [
+                np.ones(np.shape(one), np.float32)
+                for one in (run.operands.x, run.operands.w, run.operands.b)
+            ]
+            for one, count in zip(given, many, strict=True):
+                one.reshape(-1)[rng.integers(0, one.size, count)] = 2
+            sides.append(given)
+        places, filters = (
+            rng.integers(0, 8, (1 + trial % 3, 2)),
+            rng.integers(0, 6, (1 + trial % 2, 2)),
+        )
+        pairs = np.array([[(p, f), (q, g)] for p, q in places for f, g in filters])
+        same = np.repeat(rng.random(len(places)) < 0.8, len(filters))
+        differ = False
+        for two in pairs[same]:
+            read = []
+            for (x, w, b), (place, filt) in zip(sides, two.tolist(), strict=True):
+                entry, start = divmod(place, 4)
+                first = 2 * (filt // 3)
+                window = x[entry, start : start + 2, first : first + 2]
+                read.append(np.concatenate([window.ravel(), w[..., filt].ravel(), b[[filt]]]))
+            differ |= (read[0] != read[1]).any()
+        runs = [
+            replace(run, operands=ContainerOperands(case, *one, run.operands.y)) for one in sides
+        ]
+        told = OutputPairs(pairs[:, 0], pairs[:, 1], same)
+        if differ:
+            with pytest.raises(InputError, match="other side"):
+                judged.check_operands(*runs, told)
+        else:
+            judged.check_operands(*runs, told)
+        refused += differ
+    assert 50 < refused < 250
+
+
+FLAGS = (
+    "same no_left no_right proved_left proved_right reached_left reached_right early gone".split()
+)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_every_cause_follows_from_what_is_known_of_both_sides(session, apart):
+    """All combinations of what may be known of an output, each one at an output of its own."""
+    case = Case("matmul", in_channels=5, filters=2, length=256)
+    run = run_case(session, case).reveal(session)
+    flags = dict(zip(FLAGS, np.indices([2] * 9).reshape(9, 256, 2) > 0, strict=True))
+    (plain,) = run.orders.summations
+    added = {"left": plain, "right": plain._replace(tree=Tree.pairwise(5)) if apart else plain}
+
+    def side(name):
+        known, right = flags[f"reached_{name}"], name == "right"
+        orders = replace(
+            run.orders,
+            summations=[added[name]],
+            index=np.where(flags["gone"] & (not right), -1, 0),
+            not_a_sum=flags[f"no_{name}"],
+            replayed=known,
+            certified=known,
+        )
+        early = {tuple(at): plain for at in np.argwhere(flags["early"]).tolist()}
+        y = run.operands.y + np.float32(right)
+        return replace(
+            run,
+            orders=orders,
+            replays=flags[f"proved_{name}"],
+            reached=known,
+            variants=early if right else {},
+            operands=replace(run.operands, y=y),
+        )
+
+    def cause(same, no_left, no_right, proved_left, proved_right, left, right, early, gone):
+        if not same:
+            return "window"
+        if no_left or no_right:
+            return "not-a-sum"
+        if not (proved_left and proved_right):
+            return "unexplained"
+        if left != right:
+            return "reach"
+        return "order" if apart and not gone else "rounding" if early else "unexplained"
+
+    rows = np.argwhere(np.ones((256, 2), bool))
+    same = flags["same"].reshape(-1)
+    found = Comparison(case, side("left"), side("right"), OutputPairs(rows, rows, same))
+    assert found.cause == [
+        cause(*one) for one in zip(*(flags[n].reshape(-1) for n in FLAGS), strict=True)
+    ]
+    assert list(found.causes) == [one for one in judged.CAUSES if one in found.cause]
+    known = (flags["reached_left"] & flags["reached_right"]).reshape(-1)
+    assert (found.certified() == known).all() and found.unknown == (same & ~known).sum()
+    differ = np.flatnonzero(same & known & ~flags["gone"].reshape(-1)).tolist() * apart
+    assert {name: some.tolist() for name, some in found.apart.items()} == (
+        {"order": differ} if differ else {}
+    )
+    assert found.by_order == len(differ)
+    assert [found.orders(one)[0]["outputs"] for one in (found.left, found.right)] == [256, 512]
+
+
+def test_flushing_is_a_cause_only_where_bits_do_not_come_out_without_it(session):
+    case = Case("matmul", in_channels=5, filters=2, length=30)
+    run = run_case(session, case).reveal(session)
+    (plain,) = run.orders.summations
+    rows = np.argwhere(np.ones((30, 2), bool))
+    flushing = replace(plain.rounding, flushed_sums=frozenset([EVERY]))
+    other = plain._replace(tree=Tree.pairwise(5), rounding=flushing)
+    y = run.operands.replay(other, *rows.T).reshape(30, 2)
+    y[::3] += np.float32(1)
+    right = replace(
+        run, orders=replace(run.orders, summations=[other]), operands=replace(run.operands, y=y)
+    )
+    found = Comparison(case, run, right, OutputPairs(rows, rows, np.ones(60, bool)))
+    changed = rows[found.differing, 0] % 3 == 0
+    assert found.cause == ["order+flush" if one else "order" for one in changed]
+    assert changed.any() and not changed.all()
+
+
+@pytest.mark.parametrize(
+    ("words", "targets", "channels", "told"),
+    [
+        (("contiguous", "offset:4"), "aa", (3, 3), True),
+        (("offset:0", "offset:4"), "aa", (3, 3), True),
+        (("offset:4", "offset:4"), "aa", (3, 3), False),
+        (("contiguous", "transposed"), "aa", (3, 3), False),
+        (("contiguous", "offset:4"), "ab", (3, 3), False),
+        (("contiguous", "offset:4"), "aa", (3, 5), False),
+    ],
+)
+def test_sides_that_differ_in_their_addresses_alone(words, targets, channels, told):
+    sides = [
+        SimpleNamespace(
+            case=Case("sum", in_channels=count, length=4, layout=word),
+            target=SimpleNamespace(text=text),
+        )
+        for word, text, count in zip(words, targets, channels, strict=True)
+    ]
+    found = SimpleNamespace(left=sides[0], right=sides[1])
+    assert Comparison.by_address.fget(found) == told
+
+
+def test_orders_of_a_side_are_counted_at_its_own_outputs_the_most_frequent_first(session):
+    case = Case("matmul", in_channels=5, filters=3, length=20)
+    run = run_case(session, case).reveal(session)
+    (plain,) = run.orders.summations
+    some = [plain, plain._replace(tree=Tree.pairwise(5)), plain._replace(tree=Tree.lanes(5, 2))]
+    index = np.arange(60).reshape(20, 3) // 25
+    left = replace(run, orders=replace(run.orders, summations=some, index=index))
+    rows = np.argwhere(index < 2)
+    found = Comparison(case, left, run, OutputPairs(rows[:45], rows[:45][::-1], np.zeros(45, bool)))
+    assert [(one["id"], one["outputs"]) for one in found.orders(left)] == [
+        (plain.tree.id, 25),
+        (some[1].tree.id, 20),
+    ]
+    other = Comparison(case, run, left, OutputPairs(rows[:40], rows[-40:], np.zeros(40, bool)))
+    assert [one["outputs"] for one in other.orders(left)] == [25, 15]
+
+
+def test_only_the_outputs_that_are_wanted_are_revealed(session):
+    found = compare_shapes(SHAPES, session, session)
+    found.reveal(session, session, Revealer(), np.array([1]))
+    assert np.flatnonzero(found.proved()).tolist() == [1]
 
 
 def test_operands_rounded_to_two_formats_are_refused(session):
@@ -69,7 +233,7 @@ def test_a_pool_whose_way_is_unknown_on_one_side_is_counted_and_has_no_cause(ses
     case = Case("avg_pool1d", 2, 1, length=6)
     known = compare_shapes(ComparedShapes.named(case, None, 4, 6), session, session)
     known = known.reveal(session, session, Revealer())
-    assert known.unknown == 0 and not known.apart
+    assert known.unknown == 0 and not known.apart and known.replayed == known.compared
     for name in ("left", "right"):
         sides = {"left": known.left, "right": known.right}
         pooled = sides[name].pooled
@@ -89,7 +253,9 @@ def test_what_refuses_a_side_is_the_cause_of_every_difference(session, side, ref
     sides[side] = replace(sides[side], refusal=refusal)
     found = Comparison(CASE, *sides.values(), OutputPairs.must_agree(SHAPES))
     assert found.cause == [refusal] * found.compared and found.causes == {refusal: found.compared}
-    assert not found.apart and found.unknown == 0
+    assert not found.apart and found.unknown == 0 and not found.certified().any()
+    assert found.orders(found.left) == []
+    assert set(found.accuracies(10)["depth_at"]) == {schema.NULL_INT}
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +306,10 @@ def test_what_rounding_can_not_give_is_counted_on_its_side_and_shown(changed):
     assert side is found.left and place.tolist() == pairs.left[first].tolist()
     assert found.apart == {} and found.unknown == 0, "both sides add alike, whatever they gave"
     assert not found.certified().any() and found.by_order == 0
+    assert found.to_json()["certified"] is False and found.to_json()["max_ulp"] == found.max_ulp
 
 
-def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed):
+def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed, monkeypatch):
     found, _, _, pairs = changed
     which = np.flatnonzero(pairs.same_window[found.differing])
     for most in (10**6, len(which), len(which) - 1, 5, 1, 0):
@@ -161,6 +328,8 @@ def test_columns_of_accuracies_are_those_of_pairs_with_one_exact_result(changed)
         np.testing.assert_allclose(np.abs(columns[f"error_{name}"]), far, rtol=1e-6)
         assert set(columns[f"depth_{name}"]) <= {4, schema.NULL_INT}
     assert found.accuracy.counted == len(which)
+    monkeypatch.setattr(judged, "JUDGED", 5 * 7)  # products: seven of these sums
+    assert replace(found).accuracy.counted == 7
 
 
 def test_numbers_of_inputs_in_a_larger_input_name_the_same_element():
@@ -183,8 +352,3 @@ def test_blocks_name_the_outputs_in_them_row_by_row():
     classes, leaves = judged.classes_of(case.with_(padding="same"))
     assert len(classes) == 18 and classes[:9].tolist() == classes[9:].tolist()
     assert [len(leaves[n]) for n in classes[:3]] == [4, 6, 6]
-
-
-def test_pairs_of_numbers_are_found_each_once():
-    mine, theirs = np.array([3, 0, 3, 1]), np.array([0, 2, 0, 1])
-    assert judged._pairs_that_occur(mine, theirs, 4, 3).T.tolist() == [[0, 2], [1, 1], [3, 0]]

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from probe import window
+import probe
+from probe import floats, window
 from probe.case import Case
-from probe.comparison import ComparedShapes, Finding, Revealer, run_case
+from probe.comparison import ComparedShapes, Finding, Revealer, outputs_of_call, run_case, runs
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.summation.tree import Tree
+from probe.store import Store
+from probe.summation.certificate import SummationModel
+from probe.summation.orders import reveal
+from probe.summation.summation import Rounding, Summation
+from probe.summation.tree import BIAS, Tree
+from probe.sweeps import sweep_cases
+from probe.switch_points import by_order
 from probe.target import Target
+from tests.convolutions import explain_case
+from tests.summation.test_tree import any_tree
 
 CASE = Case("matmul", in_channels=5, filters=3, length=12)
 
@@ -35,7 +45,7 @@ def test_a_run_is_a_value_and_what_is_found_out_makes_another_one(session):
     found = run.reveal(session)
     assert run.orders is None and run.summation((0, 0)) is None and not run.replays.any()
     assert found.summation((11, 2)).tree == Tree.sequential(5) and found.replays.all()
-    assert found.operands is run.operands
+    assert found.operands is run.operands and run.windows is None
     with pytest.raises(FrozenInstanceError):
         run.orders = found.orders
     with pytest.raises(FrozenInstanceError):
@@ -75,9 +85,58 @@ def test_what_infinities_reach_is_asked_once(neighbour):
     assert run_case(neighbour, CASE).reveal(neighbour).reach is None
 
 
-@pytest.mark.parametrize("kept", [1, 2, None])
-def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept):
-    revealer, calls = Revealer(kept=kept), []
+def test_an_output_that_reads_nothing_replays_where_it_is_0(session, neighbour):
+    run = run_case(neighbour, CASE.with_(put="x[0, 3, 1]=nan")).reveal(neighbour)
+    index, even = run.orders.index.copy(), np.arange(12)[:, None] % 2 == np.zeros(3)
+    index[:6] = -1
+    y = run.operands.y.copy()
+    y[4] = 0
+    some = replace(run, operands=replace(run.operands, y=y))
+    for replayed, rows in ((even, [2, 4]), (~even, [])):  # row 2 is NaN by what reaches it
+        orders = replace(run.orders, index=index, replayed=replayed)
+        found = some.with_orders(neighbour, orders)
+        assert found.replays.all(axis=1).nonzero()[0].tolist() == [*rows, *range(6, 12)]
+        assert found.replays.any(axis=1).sum() == len(rows) + 6
+    plain = run_case(session, CASE)  # of finite operands it can be nothing else
+    assert (plain.with_orders(session, replace(orders, index=index)).replays[:6] == ~even[:6]).all()
+
+
+def test_outputs_whose_products_overflow_before_they_are_added_have_a_summation_of_their_own():
+    case = Case("matmul", in_channels=3, filters=2, length=4, dtype="bfloat16")
+    x, w = np.ones((1, 4, 3)), np.ones((3, 2))
+    x[0, 1::2, :2], w[0, 1] = (3e38, -2.8e38), 1.5
+    given = *(floats.round_to(one, "bfloat16") for one in (x, w)), None
+    with open_session(Target.parse("reference,algorithm=truncated"), inline=True) as session:
+        found = run_case(session, case, given).reveal(session)
+    wide = floats.widen(found.operands.y, "bfloat16")
+    assert found.replays.all() and np.argwhere(np.isinf(wide)).tolist() == [[1, 1], [3, 1]]
+    assert set(found.variants) == {(1, 1), (3, 1)}
+    assert found.summation((1, 1)).rounding.fused < found.summation((1, 0)).rounding.fused
+
+
+def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkeypatch):
+    run = run_case(session, CASE)
+    right = run.reveal(session).orders
+    wrong = replace(right, summations=[right.summations[0]._replace(tree=Tree.pairwise(5))])
+    for answer, wanted in ((right, [1]), (wrong, [1, 0])):
+        asked = []
+
+        def reveal(session, case, known, *more, answer=answer, asked=asked):
+            asked.append(len(known))
+            return answer if known else right
+
+        monkeypatch.setattr(runs, "reveal", reveal)
+        found = run.reveal(session, known=right.summations)
+        assert found.orders is right and found.replays.all() and asked == wanted
+
+
+SOME = np.arange(36).reshape(12, 3) == 7
+
+
+@pytest.mark.parametrize("wanted", [None, SOME], ids=["all", "one"])
+@pytest.mark.parametrize("kept", [0, 1, 2, None])
+def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept, wanted):
+    revealer, calls = Revealer(kept=kept) if kept != 0 else Revealer(), []
     request = session.stream
 
     def counted(header, arrays):
@@ -90,10 +149,15 @@ def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept):
         asked = []
         for case in cases:
             before = len(calls)
-            found = revealer.reveal(run_case(session, case), session)
+            run, some = run_case(session, case), None if wanted is None else wanted[: case.length]
+            found = revealer.reveal(run, session, some)
             asked.append(len(calls) > before)
-            assert found.replays.all()
-    assert asked == [True, True, kept == 1, kept == 1]
+            assert (found.replays == (True if some is None else some)).all()
+            refused = replace(run, refusal="nondeterministic")
+            assert revealer.recall(refused, session) is None
+            assert (revealer.recall(run, session) is None) == (kept == 0)
+    assert asked == [True, True, *[kept in (0, 1)] * 2]
+    assert revealer.recall(run_case(session, CASE), session) is None
     assert revealer.summations == found.orders.summations
 
 
@@ -111,9 +175,7 @@ def test_a_revealer_tries_so_many_summations_and_the_last_first(session):
 
 @pytest.mark.parametrize(("small", "all_"), [(36, True), (35, False)])
 def test_of_few_outputs_all_are_revealed(session, small, all_):
-    wanted = np.zeros((12, 3), bool)
-    wanted[2, 1] = True
-    found = Revealer(small=small).reveal(run_case(session, CASE), session, wanted)
+    found = Revealer(small=small).reveal(run_case(session, CASE), session, SOME)
     assert found.replays[2, 1] and found.replays.all() == all_
 
 
@@ -126,8 +188,12 @@ def test_a_finding_gives_each_side_the_prefix_of_its_operands():
     ]
     assert (found.operands(found.left)[0] == found.x[:, :5]).all()
     assert found.blocks() == window.agreement(found.case, "length", 5, 9).blocks
+    assert found.case.length == 9 and found.case.bias == "normal"
     batch = Finding.of(case.with_(length=6), "batch", 2, 3)
-    assert [batch.operands(side)[0].shape[0] for side in (batch.left, batch.right)] == [2, 3]
+    shapes = [batch.operands(side)[0].shape for side in (batch.left, batch.right)]
+    assert shapes == [(2, 6, 2), (3, 6, 2)] and batch.reshaped(against=4).x.shape == (4, 6, 2)
+    parts = Finding.of(case.with_(length=6), "channels", 1, 2).reshaped(against=5)
+    assert (parts.case.in_channels, parts.left.split, parts.x.shape) == (5, 1, (1, 6, 5))
     few = Finding.of(case.with_(length=6), "filters", 1, 4)
     x, w, b = few.operands(few.left)
     assert w.shape == (3, 2, 1) and b.shape == (1,) and x.shape == (1, 6, 2)
@@ -147,13 +213,17 @@ def test_a_reshaped_finding_keeps_its_operands_where_they_are_enough():
     assert (less.left.length, less.right.length, less.w.shape) == (4, 8, (3, 2, 2))
     assert (less.x == found.x[:, :8]).all() and (less.w == found.w[..., :2]).all()
     assert (less.b == found.b[:2]).all()
+    assert none.reshaped(bias="normal").b.shape == (4,)
     more = found.reshaped(against=10)
-    assert more.x.shape == (1, 10, 2) and (more.x[:, :9] == found.x).all()
+    assert (
+        more.case.length == 10 and more.x.shape == (1, 10, 2) and (more.x[:, :9] == found.x).all()
+    )
     plain = found.reshaped(bias=None)
     assert plain.b is None and plain.key != found.key
     zeros = found.with_operands(np.zeros_like(found.x), found.w, found.b)
     assert zeros.to_json()["not_zero"] == {"x": 0, "w": 24, "b": 4}
     assert zeros.key != found.key and found.drawn_as("cancel", 3).key[-1] == "cancel 3"
+    assert found.drawn_as("cancel").key[-1] == "cancel 0"
 
 
 def test_a_finding_says_what_sets_its_sides_apart():
@@ -161,6 +231,147 @@ def test_a_finding_says_what_sets_its_sides_apart():
     assert Finding.of(case, "length", 5, 9).label == ("conv1d 3, 2 -> 4, same, length 5 against 9")
     other = Finding.of(case.with_(length=6), None, None, None, padding="caffe")
     assert other.label.endswith(", padding same against caffe") and not other.paired
+    assert other.to_json()["against_padding"] == other.right.padding_text
+    assert Finding.of(case.with_(length=6), "batch", 2, 3).label == (
+        "conv1d 3, 2 -> 4, same, length 6, batch 2 against 3"
+    )
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
     assert ComparedShapes.named(case, None, 5, 9).larger.length == 9
+
+
+# Products that overflow before they are added: bfloat16's exact products hide who rounds them.
+
+TREES = {
+    "chain": Tree.sequential(6),
+    "lanes": Tree.lanes(9, 4),
+    "pairs": Tree.pairwise(8),
+    "bias first": Tree.parse("(((0+b)+1)+(2+3))"),
+    "bias last": Tree.parse("(((0+1)+(2+3))+b)"),
+}
+
+
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
+def test_each_fused_leaf_is_told_from_one_that_is_rounded_first(tree):
+    biased, n = BIAS in tree.leaves, len([leaf for leaf in tree.leaves if leaf != BIAS])
+    claimed = Summation(tree, Rounding.fused_everywhere(tree, "float32"))
+    assert runs.overflow_applies(claimed, "bfloat16")
+    fused = sorted(claimed.rounding.fused)
+    for first in [frozenset(), *(frozenset([leaf]) for leaf in fused), frozenset(fused)]:
+        true = runs.with_products_rounded(claimed, first)
+        rounded = replace(claimed.rounding, fused=claimed.rounding.fused - first)
+        assert true == Summation(tree, rounded)
+        model = SummationModel(true, n, biased, "bfloat16")
+        found = runs.overflowing_leaves(model, claimed)
+        assert found.shape == (len(fused), 1, 1)
+        assert found[:, 0, 0].tolist() == [leaf in first for leaf in fused]
+
+
+def test_every_leaf_stands_beside_a_leaf_of_a_node_that_is_added_to_it():
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        tree = any_tree(rng, 1 + trial % 8)
+        found, under = runs._siblings(tree), {leaf: {leaf} for leaf in tree.leaves}
+        for node, children in enumerate(tree.nodes):
+            under[~node] = set().union(*(under[child] for child in children))
+        assert sorted(found) == [leaf for leaf in tree.leaves if leaf in tree.parents]
+        for leaf, beside in found.items():
+            others = set(tree.nodes[tree.parents[leaf]]) - {leaf}
+            assert beside == min(min(under[child]) for child in others)
+
+
+def test_products_rounded_first_are_float32_s_where_sums_go_through_it():
+    twice = Summation(Tree.sequential(3), Rounding(frozenset([2]), intermediate_format="float32"))
+    assert runs.with_products_rounded(twice, frozenset([2])).rounding == Rounding(
+        intermediate_format="float32", product_format="float32"
+    )
+
+
+def test_it_is_asked_where_products_are_exact_in_float32_sums():
+    def applies(rounding, dtype, leaves=4):
+        return runs.overflow_applies(Summation(Tree.sequential(leaves), rounding), dtype)
+
+    wide = Rounding(accumulator_format="float32")
+    assert applies(wide, "bfloat16") and not applies(Rounding(), "bfloat16")
+    assert not applies(wide, "float32") and not applies(wide, "float16")
+    assert applies(Rounding(operand_format="bfloat16"), "float32")
+    assert not applies(Rounding(operand_format="tf32"), "float32")
+    assert applies(Rounding(intermediate_format="float32"), "bfloat16")
+    assert not applies(wide, "bfloat16", leaves=1) and applies(wide, "bfloat16", leaves=2)
+    assert applies(wide, "bfloat16", runs.MOST_PRODUCTS)
+    assert not applies(wide, "bfloat16", runs.MOST_PRODUCTS + 1)
+
+
+@pytest.mark.parametrize(("size", "told"), [(2.0**63, False), (2.0**64, True)])
+def test_only_products_beyond_float32_can_overflow(size, told):
+    given = (np.array([size, 1.0, np.nan]), np.array([-np.inf, -(2.0**64), 3.0]))
+    x, w = (floats.round_to(one, "bfloat16") for one in given)
+    assert runs.may_overflow(x, w, "bfloat16") == told
+
+
+# One call for all channels against two calls whose outputs are added.
+
+REFERENCE = Target.parse("reference")
+SPLIT = Case("conv1d", 3, in_channels=6, filters=2, length=9, operands="cancel", padding="same")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_split_case_is_the_sum_of_two_calls(session, dtype):
+    case = SPLIT.with_(dtype=dtype, bias="normal", operands="normal")
+    x, w, b = (floats.to_container(one, dtype) for one in case.operands())
+    whole, parts = outputs_of_call(session, case.with_(split=2), (x, w, b)), []
+    for n, bias, channels in ((2, b, slice(0, 2)), (4, None, slice(2, 6))):
+        part = case.with_(in_channels=n, bias=None if bias is None else "normal")
+        given = map(np.ascontiguousarray, (x[..., channels], w[:, channels]))
+        parts.append(floats.from_container(outputs_of_call(session, part, (*given, bias)), dtype))
+    assert (floats.from_container(whole, dtype) == parts[0] + parts[1]).all()
+
+
+def test_its_tree_is_the_sum_of_the_trees_of_both(session):
+    case = Case("matmul", in_channels=7, filters=2, length=3, split=3, bias="normal")
+    ((tree, _),) = reveal(session, case).summations
+    assert tree == Tree.parse("((((0+1)+2)+b)+(((3+4)+5)+6))")
+    ((tree, _),) = reveal(session, Case("sum", None, 7, 1, 2, split=2)).summations
+    assert tree == Tree.parse("((0+1)+((((2+3)+4)+5)+6))")
+
+
+@pytest.mark.slow
+def test_both_halves_are_cut_to_16_bits_before_they_are_added(started):
+    case = Case("matmul", in_channels=20, filters=3, length=2, split=9, dtype="float16")
+    assert reveal(started("tensorflow"), case).replayed.all()
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_every_difference_is_explained_by_the_order(at):
+    found = explain_case(SPLIT, REFERENCE, at, 6, vary="channels", inline=True)
+    assert found.compared == found.replayed == found.by_order == 18
+    assert set(found.causes) == {"order"} and len(found.differing) > 0
+    assert (found.left.case.split, found.right.case.split) == (at, None)
+
+
+def test_the_larger_value_says_how_many_channels_there_are():
+    found = explain_case(SPLIT.with_(in_channels=1), REFERENCE, 8, 4, vary="channels", inline=True)
+    assert found.left.case.in_channels == found.right.case.in_channels == 8
+    assert (found.left.case.split, found.right.case.split) == (None, 4)
+
+
+@pytest.mark.long
+def test_a_sweep_over_channels_stores_what_differs(session, tmp_path):
+    opens = partial(open_session, inline=True)
+    with Store(tmp_path) as store:
+        found = sweep_cases([SPLIT], [REFERENCE], range(1, 7), "channels", store, opens=opens)
+    stored = probe.load(tmp_path)
+    assert sorted(stored.comparisons["at"]) == [1, 2, 3, 4, 5]
+    assert set(stored.comparisons["vary"]) == {"channels"}
+    assert set(stored.comparisons["compared"]) == {18}
+    assert (stored.comparisons["differing"] > 0).all()
+    assert found.targets["reference"].differing == stored.comparisons["differing"].sum()
+    half = outputs_of_call(session, SPLIT.with_(split=3)).ravel()
+    rows = stored.differences[stored.differences["at"] == 3]
+    assert (half.view(np.uint32)[rows["index"]] == rows["bits_at"]).all()
+
+
+def test_a_sweep_by_order_finds_every_output(session):
+    case = SPLIT.with_(operands="ones")
+    found = by_order.sweep_by_order(session, case, [2, 4, 6], "channels")
+    assert found.differing == found.compared == 36

@@ -15,7 +15,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_reveal
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
-from probe.enclosure.few import FEW, allowed
+from probe.enclosure.sums import FEW, allowed
 from probe.launch import open_session
 from probe.reproduction import report
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum

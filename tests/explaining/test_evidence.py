@@ -11,6 +11,7 @@ from probe import floats
 from probe.case import Case
 from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_case
 from probe.errors import InputError
+from probe.explaining.evidence import differing_example
 from probe.target import Target
 from tests.convolutions import explain_case
 from tests.summation.synthetic import planted
@@ -161,3 +162,16 @@ def test_outputs_whose_order_is_not_known_are_counted_though_their_bits_agree():
     found = explained(case, Target.parse("reference,algorithm=winograd"), 4, 5)
     assert not len(found.differing) and found.unknown == found.compared
     assert f"the order of {found.compared} outputs is not known" in found.lines()[2]
+
+
+def test_the_example_is_the_smallest_that_replays():
+    case = Case(op="conv1d", kernel=5, in_channels=2, filters=2, padding="same", operands="cancel")
+    target = Target.parse("reference,algorithm=pairwise,length_switch=8")
+    found = explained(case, target, 6, 20)
+    evidence = differing_example(found)
+    assert evidence is not None and evidence.left.output == evidence.right.output
+    # the first output reads three of five places, two channels each
+    assert len(evidence.left.products) == 6
+    assert evidence.left.result == evidence.left.library
+    assert evidence.right.result == evidence.right.library
+    assert differing_example(explained(case, REFERENCE, 6, 20)) is None

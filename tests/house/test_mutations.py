@@ -31,12 +31,17 @@ def f(x: int | None, *, deep=False) -> int:
         raise ValueError(f"x={x + 1}: too small" + "!")
     return x * 2 if not deep else -x
 
+def quick(pairs):  # speed alone
+    return pairs[1:] + 1
+
 def words(pairs):
     return f"{len(pairs)} pair{'s' * (len(pairs) > 1)}" + ", ".join(pairs[:3])
 
 def g(pairs):
     more = "s" * (len(pairs) > 1) + ", ".join(pairs[:3])
     failed = InputError("g", pairs[0], "too few", more)
+    assert len(pairs) > 0
+    pairs = pairs.reshape(-1, -width)
     return [a < b for a, b in zip(pairs, more, strict=True)]
 '''
 
@@ -55,7 +60,9 @@ def test_operators_numbers_and_truth_are_changed_one_at_a_time(mutate):
         (10, "2", "3"),
         (10, "not deep", "deep"),
         (10, "-x", "x"),
-        (18, "a < b", "a <= b"),
+        (22, "-1", "1"),
+        (22, "-width", "width"),
+        (23, "a < b", "a <= b"),
     }
     for (line, _, _), source in found.items():
         compile(source, "f.py", "exec")
@@ -70,7 +77,9 @@ def test_the_closest_tests_come_first_and_others_are_left_out(mutate):
         "tests/summation/test_flush.py": "from probe.summation import flush\n",
         "tests/sweeps/test_bits.py": "from probe.summation.tree import Tree\n",
     }
-    texts["tests/comparison/test_far.py"] = texts["tests/summation/test_flush.py"]
+    texts["tests/comparison/test_far.py"] = (
+        "pytest.importorskip\nfrom probe.summation import flush\n"
+    )
     near = mutate.near("probe/summation/tree.py", texts)
     assert near == [f"tests/summation/test_{name}.py" for name in ("tree", "orders", "flush")]
     wide = mutate.near("probe/summation/tree.py", texts, wide=True)

@@ -20,7 +20,7 @@ from probe.case import Case
 from probe.summation.replay import partial_sums
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
-from probe.window.geometry import gather
+from probe.window import gather
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(

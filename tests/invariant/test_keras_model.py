@@ -1,56 +1,16 @@
 """Keras models in the invariant mode: 0 bits differ over batches and places."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from probe import stable, ulp
+from probe import stable
 from probe.errors import InputError
-from probe.invariant.report import NotInvariant
+from probe.invariant.keeper import NotInvariant
 
 pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-keras = pytest.importorskip("keras", reason="Keras is not installed")
-if keras.backend.backend() != "tensorflow":
-    pytest.skip("Keras computes with another library", allow_module_level=True)
-import tensorflow as tf  # noqa: E402
 
-from probe.invariant.tensorflow_operations import FunctionRunner, once  # noqa: E402
-
-L = keras.layers
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
-def built(build, *shape, dtype="float32"):
-    """A functional model with numbers in every weight."""
-    given = keras.Input(shape, dtype=dtype)
-    model = keras.Model(given, build(given))
-    for at, weight in enumerate(model.weights):
-        values = 0.3 * numbers(*weight.shape, seed=at)
-        weight.assign(np.abs(values) + 1 if "variance" in weight.path else values)
-    return model
-
-
-def differing(a, b):
-    a, b = np.asarray(a), np.asarray(b)
-    return int(ulp.bits_apart(a, b, "float32", zeros="differ").sum())
-
-
-def moved(model, x, counts):
-    """How many numbers depend on the batch or the place."""
-    whole = np.asarray(model(x))
-    found = 0
-    for count in counts:
-        for start in {0, len(x) - count}:
-            part = slice(start, start + count)
-            found += differing(model(x[part]), whole[part])
-    turned = np.random.default_rng(5).permutation(len(x))
-    return found + differing(model(x[turned]), whole[turned])
+from probe.invariant.keras_model import InvariantKeras
+from tests.invariant.keras_models import L, built, differing, keras, moved, numbers, tf
 
 
 def network(x):
@@ -74,7 +34,7 @@ def test_a_convolutional_network_keeps_its_largest_bits_at_every_batch_and_place
         assert differing(plain(x), whole) == 0
     assert moved(model, x, (1, 2, 5, 16)) == 0
     assert report.complete and not report.limited and len(report.rows) >= 5
-    assert model.weights[0] is plain.weights[0]
+    assert isinstance(model, InvariantKeras) and model.weights[0] is plain.weights[0]
 
 
 def test_in_predict_in_a_function_and_in_another_model_the_bits_are_the_same(convolutional):
@@ -109,59 +69,6 @@ def test_a_transformer_keeps_its_bits_along_the_batch():
     assert moved(model, tokens, (1, 3)) == 0
     assert report.complete and len(repr(report).splitlines()) == 3
     assert report.limited and "along the batch alone" in repr(report)
-
-
-def test_zeros_and_subnormal_numbers_keep_their_bits_at_every_place():
-    """A vector and its tail differ in the sign of a maximum of zeros, and in subnormal numbers."""
-    plain = built(lambda x: L.Concatenate()([L.ReLU()(x), L.Maximum()([x, -x])]), 5)
-    model, _ = stable.invariant(plain, range(1, 17), strict=True)
-    odd = np.array([0, -0.0, 1e-40, -1e-40, 1.5], "float32")
-    x = np.random.default_rng(0).choice(odd, (16, 5))
-    whole = np.asarray(model(x)).view(np.uint32)
-    for count in range(1, 16):
-        assert (np.asarray(model(x[-count:])).view(np.uint32) == whole[-count:]).all()
-
-
-def test_functions_by_place_have_a_class_whatever_the_batch():
-    """Of one sample or two as elements no call has a whole vector; of theirs there are more."""
-
-    def layers(x):
-        return keras.ops.relu(L.Add()([L.ReLU()(x), L.LeakyReLU(0.1)(x), L.Activation("elu")(x)]))
-
-    model, report = stable.invariant(built(layers, 29), (1, 2), strict=True)
-    assert moved(model, numbers(2, 29), (1,)) == 0
-    assert report.complete
-
-
-class Odd(L.Layer):
-    def call(self, x):
-        return tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
-
-
-class Centred(L.Layer):
-    def call(self, x):
-        return x - tf.reduce_mean(x, 0)
-
-
-class Bilinear(L.Layer):
-    def call(self, x):
-        return keras.ops.einsum("bi,kij,bj->bk", x, tf.ones((3, 8, 8)), x)
-
-
-@pytest.mark.parametrize(
-    ("layer", "operation"), [(Odd, "FFT"), (Centred, "Mean"), (Bilinear, "Einsum")]
-)
-def test_what_is_not_known_is_reported_and_refused_when_strict(layer, operation):
-    plain, x = keras.Sequential([keras.Input((8,)), layer()]), numbers(3, 8)
-    model, report = stable.invariant(plain, example=x)
-    assert not report.complete and any(operation in name for name in report.left)
-    assert differing(model(x), plain(x)) == 0
-    left = list(report.left)
-    model(x[:2])
-    assert list(report.left) == left  # a node is named once, for all batches
-    model, _ = stable.invariant(plain, strict=True)
-    with pytest.raises(NotInvariant, match=operation):
-        model(x)
 
 
 def halved(x):
@@ -216,24 +123,6 @@ def test_a_model_that_cannot_be_traced_is_refused_in_one_line():
     assert "\n" not in str(caught.value)
 
 
-def test_a_function_runs_its_branches_and_loops_as_tensorflow_does():
-    """A branch of no number is the last one; what bodies capture is theirs."""
-    scale = tf.constant(numbers(4))
-
-    @tf.function(autograph=False)
-    def function(x, which):
-        chosen = tf.switch_case(which, [lambda: x + 1, lambda: x * scale, lambda: -x])
-        return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * scale), (0, chosen))
-
-    x = tf.constant(numbers(2, 4))
-    made = function.get_concrete_function(x, tf.constant(0))
-    runner = FunctionRunner(lambda node, _: once(node))
-    for which in (0, 1, 2, -1, 9):
-        given = [x, tf.constant(which), *made.captured_inputs]
-        found = runner(made.function_def.signature.name, given, (True, *[False] * (len(given) - 1)))
-        assert differing(found[1], made(x, tf.constant(which))[1]) == 0
-
-
 def test_inputs_without_a_batch_are_shared_by_all_samples():
     tokens, places = (keras.Input((7,), dtype="int32") for _ in range(2))
     plain = keras.Model(
@@ -257,102 +146,8 @@ def test_weights_are_those_of_the_model_also_when_they_change():
     assert differing(model(x), before) and differing(model(x), plain(x)) == 0
 
 
-def test_a_table_travels_and_is_checked(tmp_path):
-    plain, path, x = built(lambda x: L.Dense(9)(x), 24), tmp_path / "table.json", numbers(40, 24)
-    model, report = stable.invariant(plain, [40], example=x)
-    wanted = [np.asarray(model(x[:count])) for count in (1, 3, 40)]
-    report.save(path)
-    told = json.loads(path.read_text())
-    assert told["environment"]["library"] == "tensorflow"
-    model, report = stable.invariant(plain, [40], table=path)
-    found = [np.asarray(model(x[:count])) for count in (1, 3, 40)]
-    assert all(differing(a, b) == 0 for a, b in zip(wanted, found, strict=True))
-    assert not report.table.notes and report.table.trusted
-    marks = told["operations"]["matmul 24 -> 9 float32"]["marks"]
-    marks[next(iter(marks))] = {"3": "elsewhere", "40": "elsewhere"}
-    path.write_text(json.dumps(told))
-    model, report = stable.invariant(plain, [40], table=path)
-    found = [np.asarray(model(x[:count])) for count in (1, 3, 40)]
-    assert all(differing(a, b) == 0 for a, b in zip(wanted, found, strict=True))
-    assert any("checked anew" in note for note in report.table.notes)
-    told["environment"]["library"] = "torch"
-    path.write_text(json.dumps(told))
-    with pytest.raises(InputError, match="it is of torch, not of tensorflow"):
-        stable.invariant(plain, [40], table=path)
-
-
-def test_sums_are_certified_when_asked():
-    plain = built(lambda x: L.Dense(3)(x), 9)
-    _, report = stable.invariant(plain, [8], example=numbers(8, 9))
-    (told,) = report.certify().values()
-    assert told.startswith(("certified: all outputs", "not certified: "))
-
-
 def test_what_is_no_model_is_one_line():
     with pytest.raises(InputError, match="a single layer is not a model"):
         stable.invariant(L.Dense(3))
     with pytest.raises(InputError, match="it has no weights yet"):
         stable.invariant(keras.Sequential([L.Dense(3)]))
-
-
-class Cumulative(L.Layer):
-    def call(self, x):
-        return tf.cumsum(x, 1, reverse=True) + tf.math.cumprod(x, -1, exclusive=True)
-
-
-LAYERS = {
-    "grouped": (lambda x: L.Conv1D(8, 3, groups=2)(x), (9, 4)),
-    "causal": (lambda x: L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x), (9, 4)),
-    "of one place": (lambda x: L.Conv2D(65, 1)(x), (1, 1, 129)),
-    "separable": (lambda x: L.SeparableConv2D(8, 3, activation="swish")(x), (9, 9, 4)),
-    "transposed": (lambda x: L.Conv2DTranspose(8, 3, strides=2)(x), (9, 9, 4)),
-    "transposed of one axis": (lambda x: L.Conv1DTranspose(8, 3, strides=2)(x), (9, 4)),
-    "of three axes": (lambda x: L.Conv3DTranspose(4, 3)(L.Conv3D(8, 3)(x)), (5, 5, 5, 4)),
-    "pooled": (lambda x: L.GlobalAveragePooling1D()(L.AveragePooling1D(2)(x)), (9, 4)),
-    "attention": (lambda x: L.MultiHeadAttention(3, 8)(x, x, use_causal_mask=True), (19, 16)),
-    "recurrent": (lambda x: L.Bidirectional(L.LSTM(24))(x), (9, 17)),
-    "normalised": (lambda x: L.UnitNormalization()(L.GroupNormalization(2)(x)), (3, 4)),
-    "resized": (lambda x: L.UpSampling2D(2, interpolation="bilinear")(x), (5, 7, 3)),
-    "cumulative": (lambda x: Cumulative()(x), (5, 13)),
-    "by place": (
-        lambda x: L.Concatenate()(
-            [L.Activation(name)(x) for name in ("selu", "softplus", "mish", "exponential")]
-        ),
-        (13,),
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_keep_their_bits(name):
-    build, shape = LAYERS[name]
-    model, report = stable.invariant(built(build, *shape), range(1, 33), strict=True)
-    assert moved(model, 2 * numbers(32, *shape), (1, 2, 3, 7, 16, 31)) == 0
-    assert report.complete
-
-
-THREADS = """
-import sys, numpy as np, tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
-import keras
-from probe import stable
-keras.utils.set_random_seed(1)
-model = keras.applications.MobileNetV2(input_shape=(96, 96, 3), weights=None, classes=50)
-same, report = stable.invariant(model, range(1, 9), strict=True)
-x = np.random.default_rng(0).normal(size=(8, 96, 96, 3)).astype("float32")
-whole = same(x).numpy()
-for count in (1, 2, 3, 5):
-    assert (same(x[8 - count :]).numpy() == whole[8 - count :]).all(), count
-assert report.table.notes or (model(x).numpy() == whole).all()
-print("same")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_mobilenet_keeps_its_bits_with_one_thread_and_with_two(threads):
-    ran = subprocess.run(
-        [sys.executable, "-c", THREADS, threads], capture_output=True, text=True, check=False
-    )
-    assert ran.stdout.strip().endswith("same"), ran.stderr[-2000:]

@@ -14,13 +14,20 @@ from probe.backends import torch as in_mode
 from probe.cli import shell
 from probe.cli.show.models import padded_model as shown
 from probe.errors import InputError
-from probe.invariant import mitigated_cases as of_cases
-from probe.invariant.mitigated_cases import RemediedSession, RemedySessions, measured_remedies
+from probe.invariant import mitigations as of_cases
 from probe.invariant.mitigated_models import recommended_way
-from probe.invariant.mitigations import advise, remedies_report, remedy_rows
+from probe.invariant.mitigations import (
+    RemediedSession,
+    RemedySessions,
+    advise,
+    measured_remedies,
+    remedies_report,
+    remedy_rows,
+)
 from probe.launch import InlineSession
 from probe.printing import Output
 from probe.ulp import equal
+from tests.invariant.models import of
 
 DENSE = Case("dense", None, 33, 4)
 UNSTABLE = Target.parse("reference,algorithm=pairwise,length_switch=5")
@@ -60,14 +67,8 @@ def test_pieces_of_a_batch_have_the_outputs_of_the_whole(case):
 
 def test_batches_of_a_case_are_judged_by_order():
     only = ["pad", "chunks=3", "chunks=8", "float64"]
-    found = measured_remedies(
-        DENSE,
-        UNSTABLE,
-        [1, 4, 6, 9],
-        chunks=[3, 8],
-        only=only,
-        sessions=RemedySessions(inline=True),
-    )
+    words = {"chunks": [3, 8], "only": only, "sessions": RemedySessions(inline=True)}
+    found = measured_remedies(DENSE, UNSTABLE, [1, 4, 6, 9], **words)
     named = {one.remedy.name: one for one in found.found}
     verdicts = {name: one.verdict for name, one in named.items()}
     unstable = dict.fromkeys(["default", "float64"], "differs")
@@ -172,16 +173,8 @@ def fake(monkeypatch, forward, left=()):
         def to_json(self):
             return {"operations": [], "left": dict.fromkeys(left, "why"), "notes": []}
 
-    class Wrapped(torch.nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, x):
-            return forward(self.model, x)
-
     def invariant(model, sizes, example, table):
-        return Wrapped(model).eval(), Told()
+        return of(torch, lambda x: forward(model, x)), Told()
 
     monkeypatch.setattr("probe.stable.invariant", invariant, raising=False)
 

@@ -18,7 +18,7 @@ from probe.lock.checks import (
 )
 from probe.lock.conditions import facts_apart
 from probe.lock.file import Accepted
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
 HERE |= {"library.numpy": "2.4.6", "library.jax": "0.10.1", "library.jaxlib": "0.10.1"}

@@ -9,7 +9,7 @@ import pytest
 from probe.errors import InputError
 from probe.lock import file
 from probe.lock.conditions import conditions_key
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 FACTS = {"cores": 2, "isa": "avx2", "library.numpy": "2.4.6", "flag.torch.mkldnn": 0}
 
@@ -105,7 +105,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from probe.lock import file
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 for number in range(20):
     with file.changing(Path("bits.lock")) as lock:
         lock.accept(f"{sys.argv[1]}.py::test_{number}", {"cores": 1}, bits_of(np.arange(number)))

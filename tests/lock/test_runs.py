@@ -9,7 +9,7 @@ import pytest
 from probe.cli.shell import run
 from probe.errors import InputError
 from probe.lock import file, runs
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 ROOT = Path(__file__).parents[2]
 CASE = "--op dense --in-channels 33 --filters 4 --batch 3 --target reference".split()

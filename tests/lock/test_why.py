@@ -16,7 +16,7 @@ from probe.lock.conditions import CORES_OF
 from probe.lock.file import Accepted
 from probe.lock.why import Command, Rerun, with_companions
 from probe.lock.workflow import limiting_variables
-from probe.recording.values import bits_of
+from probe.recording.store import bits_of
 
 pytestmark = pytest.mark.long
 

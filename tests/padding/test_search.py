@@ -3,7 +3,6 @@
 import importlib.util
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,74 +12,21 @@ from lib import nine_layers
 from probe.errors import InputError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
-from probe.padding.kept import box_index
 from probe.padding.search import PaddedModel
-from probe.recorders.ndarray import ArrayRecorder, operation
+from probe.recorders.ndarray import operation
 from probe.recording.replayed import OnTarget
-from probe.recording.subject import open_model
-from probe.semantics import Contracts, Each, Reduces, Scans, Unknown, Windows
+from probe.semantics import Contracts, Each, Reduces, Scans
+from tests.padding import graphs
+from tests.padding.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph
 
 IN_CALLS = search.in_calls
-FIXED, CHANNELS = 24, 3
-X = np.random.default_rng(1).standard_normal((1, FIXED, CHANNELS)).astype(np.float32)
-rng = np.random.default_rng(2)
-ONE, TWO = (rng.standard_normal((3, CHANNELS, CHANNELS)).astype(np.float32) for _ in range(2))
-BIAS = np.array([0.5, -0.25, 0.75], np.float32)
-WIDE = Windows((1,), 2, (3,), (1,), (1,), ((1, 1),), reads=(0, 1), weights=(0, 1, 2))
-
-
-def convolved(x, w, backwards=lambda size: False):
-    """A SAME convolution with its sums in sequence, or from the other end at some sizes."""
-    x, w = np.asarray(x), np.asarray(w)
-    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
-    size = x.shape[1]
-    terms = [
-        padded[:, k : k + size, c : c + 1] * w[k, c]
-        for k in range(w.shape[0])
-        for c in range(w.shape[1])
-    ]
-    y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
-    for term in terms[::-1] if backwards(size) else terms:
-        y = y + term
-    return y
-
-
-def conv(name, backwards=lambda size: False):
-    return operation(name, WIDE)(lambda x, w: convolved(x, w, backwards))
-
-
-class Opened:
-    """A NumPy function as an opened model."""
-
-    inputs = ()
-
-    def __init__(self, function):
-        self.function = function
-
-    def recorder(self, arrays):
-        return ArrayRecorder(self.function, *arrays.values())
-
-
-def residual(backwards=lambda size: False):
-    """Two convolutions with a residual connection, and the input concatenated."""
-    first, second = conv("first"), conv("second", backwards)
-
-    def model(x):
-        y = np.maximum(first(x, ONE) + BIAS, np.float32(0))
-        return np.concatenate([y + second(y, TWO), x], axis=2)
-
-    return model
-
-
-def graph(model, arrays=None, along=None, fixed=FIXED):
-    return PaddedModel(Opened(model), arrays or {"x": X}, along or {"x": 1}, fixed)
 
 
 def brute(model, content):
     """The least size at which all outputs that read content come out, by numbers alone."""
 
     def run(content, size):
-        x = np.zeros((1, size, CHANNELS), np.float32)
+        x = np.zeros((1, size, graphs.CHANNELS), np.float32)
         x[:, :content] = X[:, :content]
         return np.asarray(model(x))
 
@@ -97,66 +43,9 @@ def brute(model, content):
 
 @pytest.mark.parametrize("content", [5, 23])
 def test_the_least_size_of_a_residual_graph_is_that_of_brute_force(content):
-    found = graph(residual()).sized(content)
-    assert found.least == found.safe == brute(residual(), content)
+    found = graph(graphs.residual()).sized(content)
+    assert found.least == found.safe == brute(graphs.residual(), content)
     assert found.at_safe.by_order == "same" and found.at_safe.certified
-
-
-BIASED = replace(WIDE, reads=(0, 1, 2))
-
-
-def biased(first):
-    """A convolution with its bias added last, or first of all at some sizes."""
-
-    def run(x, w, b):
-        x, w = np.asarray(x), np.asarray(w)
-        size, padded = x.shape[1], np.pad(x, ((0, 0), (1, 1), (0, 0)))
-        y = np.zeros((*x.shape[:2], w.shape[2]), np.float32)
-        y = y + b if first(size) else y
-        for k in range(w.shape[0]):
-            for c in range(w.shape[1]):
-                y = y + padded[:, k : k + size, c : c + 1] * w[k, c]
-        return y if first(size) else y + b
-
-    return operation("biased", BIASED)(run)
-
-
-@pytest.mark.parametrize("sizes", [(), (7, 8)])
-def test_a_bias_that_is_added_elsewhere_at_a_size_is_seen_though_the_bits_agree(sizes):
-    rounded, one = np.round(X * 2), biased(lambda size: size in sizes)
-    model = PaddedModel(
-        Opened(lambda x: one(x, np.rint(ONE), BIAS)), {"x": rounded}, {"x": 1}, FIXED
-    )
-    model.inputs = lambda content, size, seed=0: PaddedModel.inputs(model, content, size)
-    found = model.sized(6)
-    assert (found.least, found.safe) == ((7, 9) if sizes else (7, 7))
-    assert found.at_safe.certified
-
-
-def test_windows_that_lie_in_the_padding_read_nothing():
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    model = torch.nn.Conv1d(CHANNELS, 2, 1, padding=1, bias=False)
-    x = {"x": np.moveaxis(X, 1, 2)}
-    found = probe.network(model, vary="x:2", fixed=FIXED, lengths=[5], inputs=x).to_json()
-    assert found["verdict"] == "equal" and found["contents"][0]["safe"] <= 6
-
-
-def test_sizes_that_add_otherwise_are_refused_though_the_bits_agree():
-    rounded = np.round(X * 2)  # sums of small whole numbers have the same bits in any order
-    first, second = conv("first"), conv("second", lambda size: size in (9, 10))
-
-    def model(x):
-        return second(np.maximum(first(x, np.rint(ONE)), np.float32(0)), np.rint(TWO))
-
-    one = PaddedModel(Opened(model), {"x": rounded}, {"x": 1}, FIXED)
-    one.inputs = lambda content, size, seed=0: PaddedModel.inputs(
-        one, content, size
-    )  # no other numbers
-    found = one.sized(6)
-    assert (found.least, found.safe) == (9, 11)
-    assert (found.at_least.name, found.at_least.by_order) == ("second", "differs")
-    assert "added differently" in found.at_least.why
 
 
 def test_a_difference_that_reaches_nothing_that_is_kept_is_none():
@@ -182,7 +71,7 @@ def test_what_reads_all_of_the_axis_is_named():
     mean = operation("mean", Reduces((1,), "mean", True))(
         lambda y: np.asarray(y).mean(axis=1, keepdims=True)
     )
-    found = graph(lambda x: mean(residual()(x))).sized(4)
+    found = graph(lambda x: mean(graphs.residual()(x))).sized(4)
     assert (found.least, found.safe) == (FIXED, FIXED)
     assert found.at_least.name == "mean" and "read the whole padded axis" in found.at_least.why
 
@@ -194,37 +83,6 @@ def test_a_state_that_is_carried_keeps_the_places_of_content():
     assert one.own_places and (found.least, found.safe) == (4, 4)
     assert (found.at_safe.boxes[0][0].start, found.at_safe.boxes[0][0].stop) == (0, 4)
     assert (found.at_safe.by_order, found.at_safe.name) == ("unknown", "scan")
-
-
-def vector_loop(x):
-    """A function whose last odd elements come out of other code."""
-    y = np.tanh(np.asarray(x, np.float32))
-    flat = y.reshape(-1)
-    odd = len(flat) % 4
-    if odd:
-        flat[-odd:] = np.nextafter(flat[-odd:], np.float32(2))
-    return y
-
-
-def test_functions_are_compared_place_by_place():
-    function = operation("tanh", Each("tanh"))(vector_loop)
-    one = graph(lambda x: function(x), {"x": X[..., :1]})
-    found = one.sized(5)  # of 5 to 7 elements the last ones are a remainder, of which one is kept
-    assert (found.least, found.safe) == (5, 8)
-    assert found.at_least.by_order == "differs" and found.at_least.name == "tanh"
-    assert found.at_safe.by_order == "unknown" and "place by place" in found.at_safe.why
-
-
-def test_what_is_not_understood_is_compared_by_bits_and_in_the_way():
-    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.3))
-    found = graph(lambda x: riddle(x)).sized(5)
-    assert (found.least, found.safe) == (FIXED, FIXED)
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    halved = operation("halved", Each("halved"))(
-        lambda x: np.nextafter(np.asarray(x), np.float32(9)) if len(x) == 3 else np.asarray(x)
-    )
-    found = graph(lambda x: halved(x), {"x": rows}, {"x": 0}, 8).sized(3)
-    assert (found.least, found.safe, found.at_safe.name) == (3, 4, "halved")
 
 
 def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_others():
@@ -245,7 +103,7 @@ def test_a_choice_that_reads_subnormal_numbers_as_zeros_is_certified_for_the_oth
 
 
 def test_what_a_compiler_may_fuse_is_not_certified(monkeypatch):
-    model = residual()
+    model = graphs.residual()
     one = graph(model)
     whole = lambda arrays, times=1: (np.asarray(model(*arrays.values())), [1.0], "")  # noqa: E731
     one.opened.end_to_end = whole
@@ -268,20 +126,16 @@ def test_two_inputs_are_padded_together_and_batches_have_safe_sizes():
         return y
 
     dense = operation("dense", Contracts("mk,kn->mn"))(product)
-    a, b = (rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
-    w = rng.standard_normal((6, 5)).astype(np.float32)
+    a, b = (graphs.rng.standard_normal((8, 6)).astype(np.float32) for _ in range(2))
+    w = graphs.rng.standard_normal((6, 5)).astype(np.float32)
     one = graph(lambda a, b: (dense(a, w) - b[:, :5], b), {"a": a, "b": b}, {"a": 0, "b": 0}, 8)
     found = one.sized(2)
     assert (found.least, found.safe) == (2, 4) and found.at_safe.certified
     assert [box[0].stop for box in found.at_safe.boxes] == [2, 2]
 
 
-def answered(model, **words):
-    return probe.network(lambda x: model(x), inputs={"x": X}, fixed=FIXED, **words)
-
-
 def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
-    found = answered(residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
+    found = answered(graphs.residual(lambda size: size == 6), lengths=[3], plan=tmp_path / "plan")
     assert found.verdict == "differs" and found.first == "second"
     told = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert told["certified"] and not told["failed"]
@@ -289,7 +143,7 @@ def test_a_plan_gives_the_fixed_bits_from_its_own_code(tmp_path):
     spec = importlib.util.spec_from_file_location("padded", tmp_path / "plan" / "padded.py")
     padded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(padded)
-    model = residual(lambda size: size == 6)
+    model = graphs.residual(lambda size: size == 6)
     for content in range(1, 4):
         x = X[:, :content] * np.float32(1.5)
         whole = np.zeros_like(X)
@@ -349,18 +203,18 @@ def test_constants_between_operations_make_shorter_sizes_serve():
 
 
 def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, monkeypatch):
-    found = answered(residual(), lengths=[1], safe=False)
+    found = answered(graphs.residual(), lengths=[1], safe=False)
     told = found.to_json()
     assert told["verdict"] == "equal" and told["examined"] == told["operations_total"]
-    assert [one["least"] for one in told["contents"]] == [brute(residual(), 1)]
+    assert [one["least"] for one in told["contents"]] == [brute(graphs.residual(), 1)]
     assert "certified" in repr(found) and found.picture() is not None
     given = {"inputs": {"x": X, "z": np.concatenate([X, X], 1)}, "vary": "x:1,z:1"}
     with pytest.raises(InputError, match="x has 24, z has 48 entries.*name one of these axes: x:1"):
         probe.network(lambda x, z: (x + BIAS, z + BIAS), lengths=[3], **given)
     with pytest.raises(InputError, match="content=25: the full size is 24"):
-        answered(residual(), lengths=[25])
+        answered(graphs.residual(), lengths=[25])
     with pytest.raises(InputError, match=r"padded=3: the content has 5 entries"):
-        answered(residual(), lengths=[5], padded=3)
+        answered(graphs.residual(), lengths=[5], padded=3)
 
 
 def test_ways_of_padding_are_judged_and_timed():
@@ -372,7 +226,7 @@ def test_ways_of_padding_are_judged_and_timed():
 
     wide = operation("conv", WIDE)(tripled)
     w = np.random.default_rng(4).standard_normal((3, 2, 2)).astype(np.float32)
-    one = PaddedModel(Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
+    one = PaddedModel(graphs.Opened(lambda x: wide(x, w)), {"x": rows}, {"x": 1}, 12)
     ways = {each["name"]: each for each in judged_ways(one, [one.sized(4)], 4)}
     assert ways["default"]["verdict"] != "exact" and ways["default"]["sizes"] == [5]
     assert ways["pad"]["verdict"] == "exact" and ways["pad"]["sizes"] == [6]
@@ -454,19 +308,6 @@ def test_a_users_program_has_the_fixed_bits_at_planned_lengths(kind, tmp_path):
             assert y.tobytes() == run(x).tobytes(), (content, seed)
 
 
-def test_content_that_gets_in_unseen_is_not_taken_for_a_constant():
-    """Sizes of such a function are not derived: its outputs read more than operations show."""
-    first = conv("first")
-
-    def model(x):
-        aside = np.array([[np.asarray(x).max()]], np.float32)  # what no recorded operation gives
-        return first(x, ONE) + aside
-
-    one = graph(model)
-    assert one.positions is None
-    assert one.sized(5).safe == 5 and one.own_places  # every output reads content
-
-
 @pytest.mark.slow
 def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, monkeypatch):
     # a double of a compiler: as one program, inputs below 70 positions give other outputs
@@ -480,47 +321,3 @@ def test_sizes_at_which_the_program_computes_otherwise_are_not_safe(tmp_path, mo
     monkeypatch.setattr(OnTarget, "end_to_end", whole)
     found = probe.network(path, target, lengths=[1], explain=False, **words)
     assert found.found[0].safe == 70  # 64 operation by operation
-
-
-GRAPHS = {
-    "strided": lambda nn, x: nn.b(nn.a(x).relu()),
-    "residual": lambda nn, x: x + nn.c(nn.c(x).tanh()),
-    "upsampled": lambda nn, x: nn.c(nn.d(nn.a(x).relu())),
-    "dilated and causal": lambda nn, x: nn.e(nn.pad(x)),
-    "concatenated": lambda nn, x: nn.c(nn.torch.cat([nn.c(x)[:, :2], x[:, 2:]], 1)),
-}
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.slow_at("upsampled")
-def test_safe_sizes_hold_on_random_and_on_cancelling_data(name):
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    parts = SimpleNamespace(
-        torch=torch,
-        a=torch.nn.Conv1d(4, 4, 3, 2, 1),
-        b=torch.nn.Conv1d(4, 4, 4, 2, 1),
-        c=torch.nn.Conv1d(4, 4, 3, padding=1),
-        d=torch.nn.ConvTranspose1d(4, 4, 4, 2, 1),
-        e=torch.nn.Conv1d(4, 4, 3, dilation=2),
-        pad=torch.nn.ConstantPad1d((4, 0), 0.0),
-    )
-
-    @torch.no_grad()
-    def model(x):
-        return GRAPHS[name](parts, x if isinstance(x, torch.Tensor) else torch.from_numpy(x))
-
-    whole = np.random.default_rng(0).standard_normal((1, 4, 64)).astype(np.float32)
-    one = PaddedModel(open_model(model), {"x": whole}, {"x": 2}, 64)
-    assert one.positions is not None  # no size is recorded for itself
-    for content in (1, 6, 21):
-        found = one.sized(content)
-        (box,) = found.at_safe.boxes
-        for seed in range(8):
-            x = np.random.default_rng(seed).standard_normal(whole.shape).astype(np.float32)
-            if seed % 2:  # neighbours cancel but for their last bits
-                x[..., 1::2] = -x[..., ::2] * np.float32(1 + 2**-11)
-            x[..., content:] = 0
-            full, short = model(x).numpy(), model(x[..., : found.safe].copy()).numpy()
-            mine, other = short[box_index(box, True, 3)], full[box_index(box, False, 3)]
-            assert mine.tobytes() == other.tobytes(), (content, seed)

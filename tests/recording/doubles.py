@@ -87,3 +87,11 @@ def added(products: np.ndarray, order: Sequence[int]) -> np.ndarray:
     for number in order[1:]:
         total = total + products[..., number, :]
     return total
+
+
+def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+    """Rows times weights: one row is added upwards, several downwards."""
+    k = w.shape[-2]
+    order = range(k) if x.shape[0] == 1 else range(k)[::-1]
+    y = added(x[..., :, None] * w[..., None, :, :], list(order))
+    return y if b is None else y + b

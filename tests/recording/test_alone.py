@@ -9,7 +9,7 @@ from probe.recorders.ndarray import ArrayRecorder, operation
 from probe.recording import alone
 from probe.recording.difference import compare_runs
 from probe.recording.recording import record_run
-from probe.semantics import Contracts, Each, Windows
+from probe.semantics import Each, Windows
 
 SHAPE = (3, 40)
 
@@ -83,37 +83,6 @@ def test_other_sizes_are_said_to_have_the_bits_or_not():
     assert "the bits of batch 8: 1, 2, 4..7; different bits: 3" in found.same_bits()
     with pytest.raises(InputError, match=r"sizes=.*give vary="):
         probe.network("module:function", "numpy", sizes=[2], **words)
-
-
-W = np.random.default_rng(4).standard_normal((24, 6)).astype(np.float32)
-
-
-def added(x, w):
-    """A product with its sums in sequence; in batches of three from the other end."""
-    x, w = np.asarray(x), np.asarray(w)
-    order = range(w.shape[0])[::-1] if len(x) == 3 else range(w.shape[0])
-    y = np.zeros((len(x), w.shape[1]), np.float32)
-    for k in order:
-        y = y + x[:, k : k + 1] * w[k]
-    return y
-
-
-@pytest.mark.parametrize("last", ["relu", "riddle"])
-def test_sizes_are_judged_by_order_and_what_is_in_the_way_is_named(last):
-    x = np.random.default_rng(5).integers(-3, 3, (8, 24)).astype(np.float32)  # bits can't tell
-    product = operation("product", Contracts("mk,kn->mn"))(added)
-    behind = operation(last, Each(last))(lambda y: np.maximum(np.asarray(y), np.float32(0)))
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": x}, "by": "order"}
-    found = probe.network(lambda x: behind(product(x, np.rint(W))), sizes=[2, 3], **words)
-    two, three = found.to_json()["sizes"]
-    assert two["verdict"] == three["verdict"] == "equal"
-    assert (three["by_order"], three["in_the_way"]) == ("differs", "product")
-    if last == "riddle":
-        assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
-        assert not two["certified"]
-    else:
-        assert two["by_order"] == "same" and two["certified"]
-    assert not found.to_json()["certified"] and "3 (product" in found.same_bits()
 
 
 def test_functions_that_lines_begin_with_are_defined_once():

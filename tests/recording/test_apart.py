@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import probe
+from probe.recording import apart
+from tests.recording.taped import normal
 
 NETS = """
 import numpy as np
@@ -126,3 +128,27 @@ def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     found = probe.network("given_nets:counted", **more, against_target="torch")
     runs = Counter((nets / "runs.txt").read_text().split())
     assert found.verdict in ("equal", "differs") and max(runs.values()) <= 3, runs
+
+
+def test_names_are_put_into_recorded_lines_but_not_into_texts():
+    known = ["model = decode('x0;y+x1')", "y = run(model, x0,", "    x1)"]
+    wanted = ["model = decode('x0;y+x1')", "out = run(model, a,", "    y)"]
+    assert apart._with_names(known, ["a", "y"], "out") == wanted
+    with pytest.raises(SyntaxError):
+        apart._with_names(["y = (x0"], ["a"], "out")
+
+
+def test_recorded_lines_are_run_with_operands_at_other_addresses():
+
+    pytest.importorskip("torch")
+    text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
+    request = {"do": "written", "lines": text, "imports": ["import torch"]}
+    plain = apart.Remote(None, request | {"dtypes": ["float32", "float32"]})
+    arrays = {"0": normal(3, 4), "1": normal(5, 2)}
+    served = apart.ProcessRecording()
+    moves = [(plain, [0, 0])]
+    moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
+    for one, wanted in moves:
+        assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
+    other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
+    assert apart.Remote(None, other).moved([8]) is None

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import probe
+from probe.comparison.decisions import certain_decisions
+from probe.recording import enclosed
 from probe.semantics import Each, Meaning, Steps, Unknown
 from probe.semantics import Step as Inner
 from probe.semantics import operations as o
-from tests.recording.doubles import Doubles, Step, added
+from tests.recording.doubles import Doubles, Step, product
 
 RANDOM = np.random.default_rng(0)
 
@@ -38,12 +40,6 @@ def told(
     counts = [found["rounding"][name] for name in ("explained", "within", "beyond", "unknown")]
     assert sum(counts) == one["differing"] > 0
     return found
-
-
-def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Rows times weights: a row alone is added upwards, several are added downwards."""
-    order = range(w.shape[-2])
-    return added(x[..., :, None] * w, list(order if x.shape[0] == 1 else order[::-1]))
 
 
 def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,8 +126,6 @@ def test_decisions_that_no_order_changes_are_proved() -> None:
 def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     """Whatever order its sums are added in: in float64 and rounded, backwards, in blocks."""
     torch = pytest.importorskip("torch")
-    from probe.recording import enclosed
-
     torch.manual_seed(seed)
     nn = torch.nn
     layers = [nn.Conv1d(3, 8, 5, padding=2), nn.BatchNorm1d(8), nn.SiLU()]
@@ -146,7 +140,7 @@ def test_outputs_of_a_network_stay_in_their_intervals(seed: int) -> None:
     for y in (rows, wide):
         assert ((found.low <= y) & (y <= found.high)).all()
     order = np.argsort(-wide, axis=1)[:, 0]
-    proved = enclosed.certain_decisions(found, "argmax")
+    proved = certain_decisions(found, "argmax")
     assert (np.argmax(rows, axis=1)[proved] == order[proved]).all()
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import pickle
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +16,31 @@ import pytest
 
 from probe import layout
 from probe.errors import InputError, Nondeterministic
-from probe.recording import folder, walk
+from probe.recording import RECORDERS, folder, walk
 from probe.recording.folder import FILE, read_recording
-from probe.semantics import Contracts, Each, Meaning, Moves, Normalises, Pads
+from probe.semantics import (
+    Accumulates,
+    Blends,
+    Contracts,
+    Each,
+    Joins,
+    Meaning,
+    Moves,
+    Normalises,
+    Pads,
+    Picks,
+    Reduces,
+    Reshapes,
+    Same,
+    Steps,
+    Turns,
+    Unknown,
+    Whole,
+    Windows,
+    Written,
+)
 from probe.semantics import Step as Part
+from probe.semantics.labels import of_content, of_digest, tag
 from tests.recording.doubles import Doubles, Step
 from tests.recording.taped import Tape, Taped, apart, network, normal
 
@@ -279,16 +303,6 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
         assert side.operations[0].lines is None
 
 
-def test_names_are_put_into_recorded_lines_but_not_into_texts():
-    from probe.recording.apart import _with_names
-
-    known = ["model = decode('x0;y+x1')", "y = run(model, x0,", "    x1)"]
-    wanted = ["model = decode('x0;y+x1')", "out = run(model, a,", "    y)"]
-    assert _with_names(known, ["a", "y"], "out") == wanted
-    with pytest.raises(SyntaxError):
-        _with_names(["y = (x0"], ["a"], "out")
-
-
 def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     inputs = {"x": layout.copied(normal(3, 4), 20)}
     step = Step("double", Moves(lambda x: x), np.negative, ["x"])
@@ -299,23 +313,6 @@ def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
     path.write_text(path.read_text().replace('"address": 20', '"address": 64'))
     with pytest.raises(InputError, match="64 is not an address modulo 64"):
         read_recording(tmp_path / "one")
-
-
-def test_recorded_lines_are_run_with_operands_at_other_addresses():
-    from probe.recording import apart
-
-    pytest.importorskip("torch")
-    text = ["y = torch.tensor([x0.data_ptr() % 64, x1.data_ptr() % 64])"]
-    request = {"do": "written", "lines": text, "imports": ["import torch"]}
-    plain = apart.Remote(None, request | {"dtypes": ["float32", "float32"]})
-    arrays = {"0": normal(3, 4), "1": normal(5, 2)}
-    served = apart.ProcessRecording()
-    moves = [(plain, [0, 0])]
-    moves += [(plain.moved(one), two) for one, two in (([8, 5], [8, 5]), ([None, 60], [0, 60]))]
-    for one, wanted in moves:
-        assert served._written(one.request, arrays)[1]["0"].tolist() == wanted
-    other = request | {"imports": ["import jax"], "dtypes": ["float32"]}
-    assert apart.Remote(None, other).moved([8]) is None
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
@@ -375,3 +372,135 @@ def test_every_value_of_attributes_comes_back_as_it_was(tmp_path):
     found = written(Taped(program), tmp_path / "a").operations[0].attributes
     assert np.array_equal(found.pop("array"), array["array"])
     assert found == given and list(map(type, found["numbers"])) == list(map(type, given["numbers"]))
+
+
+# Meanings as JSON has them give the labels of the meanings themselves.
+
+
+class Folder:
+    """Files in memory."""
+
+    def __init__(self, room=True):
+        self.kept, self.room = {}, room
+
+    def put(self, array):
+        name = str(len(self.kept))
+        self.kept[name] = np.ascontiguousarray(array)
+        return name if self.room else None
+
+    def file(self, name):
+        return self.kept[name].reshape(-1).view(np.uint8)
+
+    def broken(self, why):
+        return InputError("recording", "x", why)
+
+
+SHAPE = (2, 3, 4)
+PART = np.array([[0, -1], [5, 7]])
+CASES = {
+    "unknown": (Unknown("why"), [SHAPE], [SHAPE]),
+    "each": (Each("add", "adds", (0.1, float("inf"), None)), [SHAPE, (4,)], [SHAPE]),
+    "same": (Same(), [SHAPE], [SHAPE]),
+    "turns": (Turns((2, 0, 1)), [SHAPE], [(4, 2, 3)]),
+    "reshapes": (Reshapes(), [SHAPE], [(6, 4)]),
+    "joins": (Joins(1), [SHAPE, SHAPE], [(2, 6, 4)]),
+    "a slice": (Moves(lambda a: a[:, :2]), [SHAPE], [(2, 2, 4)]),
+    "padding": (Moves(lambda a: np.pad(a, ((0, 0), (0, 0), (1, 0)))), [SHAPE], [(2, 3, 5)]),
+    "two outputs": (Moves(lambda a: (a[:1], a[1:])), [SHAPE], [(1, 3, 4), (1, 3, 4)]),
+    "two inputs": (Moves(lambda a, b: np.concatenate([a, b])), [SHAPE, SHAPE], [(4, 3, 4)]),
+    "a kept axis": (Moves(lambda a: a[:, ::-1], kept=(0, 2)), [SHAPE], [SHAPE]),
+    "kept axes, two inputs": (
+        *(Moves(lambda a, b: np.concatenate([b, a], 1), kept=(2,)), [SHAPE, SHAPE], [(2, 6, 4)]),
+    ),
+    "nothing left": (Moves(lambda a: a[:, :0]), [SHAPE], [(2, 0, 4)]),
+    "a part": (
+        Written(lambda a: np.append(a, np.float32(0))[PART], index=PART),
+        *([SHAPE], [(2, 2)]),
+    ),
+    "picks": (Picks(axis=1, index=np.array([2, 0])), [SHAPE], [(2, 2, 4)]),
+    "picks one": (Picks(axis=1, index=1), [SHAPE], [(2, 4)]),
+    "contracts": (Contracts("...k,kn->...n", bias=2), [SHAPE, (4, 5), (5,)], [(2, 3, 5)]),
+    "reduces": (Reduces((1,), "mean", True), [SHAPE], [(2, 1, 4)]),
+    "normalises": (Normalises((-1,), "norm", (1e-5,)), [SHAPE], [SHAPE]),
+    "whole": (Whole(((0, 0),)), [SHAPE], [(2, 7)]),
+    "windows": (
+        Windows((1,), 2, (2,), (1,), (1,), ((1, 0),), weights=(0, 1, 2)),
+        *([SHAPE, (2, 4, 5)], [(2, 3, 5)]),
+    ),
+    "numbers of every kind": (
+        Each("each", "adds", (np.float32(0.1), 1 - 2j, (None, True))),
+        *([SHAPE], [SHAPE]),
+    ),
+    "pads": (Pads(((1, 0), (0, 0), (0, 0)), 1 - 2j, "complex64"), [SHAPE], [(3, 3, 4)]),
+    "blends": (
+        Blends(((2, np.array([[0, 1], [2, 3]]), np.float32([[0.5, 0.5], [1, 0]])),)),
+        *([SHAPE], [(2, 3, 2)]),
+    ),
+    "accumulates": (Accumulates(np.arange(24).reshape(SHAPE)), [(24,), SHAPE], [(24,)]),
+    "steps": (
+        Steps(
+            (
+                Part(Contracts("...k,kn->...n"), (0, 1), (2, 3, 5)),
+                Part(Moves(lambda a: a[:1]), (2,), (1, 3, 5)),
+                Part(Each("relu", "stays"), (3,), (1, 3, 5)),
+            )
+        ),
+        *([SHAPE, (4, 5)], [(1, 3, 5)]),
+    ),
+}
+
+
+def again(one, reads, gives, kept):
+    text = json.dumps(folder.meaning_to_json(one, reads, gives, kept))
+    return folder.meaning_from_json(json.loads(text), kept)
+
+
+@pytest.mark.parametrize("digested", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_the_labels_are_the_same(name, digested):
+    one, reads, gives = CASES[name]
+    found = again(one, reads, gives, Folder())
+    assert type(found) is type(one)
+    labels = [
+        of_digest(shape, str(n)) if digested else of_content(normal(*shape, seed=n))
+        for n, shape in enumerate(reads)
+    ]
+    ours, theirs = (each.labels(labels, gives, tag("op")) for each in (one, found))
+    for a, b in zip(ours, theirs, strict=True):
+        if name == "a part":  # what was never written has other labels each time
+            a, b = (one._replace(array=np.where(PART < 0, 0, one.full())) for one in (a, b))
+        assert a.known == b.known and np.array_equal(a.full(), b.full()), name
+
+
+def test_what_has_no_word_or_no_room_is_unknown():
+    class Odd(Meaning):
+        def labels(self, reads, shapes, what):
+            return []
+
+    assert type(again(Odd(), [SHAPE], [SHAPE], Folder())) is Unknown
+    move, reads, gives = CASES["a slice"]
+    assert "left out for its size" in again(move, reads, gives, Folder(room=False)).why
+
+
+def test_a_move_from_nowhere_is_refused():
+    files = Folder()
+    move, reads, gives = CASES["a slice"]
+    told = folder.meaning_to_json(move, reads, gives, files)
+    files.kept["0"] = files.kept["0"] + 1000
+    found = folder.meaning_from_json(told, files)
+    with pytest.raises(InputError, match="comes from nowhere"):
+        found.move(np.zeros(SHAPE))
+
+
+def test_every_class_that_says_what_is_computed_has_a_name_in_a_folder():
+    """Also those of recorders: what they compute is said by :mod:`probe.semantics` alone."""
+    for name in set(RECORDERS.values()):
+        with contextlib.suppress(ImportError):
+            import_module(name)
+    pending = [Meaning]
+    while pending:
+        one = pending.pop()
+        pending += one.__subclasses__()
+        if dataclasses.is_dataclass(one) and one.__module__.startswith("probe."):
+            known = folder.VOCABULARY.get(one.__name__) is one
+            assert known or "written" in vars(one), one  # it says itself what it is in others

@@ -1,5 +1,7 @@
 """The prefix-stable convolution: its bits, on every prefix and in every mode; its gradients."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from probe import Case, stable
 from probe.launch import InlineSession
+from probe.stable import convolution
 from probe.target import Target
 from probe.ulp import equal
 from tests.convolutions import cases
@@ -99,35 +102,6 @@ def test_outputs_of_a_prefix_are_the_prefix_of_the_outputs(library, case, longer
     assert equal(short[..., :count, :], whole[..., :count, :], case.dtype)
 
 
-@pytest.mark.parametrize("accumulate", [None, "float64"])
-@pytest.mark.slow_at("None")
-def test_a_tf_function_gives_the_eager_bits(accumulate):
-    """Also where its shapes are known, which makes TensorFlow rewrite chains of additions."""
-    library = Library("tensorflow")
-    tf, case = library.library, Case("conv1d", 5, 16, 8, 24, bias="normal")
-    x, w, b = library.operands(case)
-    eager = library.conv(case, x, w, b, accumulate=accumulate).numpy()
-    for shape in ([1, 24, 16], [None, None, 16]):
-        traced = tf.function(
-            lambda x: library.conv(case, x, w, b, accumulate=accumulate),
-            input_signature=[tf.TensorSpec(shape)],
-        )
-        assert equal(traced(x).numpy(), eager, "float32")
-
-
-def test_in_float64_a_compiler_moves_no_bit():
-    """XLA fuses multiplications with additions; products of float32 are exact in float64."""
-    library = Library("tensorflow")
-    case = Case("conv1d", 3, 16, 8, 24)
-    x, w, b = library.operands(case)
-
-    def run(x):
-        return library.conv(case, x, w, b, accumulate="float64")
-
-    compiled = library.library.function(run, jit_compile=True)
-    assert equal(compiled(x).numpy(), run(x).numpy(), "float32")
-
-
 def test_libraries_agree_in_float64_too():
     case = Case("conv2d", "3x4", 6, 4, 11, height=5, groups=2, stride=(2, 1), padding="same")
     one, other = (Library(name).run(case, accumulate="float64") for name in LIBRARIES)
@@ -174,14 +148,6 @@ def test_gradients_are_those_of_the_librarys_convolution(library, case):
         np.testing.assert_allclose(own, plain, rtol=1e-9, atol=1e-9)
 
 
-def test_gradients_of_gradients():
-    torch = pytest.importorskip("torch")
-    library = Library("torch")
-    case = Case("conv1d", 3, 4, 2, 9, stride=2, groups=2, padding="same", dtype="float64")
-    x, w, _ = (one if one is None else one.requires_grad_() for one in library.operands(case))
-    assert torch.autograd.gradgradcheck(lambda x, w: library.conv(case, x, w, None), (x, w))
-
-
 def test_input_gradients_are_prefix_stable(library):
     case = Case("conv1d", 5, 8, 16, 40)
     whole = own_gradients(library, case)[0]
@@ -189,48 +155,6 @@ def test_input_gradients_are_prefix_stable(library):
         mine = own_gradients(library, case.with_(length=length))[0]
         inside = length - 4  # the last four are read by outputs that a shorter input has not
         assert equal(mine[:, :inside], whole[:, :inside], "float32")
-
-
-def test_torch_modules_keep_their_state_and_are_stable():
-    torch = pytest.importorskip("torch")
-    from probe.stable import torch_modules
-
-    parts = torch.nn.Conv1d(3, 6, 5), torch.nn.ReLU(), torch.nn.Conv1d(6, 4, 3, groups=2)
-    model = torch.nn.Sequential(*parts)
-    made = torch_modules.stabilized(model, accumulate="float64")
-    assert made.state_dict().keys() == model.state_dict().keys()
-    x = torch.randn(1, 3, 60)
-    torch.testing.assert_close(made(x), model(x))
-    whole = made(x)
-    for length in (7, 8, 13, 29):
-        assert torch.equal(made(x[:, :, :length]), whole[:, :, : length - 6])
-
-
-def test_keras_layers_keep_their_weights_and_are_stable():
-    keras = pytest.importorskip("keras")
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("the layers are TensorFlow's")
-    from probe.stable import keras_layers
-
-    layers = keras.layers
-    model = keras.Sequential(
-        [
-            layers.Input((None, 3)),
-            layers.Conv1D(6, 5, padding="causal", activation="relu"),
-            layers.MaxPooling1D(2),
-            layers.DepthwiseConv1D(3, depth_multiplier=2),
-            layers.Conv1D(4, 3, groups=2),
-        ]
-    )
-    made = keras_layers.stabilized(model)
-    x = np.random.default_rng(0).standard_normal((1, 60, 3)).astype(np.float32)
-    np.testing.assert_allclose(made(x).numpy(), model(x).numpy(), rtol=1e-4, atol=1e-5)
-    whole = made.predict(x, verbose=0)
-    for length in (10, 14, 32):
-        short = made.predict(x[:, :length], verbose=0)
-        assert equal(short, whole[:, : length // 2 - 4], "float32")
-    made.compile("sgd", "mse")
-    assert np.isfinite(made.train_on_batch(x, whole))
 
 
 @pytest.mark.parametrize(
@@ -250,4 +174,68 @@ def test_wrong_words_are_told(library, changed, said):
 
 def test_other_arrays_are_refused():
     with pytest.raises(ValueError, match=r"x=numpy.ndarray: no library of ours"):
-        stable.conv(np.zeros((1, 8, 1)), np.zeros((3, 1, 1)))
+        convolution.conv(np.zeros((1, 8, 1)), np.zeros((3, 1, 1)))
+
+
+ROWS = (1, 2, 5, 16, 17, 31)
+
+
+@pytest.fixture(params=["torch", "tensorflow"])
+def named(request):
+    return request.param, pytest.importorskip(request.param)
+
+
+def tensors(named, x, w, b):
+    name, module = named
+    w = w.T.copy() if name == "torch" else w
+    make = module.from_numpy if name == "torch" else module.constant
+    return tuple(None if one is None else make(one) for one in (x, w, b))
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("accumulate", [None, "float64"])
+def test_rows_of_a_dense_layer_depend_on_themselves_alone(named, accumulate):
+    x, w, b = drawn(33, 65), drawn(65, 12, seed=1), drawn(12, seed=2)
+    whole = np.asarray(stable.dense(*tensors(named, x, w, b), accumulate=accumulate))
+    np.testing.assert_allclose(whole, x.astype(float) @ w + b, rtol=1e-4, atol=1e-4)
+    for rows in ROWS:
+        few = stable.dense(*tensors(named, x[:rows], w, b), accumulate=accumulate)
+        assert equal(np.asarray(few), whole[:rows], "float32")
+    stacked = stable.dense(*tensors(named, x.reshape(3, 11, 65), w, b), accumulate=accumulate)
+    assert equal(np.asarray(stacked).reshape(33, 12), whole, "float32")
+
+
+def test_a_dense_layer_adds_in_the_order_of_the_channels(named):
+    x, w, b = drawn(4, 9), drawn(9, 3, seed=1), drawn(3, seed=2)
+    total = x[:, :1] * w[:1]
+    for channel in range(1, 9):
+        total = total + x[:, channel : channel + 1] * w[channel : channel + 1]
+    y = np.asarray(stable.dense(*tensors(named, x, w, b)))
+    assert equal(y, total + b, "float32")
+
+
+def test_gradients_of_rows_depend_on_themselves_alone(named):
+    name, module = named
+    x, w, _ = drawn(33, 20), drawn(20, 7, seed=1), None
+
+    def gradients(rows):
+        left, right, _ = tensors(named, x[:rows], w, None)
+        if name == "torch":
+            left.requires_grad_()
+            right.requires_grad_()
+            (stable.dense(left, right) ** 2).sum().backward()
+            return left.grad.numpy(), right.grad.numpy().T
+        with module.GradientTape() as tape:
+            tape.watch([left, right])
+            total = module.reduce_sum(stable.dense(left, right) ** 2)
+        return [one.numpy() for one in tape.gradient(total, [left, right])]
+
+    dx, dw = gradients(33)
+    y = x.astype(float) @ w
+    np.testing.assert_allclose(dx, 2 * y @ w.T, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(dw, 2 * x.T @ y, rtol=1e-3, atol=1e-3)
+    for rows in ROWS:
+        assert equal(gradients(rows)[0], dx[:rows], "float32")

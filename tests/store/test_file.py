@@ -20,8 +20,9 @@ import probe
 from probe import Case
 from probe.cli import shell
 from probe.errors import StoreError
-from probe.store import Store, file, layout, load, merge, merging
-from tests.store.test_layout import (
+from probe.store import Store, file, load, merge
+from probe.store.folder import compact
+from tests.store.test_parquet import (
     TARGETS,
     check_random,
     comparison,
@@ -71,7 +72,7 @@ def damaged_store(root):
         store.append("comparisons", comparison(target, kept=1))
         store.flush()
     filled(root / "machine-b", 5)
-    part = layout.unpartitioned(root / "machine-a", "comparisons")[1]
+    part = file.unpartitioned(root / "machine-a", "comparisons")[1]
     content = bytearray(part.read_bytes())
     content[len(content) // 4] ^= 1
     part.write_bytes(content)
@@ -183,7 +184,7 @@ def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypat
     shutil.copytree(root, tmp_path / "copy")
     with monkeypatch.context() as patch:
         calls = crashing(patch, None)
-        merging.compact(root / "m")
+        compact(root / "m")
     moments = random.Random(1).sample(range(len(calls)), 3)
     assert len(calls) > 10
     for at in moments:
@@ -192,7 +193,7 @@ def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypat
         with monkeypatch.context() as patch:
             crashing(patch, at)
             with pytest.raises(Crash):
-                merging.compact(root / "m")
+                compact(root / "m")
         check_random(root, counts, causes)
         Store(root / "m").compact()
         check_random(root, counts, causes)
@@ -202,7 +203,7 @@ def test_a_crash_at_any_write_of_a_compaction_changes_no_row(tmp_path, monkeypat
 CHILD = """
 import sys, random
 from probe.store import Store
-from tests.store.test_layout import TARGETS, comparison, differences
+from tests.store.test_parquet import TARGETS, comparison, differences
 folder, first, last, seed = sys.argv[1], *map(int, sys.argv[2:])
 random.seed(seed)
 store = Store(folder)
@@ -291,7 +292,7 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from probe.store import Store, load
 from probe.errors import StoreError
-from tests.store.test_layout import TARGETS, comparison
+from tests.store.test_parquet import TARGETS, comparison
 store, written, errors = Store("m"), 0, []
 for at in range(100_000):
     row = comparison(TARGETS[0], at=at, digest_at=os.urandom(16).hex())

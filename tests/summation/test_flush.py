@@ -291,7 +291,7 @@ def test_a_sum_is_asked_above_it_or_as_the_output(dtype):
         ]
         assert told == [0, 1, 0, 0]
     told = [
-        answered(flush._root_is_flushed, [0, 2], dtype, flushed_sums=frozenset(some))
+        answered(flush._sum_is_flushed, [0, 2], dtype, flushed_sums=frozenset(some))
         for some in ((), (3,), (0, 1, 2))
     ]
     assert told == [0, 1, 0]

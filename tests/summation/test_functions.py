@@ -10,6 +10,7 @@ import pytest
 
 import probe
 from probe.errors import InputError, TargetError
+from probe.summation import functions
 from tests.exact import rounded
 
 
@@ -137,10 +138,11 @@ def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
 
 
 def test_compensated_sums_are_told_apart():
-    told = [probe.order(neumaier, n, dtype="float64").to_json()["evidence"] for n in (5, 20)]
-    assert all("the bits of Neumaier's sum in float64" in one for one in told)
-    backwards = probe.order(lambda x: kahan(x[::-1]), 20, dtype="float64")
-    assert "compensated" not in (backwards.to_json()["evidence"] or "")
+    for n in (5, 20):
+        case = functions.case_of_function(neumaier, n, "float64")
+        assert functions.compensated(neumaier, case) == "Neumaier's sum in float64"
+        assert not functions.exactly_rounded(neumaier, case)
+    assert functions.compensated(lambda x: kahan(x[::-1]), case) == ""
 
 
 @pytest.mark.parametrize("n", [3, 5, 9])

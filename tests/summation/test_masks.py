@@ -42,7 +42,9 @@ def test_smaller_masks_and_counts_are_taken_once():
     few = Masks(Known(everywhere(Tree.sequential(128)), 128))
     assert not few.count_fewer(), "bfloat16 counts as many at once"
     assert Masks(Known(everywhere(Tree.sequential(129)), 129)).count_fewer()
-    operator = Known(everywhere(Tree.sequential(3)), 3)
+    operator = Known(everywhere(Tree.sequential(300)), 300)
+    operator.dtype = "bfloat16"
+    assert not Masks(operator).count_fewer(), "it counts so few anyway"
     operator.dtype = "float8"
     with pytest.raises(InputError, match="dtype=float8: no masks are known for it"):
         Masks(operator)

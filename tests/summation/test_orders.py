@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probe import ulp, window
+from probe import floats, ulp, window
 from probe.case import Case, require_length
 from probe.errors import InputError, Nondeterministic, NotASum
 from probe.launch import InlineSession
@@ -222,6 +222,32 @@ def test_what_reaches_over_an_edge_is_asked_however_the_bits_agree(monkeypatch):
 
 def _lucky(operands, summation, positions, filters):
     return np.ones(len(positions), bool)
+
+
+@pytest.mark.parametrize(
+    ("change", "mixes"),
+    [
+        (lambda y: y, False),
+        (lambda y: np.nextafter(y, np.float32(np.inf)), False),
+        (lambda y: floats.nearest(y, "tf32").astype(np.float32), False),
+        (lambda y: floats.nearest(y, "bfloat16").astype(np.float32), False),
+        (lambda y: y * np.float32(1 + 2.0**-20), True),
+        (lambda y: floats.nearest(y, "bfloat16").astype(np.float32) * np.float32(1.03125), True),
+        (lambda y: y[..., ::-1], True),
+        (lambda y: np.where(y == 0, np.float32(2.0**-40), y), None),
+        (lambda y: y * np.float32(np.nan), True),
+    ],
+)
+def test_one_product_is_told_from_what_no_format_would_make_of_it(change, mixes):
+    session = Changed(lambda y: y)
+    case = conv(groups=2, in_channels=6, filters=4, batch=2, bias="normal")
+    work = _OpenOutputs(SessionOperator(session, case), None)
+    seen = []
+    session.change = lambda y: (seen.append(y), change(y))[1]
+    for number in range(8):
+        found = work._mixes(number)
+        zero = seen[-1].reshape(14, 4) == 0  # a product of 0 is one, whatever is done to it
+        assert (found == {True: ~zero, False: False, None: zero}[mixes]).mean() > 0.96
 
 
 def test_a_non_linear_operator_gets_no_tree():

@@ -8,9 +8,8 @@ import pytest
 from probe import floats
 from probe.summation import proof, reveal
 from probe.summation.fprev import fprev_calls
-from probe.summation.guess import Asker, Lost, guess
 from probe.summation.masks import Masks
-from probe.summation.proof import outputs_proved
+from probe.summation.proof import Asker, Lost, guess, outputs_proved
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from tests.summation.synthetic import Kernel, random_tree
@@ -155,7 +154,7 @@ def test_irregular_sums_are_asked_for_everything():
 def test_a_wrong_guess_costs_calls_and_nothing_else(monkeypatch):
     tree = REGULAR["eight lanes"]
     wrong = other_trees(tree, 1, seed=1)[0]
-    monkeypatch.setattr("probe.summation.guess.guess", lambda asker, bias: wrong)
+    monkeypatch.setattr("probe.summation.proof.guess", lambda asker, bias: wrong)
     orders, masks = revealed(Known(everywhere(tree, 1, 1), 203))
     assert orders[0, 0].summation.tree == tree
     assert not any(each.fits.any() for each in masks.proved)

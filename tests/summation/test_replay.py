@@ -22,24 +22,27 @@ def slowly(
     """One output and all sums before it, in rational numbers: the definition of a replay."""
     kept = rounding.accumulator_format or dtype
     last = len(tree.nodes) - 1
-    values: dict[int, Fraction] = {BIAS: Fraction(bias)}
+    short, both = rounding.short_format, rounding.operand_format
+
+    def to(exact: Fraction, form: str | None) -> Fraction:
+        return Fraction(rounded(exact, form)) if form else exact
+
+    values = {BIAS: to(Fraction(bias), rounding.bias_format)}
     for leaf in tree.leaves:
         if leaf != BIAS:
-            factors = [Fraction(x[leaf]), Fraction(w[leaf])]
-            if grid := rounding.operand_format:
-                factors = [Fraction(rounded(factor, grid)) for factor in factors]
-            product = factors[0] * factors[1]
+            product = to(Fraction(x[leaf]), rounding.input_format or both)
+            product *= to(Fraction(w[leaf]), rounding.weight_format or both)
             if leaf not in rounding.fused or not tree.nodes:
                 product = Fraction(rounded(product, rounding.product_format or kept))
             values[leaf] = product
     for node, children in enumerate(tree.nodes):
         exact = sum((values[child] for child in children), Fraction(0))
-        if rounding.intermediate_format:
-            exact = Fraction(rounded(exact, rounding.intermediate_format))
-        values[~node] = Fraction(rounded(exact, kept))
+        values[~node] = to(to(exact, rounding.intermediate_format), kept)
         if node in rounding.rounded:
             values[~node] = to_dtype(values[~node], dtype, node in rounding.truncated)
-    result = values[~last] if tree.nodes else values[tree.leaves[0]]
+        values[~node] = to(values[~node], short if node in rounding.shortened else None)
+    alone = to(values[tree.leaves[0]], short if -1 in rounding.shortened else None)
+    result = values[~last] if tree.nodes else alone
     partial = [float(values[~node]) for node in range(len(tree.nodes))]
     return float(to_dtype(result, dtype, last in rounding.truncated)), partial
 
@@ -71,6 +74,11 @@ def any_rounding(rng: np.random.Generator, tree: Tree, dtype: str) -> Rounding:
         truncated=some([*narrow, last]),
         intermediate_format=one_of(None, wide.get(dtype)) if kept in (None, dtype) else None,
         product_format=one_of(None, dtype),
+        input_format=one_of(None, None, "bfloat16", "tf32"),
+        weight_format=one_of(None, None, "bfloat16", "tf32"),
+        bias_format=one_of(None, "bfloat16", "float16"),
+        shortened=some([last, *narrow]),
+        short_format=one_of("bfloat16", "float16"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Summation trees: text and tree are one to one, and nothing recurses."""
+"""Trees and how they are written: a tree and its text say the same, and nothing recurses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probe.errors import InputError
-from probe.summation.tree import BIAS, Tree, leaf_name
+from probe.summation.tree import BIAS, Tree, drawing, leaf_name, order_name, short_formula
 
 # A leaf, or what is added in one step.
 Nested = "int | tuple[Nested, ...]"
@@ -211,3 +211,161 @@ def test_a_leaf_alone_is_a_tree_of_its_number(leaf):
     if leaf:
         assert Tree.from_nodes([(0, leaf)]).restricted([leaf]) == alone
     assert Tree.from_nodes([(leaf, 7)]).restricted([leaf]) == alone
+
+
+def read(text: str) -> Tree:
+    """The tree of a short sum: from left to right, what stands in braces in one step."""
+    stack: list[list[object]] = [[]]
+
+    def chained(parts: list[object]) -> object:
+        total = parts[0]
+        for part in parts[1:]:
+            total = (total, part)
+        return total
+
+    for word in text.replace("+", " ").replace("(", " ( ").replace("{", " { ").replace(
+        ")", " ) "
+    ).replace("}", " } ").split():  # fmt: skip
+        if word in "({":
+            stack.append([])
+        elif word in ")}":
+            parts = stack.pop()
+            stack[-1].append(chained(parts) if word == ")" else tuple(parts))
+        else:
+            stack[-1].append(BIAS if word == "b" else int(word[1:]))
+    return as_tree(chained(stack[0]))
+
+
+@pytest.mark.parametrize("leaves", [[2], [0, 1], [0, 2, BIAS], [0, 1, 2, 3], [1, 2, 4, 5, BIAS]])
+def test_a_short_sum_of_few_products_is_read_again(leaves):
+    for nested in every_nested(leaves):
+        tree = as_tree(nested)
+        assert read(short_formula(tree)) == tree, short_formula(tree)
+
+
+@pytest.mark.parametrize("leaves", [[3], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 2, 4, 5, BIAS]])
+def test_lines_of_a_drawing_meet_where_leaves_are_added(leaves):
+    """From a leaf to the right, and down where its line ends, the sums that it is in are passed."""
+    for nested in every_nested(leaves):
+        tree = as_tree(nested)
+        lines = drawing(tree, frozenset([leaves[0]]))
+        names = ["b" if leaf == BIAS else f"p{leaf}" for leaf in tree.written]
+        names = [
+            name + "*" * (leaf == leaves[0]) for name, leaf in zip(names, tree.written, strict=True)
+        ]
+        assert [line.split()[0] for line in lines] == names
+        width = max(map(len, names)) + 1
+        rows = [line[width:].ljust(2 * len(leaves) + 1) for line in lines]
+        assert drawn(rows) == (set() if not tree.nodes else meets(tree))
+
+
+def drawn(rows: list[str]) -> set[frozenset[int]]:
+    """The rows that every vertical line joins, with all rows that its ends come from."""
+    below = {(row, 0): {row} for row in range(len(rows))}
+    found = set()
+    for column in range(1, max(map(len, rows)), 2):
+        group: list[int] = []
+        for row, text in enumerate(rows):
+            mark = text[column] if column < len(text) else " "
+            if mark in "┐┤┴│":
+                group.append(row)
+            if mark == "┴":
+                joined = set().union(*(below.pop((r, 0)) for r in group if rows[r][column] != "│"))
+                below[(row, 0)] = joined
+                found.add(frozenset(joined))
+                group = []
+    return found
+
+
+def in_lanes(lanes: Sequence[int]) -> Tree:
+    return Tree.sequential([leaf for lane in lanes for leaf in range(lane, 32, 8)])
+
+
+def meets(tree: Tree) -> set[frozenset[int]]:
+    place = {leaf: row for row, leaf in enumerate(tree.written)}
+    under: dict[int, frozenset[int]] = {}
+    for node, children in enumerate(tree.nodes):
+        parts = [under[c] if c < 0 else frozenset([place[c]]) for c in children]
+        under[~node] = frozenset().union(*parts)
+    return set(under.values())
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        (Tree.sequential(320), "p0+p1+...+p319"),
+        (Tree.sequential(6), "p0+p1+...+p5"),
+        (Tree.sequential(5), "p0+p1+p2+p3+p4"),
+        (
+            Tree.lanes(320, 4),
+            "((p0+p4+...+p316)+(p1+p5+...+p317))+((p2+p6+...+p318)+(p3+p7+...+p319))",
+        ),
+        (Tree.together(8), "{p0+p1+...+p7}"),
+        (Tree.sequential([*range(9), BIAS]), "p0+p1+...+p8+b"),
+        (Tree.sequential(range(9)[::-1]), "p8+p7+...+p0"),
+        (in_lanes(range(8)), "p0+p8+p16+p24+p1+p9+p17+p25+...+p7+p15+p23+p31"),
+        (
+            in_lanes([0, 1, 2, 3, 5, 6]),
+            "p0+p8+p16+p24+p1+p9+p17+p25+...+p3+p11+p19+p27+p5+p13+p21+p29+p6+p14+p22+p30",
+        ),
+    ],
+)
+def test_dots_stand_for_what_goes_on_in_the_same_way(tree, text):
+    assert short_formula(tree) == short_formula(tree, len(text)) == text
+    assert short_formula(tree, len(text) - 1) == f"{text[: len(text) - 5]} ..."
+
+
+def test_orders_have_the_names_that_programmers_use():
+    names = {
+        "one after the other": Tree.sequential,
+        "all in one step": Tree.together,
+        "pairwise": Tree.pairwise,
+        "8 running sums, added pairwise": lambda leaves: Tree.lanes(leaves, 8),
+        "2 running sums, added pairwise": lambda leaves: Tree.lanes(leaves, 2),
+    }
+    for (name, build), n in itertools.product(names.items(), (17, 64)):
+        assert order_name(build(range(n))) == name
+        last = Tree.from_nodes([*build(range(n)).nodes, (-len(build(range(n)).nodes), BIAS)])
+        assert order_name(last) == (f"{name}, the bias last" if name != "all in one step" else "")
+    assert order_name(Tree.sequential([0, BIAS, *range(1, 9)])).endswith(", the bias first")
+    assert order_name(Tree.sequential([0, 1, BIAS, *range(2, 9)])).endswith("the bias in between")
+    assert order_name(Tree.sequential(2)) == order_name(Tree.sequential([0, 1, BIAS])) == ""
+    assert order_name(as_tree(((0, 1), (2, (3, 4))))) == ""
+
+
+@pytest.mark.parametrize(
+    ("tree", "short", "name"),
+    [
+        (Tree.sequential(3), "p0+p1+p2", "one after the other"),
+        (Tree.pairwise(5), "((p0+p1)+(p2+p3))+p4", "pairwise"),
+        (Tree.parse("((((0+2)+(1+3))+4)+b)"), "((p0+p2)+(p1+p3))+p4+b", ""),
+        (Tree.parse("((((0+1)+2)+3)+b)"), "p0+p1+p2+p3+b", "one after the other, the bias last"),
+        (Tree.parse("(((b+0)+1)+2)"), "p0+b+p1+p2", "one after the other, the bias first"),
+        (
+            Tree.lanes(32, 4),
+            "((p0+p4+...+p28)+(p1+p5+...+p29))+((p2+p6+...+p30)+(p3+p7+...+p31))",
+            "4 running sums, added pairwise",
+        ),
+        (Tree.chain([[i, i + 1] for i in range(0, 40, 2)]), "(p0+p1)+(p2+p3)+...+(p38+p39)", ""),
+        (Tree.together(4), "{p0+p1+p2+p3}", "all in one step"),
+        (Tree.chain([[0, 1, 2], [3, 4, 5]]), "{p0+p1+p2}+{p3+p4+p5}", ""),
+        (
+            Tree.sequential([c + 64 * k for c in range(64) for k in range(3)]),
+            "p0+p64+p128+p1+p65+p129+...+p63+p127+p191",
+            "one after the other",
+        ),
+        (Tree((7,), ()), "p7", ""),
+    ],
+)
+def test_trees_as_short_sums(tree, short, name):
+    assert short_formula(tree) == short
+    assert order_name(tree) == name
+
+
+def test_deep_and_wide_trees_stay_short():
+    nodes, leaf = [(0, 1)], 2
+    for _ in range(800):  # a leaf, then a pair, then a leaf, ...
+        nodes += [(leaf, leaf + 1), (~(len(nodes) - 1), ~len(nodes)), (~(len(nodes) + 1), leaf + 2)]
+        leaf += 3
+    for tree in (Tree.from_nodes(nodes), Tree.sequential([BIAS, *range(4608)])):
+        assert len(short_formula(tree)) <= 300

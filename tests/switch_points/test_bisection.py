@@ -1,9 +1,8 @@
-"""The search for the release in which something changed: few questions, and its assumption told."""
+"""Since which release, and by which conditions, a target gives what it gives."""
 
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
@@ -17,63 +16,19 @@ from probe.switch_points import bisection
 from probe.switch_points.bisection import (
     ReleaseQuestion,
     ReleaseStep,
+    bisect_conditions,
     bisect_releases,
-    first_change,
+    conditions_apart,
+    conditions_lines,
+    only_releases,
     releases_between,
+    search_conditions,
 )
 from probe.target import Target
 
 pytestmark = pytest.mark.long
 
 CASE = Case(op="conv1d", kernel=5, operands="cancel")
-
-
-def answers(seen):
-    """An ``ask`` that gives a letter a release, and the list of what was asked; None: it can't."""
-    asked = []
-
-    def ask(version):
-        asked.append(version)
-        letter = seen[int(version)]
-        return ReleaseStep(version, None if letter == "?" else letter, why="no wheel")
-
-    return ask, asked
-
-
-def search(seen):
-    ask, asked = answers(seen)
-    found = first_change([str(n) for n in range(len(seen))], ask)
-    assert len(asked) == len(set(asked)), "no release is asked twice"
-    return found, asked
-
-
-@pytest.mark.parametrize("size", [2, 3, 7, 30])
-def test_every_place_of_a_change_is_found_with_few_questions(size):
-    for place in range(1, size):
-        found, asked = search("A" * place + "B" * (size - place))
-        assert (found.last, found.first) == (str(place - 1), str(place))
-        assert found.holds and len(asked) <= 2 + math.ceil(math.log2(size))
-
-
-def test_equal_ends_end_the_search():
-    found, asked = search("AABA")
-    assert found.first is None and asked == ["0", "3"]
-
-
-def test_a_third_answer_speaks_against_the_assumption():
-    found, _ = search("AABBBCCC")
-    assert found.first == "2" and not found.holds
-
-
-def test_releases_that_cannot_be_asked_are_passed_over():
-    found, _ = search("AA??BB")
-    assert (found.last, found.first, found.skipped) == ("1", "4", ["2", "3"])
-    assert found.holds
-
-
-def test_an_end_that_cannot_be_asked():
-    with pytest.raises(InputError, match="release=3: no wheel; take a different release"):
-        search("AAB?")
 
 
 def test_the_releases_between_two():
@@ -163,3 +118,89 @@ def test_an_unknown_question():
 
 def test_a_question_can_be_made_for_any_target():
     assert ReleaseQuestion(CASE, Target("tensorflow", "1.2.1"), (5, 6), "bits").keep
+
+
+LEFT, RIGHT = (Target.parse(one) for one in ("tensorflow,onednn=0,threads=1", "tensorflow"))
+
+
+def asking(shows):
+    """An ``ask`` whose answer is a function of the switches, and the targets that were asked."""
+    asked = []
+
+    def ask(where):
+        asked.append(where.text)
+        seen = shows(dict(where.switches))
+        return ReleaseStep(where.text, seen, why="" if seen else "no such kernel")
+
+    return ask, asked
+
+
+def test_one_condition_of_two_is_enough():
+    ask, asked = asking(lambda has: "B" if "onednn" in has else "A")
+    found = search_conditions(LEFT, RIGHT, ask)
+    assert found.sets == [["onednn=0"]] and len(asked) == 4
+    assert found.to_json()["conditions"] == ["onednn=0"]
+
+
+def test_each_of_several_conditions_is_found():
+    ask, _ = asking(lambda has: "B" if has else "A")
+    assert search_conditions(LEFT, RIGHT, ask).sets == [["onednn=0"], ["threads=1"]]
+
+
+def test_both_together_are_a_set_and_the_left_end_is_not_run_again():
+    ask, asked = asking(lambda has: None if has.keys() == {"onednn"} else "AAB"[len(has)])
+    found = search_conditions(LEFT, RIGHT, ask)
+    assert found.sets == [["onednn=0", "threads=1"]] and not found.to_json()["minimal"]
+    assert asked == [LEFT.text, RIGHT.text, "tensorflow,onednn=0", "tensorflow,threads=1"]
+    both, unknown = conditions_lines(found, "bits")
+    assert "threads=1 bring the bits of" in both
+    assert unknown.endswith("is not known: tensorflow,onednn=0 could not be tested")
+
+
+def test_equal_ends_have_nothing_to_bring_back():
+    ask, asked = asking(lambda has: "A")
+    found = search_conditions(LEFT, RIGHT, ask)
+    assert found.sets is None and found.to_json()["same"] and len(asked) == 2
+
+
+def test_a_target_that_cannot_be_run_is_passed_over_and_an_end_is_refused():
+    ask, _ = asking(lambda has: None if has.keys() == {"onednn"} else "B" if has else "A")
+    found = search_conditions(LEFT, RIGHT, ask)
+    assert found.sets == [["threads=1"]]
+    told = found.to_json()
+    assert told["skipped"] == ["tensorflow,onednn=0"] and told["minimal"]
+    with pytest.raises(InputError, match="no such kernel"):
+        search_conditions(LEFT, RIGHT, asking(lambda has: None)[0])
+
+
+def test_what_is_different():
+    other = Target.parse("tensorflow==2.12.0,threads=2")
+    expected = [("version", "2.12.0"), ("threads", "2"), ("onednn", None)]
+    assert conditions_apart(other, LEFT) == expected
+    assert not only_releases(other, LEFT)
+    assert only_releases(*(Target.parse(f"tensorflow=={one}") for one in ("2.12.0", "2.13.0")))
+    for one, why in ((Target.parse("torch"), "different library"), (LEFT, "the same target")):
+        with pytest.raises(InputError, match=why):
+            conditions_apart(LEFT, one)
+
+
+def test_conditions_of_a_library_are_found():
+    """With a switch of lengths the reference adds in pairs from there on, whatever else is said."""
+    left = Target.parse("reference,algorithm=pairwise,length_switch=3")
+    found = bisect_conditions(CASE, left, Target.parse("reference"), range(5, 12))
+    assert found.sets == [["length_switch=3"]]
+    tried = [one.version.partition(",")[2] for one in found.steps[2:]]
+    assert tried == ["algorithm=pairwise", "length_switch=3"]
+    ends = Target.parse("reference,algorithm=random"), Target.parse("reference")
+    with pytest.raises(InputError, match="does not repeat its own bits"):
+        bisect_conditions(CASE, *ends, range(5, 12))
+
+
+def test_the_command(capsys):
+    words = "bisect --op conv1d --kernel 5 --operands cancel --what bits --lengths 5..9".split()
+    ends = ["--between", "reference,algorithm=pairwise", "--and", "reference"]
+    assert shell.run([*words, *ends, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["conditions"] == ["algorithm=pairwise"] and not told["same"]
+    assert shell.run([*words, *ends]) == 0
+    assert "algorithm=pairwise brings the bits of" in capsys.readouterr().out

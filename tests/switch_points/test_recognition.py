@@ -11,8 +11,7 @@ from probe.launch import InlineSession, open_session
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.switch_points import recognition
-from probe.switch_points.periodic import Periodic
-from probe.switch_points.recognition import UNKNOWN, Recogniser
+from probe.switch_points.recognition import UNKNOWN, Periodic, Recogniser
 from probe.target import Target
 
 pytestmark = pytest.mark.long

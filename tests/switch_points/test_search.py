@@ -10,7 +10,7 @@ import pytest
 from probe.case import Case
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.switch_points import search, switches
+from probe.switch_points import search
 from probe.switch_points.recognition import Pattern, Recogniser
 from probe.target import Target
 
@@ -41,7 +41,7 @@ def pretend(monkeypatch):
     return replace
 
 
-def pairs(result: switches.Thresholds) -> list[tuple[int, int]]:
+def pairs(result: search.Thresholds) -> list[tuple[int, int]]:
     return [(one.before, one.at) for one in result.switches]
 
 
@@ -52,7 +52,7 @@ def test_a_real_switch_is_found_to_the_length(switch: int) -> None:
     assert (only.before, only.at) == (switch + 3, switch + 4)
     assert only.causes == ("order",) and only.scanned == (switch == 20)
     assert result.upto == 2000 and not result.violations and result.period == 1
-    assert list(switches.islands(result)) == [
+    assert list(search.islands(result)) == [
         (5, switch + 3, only.left),
         (switch + 4, 2000, only.right),
     ]

@@ -18,15 +18,15 @@ from probe.comparison import CaseRun, Comparison
 from probe.explaining.evidence import Added, Evidence
 from probe.layout import CONTIGUOUS
 from probe.printing import counted, differ, next_commands, ranges, table, up_to
-from probe.summation import certificate, notation
+from probe.summation import certificate
 from probe.summation.summation import Summation
-from probe.summation.tree import leaf_name
+from probe.summation.tree import DRAWN_LEAVES, drawing, leaf_name, order_name, short_formula
 from probe.switch_points import floors
-from probe.switch_points.switches import Thresholds, islands
+from probe.switch_points.search import Thresholds, islands
 
 if TYPE_CHECKING:
     from probe.answers.cases import WindowsAnswer
-    from probe.summation.reach import Reach
+    from probe.summation.windows import Reach
 
 Region = tuple[np.ndarray, ...]
 
@@ -118,7 +118,7 @@ def windows(found: WindowsAnswer) -> RenderableType:
     return Group(*parts)
 
 
-# What ``probe.summation.reach`` finds, of outputs.
+# What ``probe.summation.windows`` finds, of outputs.
 REACHED = {
     "inputs": "multiply inputs outside of their window by 0: an infinity there gives NaN",
     "weights": "are reached by the weights of different filters",
@@ -247,12 +247,12 @@ def order(side: CaseRun, found: Mapping[str, Any]) -> RenderableType:
 def summation(found: Summation, dtype: str, drawn: bool = True, indent: int = 2) -> RenderableType:
     """Prints a summation: its name if it has one, the sum, its drawing if small, its rounding."""
     tree, rounding = found
-    name = notation.order_name(tree)
-    sum_of = Text(notation.short_formula(tree))
+    name = order_name(tree)
+    sum_of = Text(short_formula(tree))
     sum_of.append(f"   {name}" if name else "", "dim")
     lines: list[RenderableType] = [sum_of, Text(rounding_in_words(found, dtype))]
-    if drawn and 2 < len(tree.leaves) <= notation.DRAWN:
-        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
+    if drawn and 2 < len(tree.leaves) <= DRAWN_LEAVES:
+        lines += [Text(line) for line in drawing(tree, rounding.fused)]
     return Padding(Group(*lines), (0, 0, 0, indent), expand=False)
 
 
@@ -499,7 +499,7 @@ def example_in_full(found: Evidence, width: int) -> Iterator[RenderableType]:
     )
     yield head.append(found.cause, cause_style(found.cause))
     added = any(one.summation is not None or one.pooled for one in (left, right))
-    if added and 0 < len(left.products) <= notation.DRAWN and found.cause != "window":
+    if added and 0 < len(left.products) <= DRAWN_LEAVES and found.cause != "window":
         rows = table("product", "input", "weight")
         for one in left.products:
             values = (floats.bits_text(bits, left.dtype) for bits in (one.x, one.w))
@@ -530,11 +530,11 @@ def _side_in_full(
         order = Text(side.pooled) if side.pooled else Text("order not known", "yellow")
         return Group(*lines, order, _result_line(side))
     tree, rounding = side.summation
-    if 2 <= len(tree.leaves) <= notation.DRAWN:
-        lines += [Text(line) for line in notation.drawing(tree, rounding.fused)]
+    if 2 <= len(tree.leaves) <= DRAWN_LEAVES:
+        lines += [Text(line) for line in drawing(tree, rounding.fused)]
     else:
         lines += [
-            Text(notation.short_formula(tree)),
+            Text(short_formula(tree)),
             Text(rounding_in_words(side.summation, side.dtype), "dim"),
         ]
     # partial sums; ``>`` marks those that the other side does not have. Of a large tree only those

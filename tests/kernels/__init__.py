@@ -1,1 +1,0 @@
-"""The kernels that a library itself reports."""

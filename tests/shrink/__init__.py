@@ -1,1 +1,0 @@
-"""A smaller case that fails in the same way."""

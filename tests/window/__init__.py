@@ -1,1 +1,0 @@
-"""Which inputs an output reads, and which outputs must agree."""
