@@ -2,14 +2,12 @@
 
 import json
 import sys
-import time
 
 import pytest
 
 import probe
 from probe.answers import first_difference as answers
 from probe.errors import InputError
-from probe.recording import difference
 from probe.semantics import Unknown
 from tests.recording import causes
 from tests.recording.taped import Taped, apart, network, normal
@@ -143,15 +141,3 @@ def test_time_is_a_limit_and_says_what_is_left():
     with pytest.raises(InputError, match="time=soon"):
         probe.first_difference(left, right, time="soon")
     assert probe.first_difference(left, right, time="5m").found.causes
-
-
-def test_work_is_told_after_a_while(capsys, monkeypatch, planted):
-    monkeypatch.setattr("probe.progress.FIRST", 0.01)
-    monkeypatch.setattr("probe.recording.walk.compare_runs", _slowly)
-    probe.first_difference(network(X), network(X), explain=False)
-    assert "first_difference: 0 s so far: comparing" in capsys.readouterr().err
-
-
-def _slowly(*given):
-    time.sleep(0.3)
-    return difference.compare_runs(*given)

@@ -44,14 +44,8 @@ def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
 def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
     path, target, words = switching(tmp_path)
     options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
-    options += [
-        "--target",
-        "tensorflow==0.1",
-        "--target",
-        target,
-        "--plan",
-        str(tmp_path / "plans"),
-    ]
+    options += ["--target", "tensorflow==0.1", "--target", target]
+    options += ["--plan", str(tmp_path / "plans")]
     shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
     told = json.loads(shown.stdout)
     assert shown.return_value == 3 and list(told["targets"]) == [target]

@@ -382,12 +382,6 @@ def test_shrink_says_the_smallest_case_with_its_operands(capsys, by):
     assert "conv1d 4, 1 -> 1, length 4 against 11" in text and "minimal" in text
 
 
-def test_a_budget_ends_it(capsys):
-    command = f"shrink {CASE} --at 6 --against 20 --target {SWITCHES} --most 4"
-    found = printed(capsys, command)
-    assert found["ended"] == "budget" and found["calls"] == 4
-
-
 def test_reproduce_writes_the_folder_and_verify_reads_it(capsys):
     command = f"reproduce {CASE} --at 6 --against 20 --target {SWITCHES} --times 1 --out out/deep"
     found = printed(capsys, f"{command} --form torch --also reference")

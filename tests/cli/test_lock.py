@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from probe.cli import lock as commands
 from probe.cli.shell import run
@@ -39,22 +38,3 @@ def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
     assert run(["lock", "--help"]) == 0
     (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
     assert run(line.split()[1:]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["check"], "there is no such file"),
-        (["lock"], "there is nothing to run"),
-        (["lock", "none.onnx"], "there is no such file"),
-        (["lock", "m:f", "--op", "dense"], "a case is given too"),
-        (["lock", *CASE, "--bless", " "], "a reason is required"),
-        (["lock", *CASE, "--shape", "3x4"], "a case generates its own operands"),
-        (["setup", "hub"], "there is no such service"),
-    ],
-)
-def test_wrong_input_is_one_line(words, told, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(words) == 2
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "bits.lock").exists()

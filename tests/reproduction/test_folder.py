@@ -79,19 +79,17 @@ def test_what_is_not_there_or_not_the_same_twice_is_refused():
         folder.reproduce(agreeing, Target.parse("reference,algorithm=random"), keep=True)
 
 
-SHORT, AT = "reference,algorithm=pairwise,length_switch=4", {"at": 6, "against": 12}
+FUSED, SHORT, AT = (
+    "reference,algorithm=fused",
+    "reference,algorithm=pairwise,length_switch=4",
+    {"at": 6, "against": 12},
+)
 DEEP = {"op": "depthwise_conv2d", "kernel": "1x5", "in_channels": 2, "filters": 4, "bias": 0.5}
 TWO = {"dtype": "float64", "operands": "cancel", "groups": 2, "in_channels": 4, "filters": 2}
 STRIDED = {"kernel": 3, "stride": 2, "padding": "same", "length": 8}
 SPLIT = {"in_channels": 9, "length": 2, "operands": "cancel"}
 FOUND = [
-    (
-        "reference",
-        "reference,algorithm=fused",
-        Case("conv2d", 2, length=4, operands="cancel"),
-        None,
-        {},
-    ),
+    ("reference", FUSED, Case("conv2d", 2, length=4, operands="cancel"), None, {}),
     ("reference", None, Case(op="conv1d", **STRIDED), "caffe", {}),
     ("reference", None, Case(op="max_pool1d", **STRIDED), "1", {}),
     (SHORT, None, Case(**DEEP), None, AT),

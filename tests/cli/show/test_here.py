@@ -16,6 +16,5 @@ def test_a_pip_of_another_python_is_said(monkeypatch, tmp_path, capsys, same):
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
     assert doctor.other_pip() == (None if same else f"{own} -m pip")
     lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
-    shown = here.examined(doctor.Examined([lacking], {}, doctor.other_pip()))
-    Console(width=200).print(shown)
+    Console(width=200).print(here.examined(doctor.Examined([lacking], {}, doctor.other_pip())))
     assert ("belongs to a different Python" in capsys.readouterr().out) is not same
