@@ -21,7 +21,6 @@ from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.printing import as_json
 from probe.runtimes import environments, packages
-from probe.runtimes import runtime as runtimes
 from probe.target import Target, gpus, installed_version, why_unavailable
 
 # The self-test's: fifteen sums of ten products. The second where there are no convolutions.
@@ -166,8 +165,8 @@ def _own_checks(store: Path) -> Iterator[Check]:
     more = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
     yield Check("old Pythons", state, said, *more)
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
-        if runtimes.emulator_path(f"qemu-{name}"):
-            yield Check(f"qemu-{name}", "ok", runtimes.emulator_version(f"qemu-{name}"))
+        if environments.emulator_path(f"qemu-{name}"):
+            yield Check(f"qemu-{name}", "ok", environments.emulator_version(f"qemu-{name}"))
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")

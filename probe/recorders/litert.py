@@ -30,7 +30,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from probe.backends.litert_model import aligned_buffer
+from probe.backends.litert import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
 from probe.recorders.graphs import LiveValue

@@ -56,16 +56,18 @@ SAVING = ("__inference__traced_save", "__inference__traced_restore")
 @dataclass(frozen=True)
 class OpenedTensorFlow:
     """A model file, as ``contract.Opened`` says. ``call``: runs it on tensors in the order of its
-    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel."""
+    inputs. ``model``: Keras's own, whose layers can be replaced; None of a SavedModel.
+    ``straight``: as of a recorder."""
 
     inputs: tuple[Input, ...]
     call: Callable[[Sequence[Any]], Any]
     model: Any = None
+    straight: bool = False
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
         given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
-        return TensorFlowRecorder(lambda: self.call(given))
+        return TensorFlowRecorder(lambda: self.call(given), self.straight)
 
 
 def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
@@ -104,7 +106,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
     inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
     call = lambda given: model(_packed(model, given), training=False)  # noqa: E731
-    return OpenedTensorFlow(inputs, call, model)
+    # shapes alone decide which operations Keras' own layers take; code of others decides as it does
+    return OpenedTensorFlow(inputs, call, model, straight=not named)
 
 
 def _packed(model: Any, given: Sequence[Any]) -> Any:
@@ -191,10 +194,13 @@ def _beyond_graph(functions: Any) -> Iterator[str]:
 
 
 class TensorFlowRecorder:
-    """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow."""
+    """A function of no arguments that computes with TensorFlow, or with Keras on TensorFlow.
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
+    ``straight``: it takes the same operations whatever numbers of these shapes it is given.
+    """
+
+    def __init__(self, function: Callable[[], Any], straight: bool = False) -> None:
+        self.function, self.straight = function, straight
         self.target = target()
         self.note = ""
         self.known = KnownGraphs()

@@ -20,13 +20,13 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from probe import backends, floats, window
-from probe import program as programs
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.case import Case
 from probe.comparison import Arrays, Finding
 from probe.errors import InputError
 from probe.launch import library_variables
+from probe.operation import case_program
 from probe.runtimes.packages import release_recipe
 from probe.target import Target
 
@@ -294,7 +294,7 @@ def of_layer(
     ``layer``: its spec; ``operands``: by name. Raises InputError where the library has none.
     """
     backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
-    program = programs.case(dict(layer))
+    program = case_program(dict(layer))
     try:
         backend.lay(program.layout)
         source = backend.emit(program, ValueShapes(program, shape))

@@ -11,7 +11,7 @@ import pytest
 
 import probe
 from probe.cli import shell
-from probe.errors import ProbeError, in_python
+from probe.errors import ProbeError
 
 CASE = {"op": "conv1d", "kernel": 5}
 
@@ -137,17 +137,3 @@ def test_a_mistake_on_the_command_line_is_one_line_in_its_words(
     said = [line for line in err.splitlines() if line.startswith("probe: ")]
     assert len(said) == 1 and not out
     assert re.search(message, said[0]), said[0]
-
-
-@pytest.mark.parametrize(
-    ("told", "wanted"),
-    [
-        ("give --fixed N, the full size", "give fixed=N, the full size"),
-        ("leave out --vary, or --trust", "leave out vary=..., or trust=True"),
-        ("run probe record MODEL --out RUN there", "run probe record MODEL --out RUN there"),
-        ("give --shape x=1x3", 'give shapes={"x": (1, 3)}'),
-        ("a - b -- c", "a - b -- c"),
-    ],
-)
-def test_options_become_arguments_and_whole_commands_stay(told, wanted):
-    assert in_python(told) == wanted

@@ -4,18 +4,8 @@ import click
 import pytest
 
 from probe.cli import options, shell
-from probe.errors import InputError
 
 pytestmark = pytest.mark.long
-
-
-def test_numbers_are_read_as_people_write_them():
-    assert options.numbers_of_option("lengths", "5..8") == [5, 6, 7, 8]
-    assert options.numbers_of_option("lengths", "5..12:3") == [5, 8, 11]
-    assert options.numbers_of_option("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
-    for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
-        with pytest.raises(InputError, match=r"lengths="):
-            options.numbers_of_option("lengths", wrong)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
 import probe
 from probe.cli import models, options, shell
 from probe.errors import TargetError
-from probe.printing import ranges
 from tests.cli.commands import ran
 
 CONV = "--op conv1d --kernel 5".split()
@@ -226,12 +224,6 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
 
 
-def test_numbers_are_written_as_ranges():
-    assert ranges([5, *range(7, 61)]) == "5, 7..60"
-    assert ranges([3, 4, 9]) == "3, 4, 9" and ranges([]) == ""
-    assert ranges(range(1, 60, 2), 3) == "1, 3, 5, ... (27 more)"
-
-
 def test_numbers_that_start_with_a_dash_are_values(capsys):
     given = "--weights -0.7313,-1.1043,1.8492,1.3007,-0.1033 --bias -0.0401".split()
     words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--no-store", "--json"]
@@ -259,12 +251,3 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
     monkeypatch.setattr("probe.cli.options.case_of_words", interrupted)
     status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert status == 130 and err.strip() == "probe: interrupted"
-
-
-def test_progress_is_for_terminals_only():
-    from probe.printing import Output
-
-    out, start = Output(), time.monotonic()
-    with out.progress("sweep") as tell, out.working("this"):
-        tell(1, 2, "reference")
-    assert time.monotonic() - start < 1

@@ -15,7 +15,7 @@ from tests.recorders.truth import changed, shares, told
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 
-from probe.backends import litert_model
+from probe.backends import litert as backend
 from probe.recorders import graphs, litert
 
 pytestmark = pytest.mark.long
@@ -55,18 +55,18 @@ def ints(*numbers) -> np.ndarray:
 def one(monkeypatch, op, shape, constants, out, words) -> bytes:
     """A model of one operator: its inputs are ``x`` and constants; ``x`` where a constant is
     None."""
-    monkeypatch.setattr(litert_model, "OPTIONS", {**litert_model.OPTIONS, **MORE})
-    graph = litert_model.LiteRTGraph("float32", shape)
+    monkeypatch.setattr(backend, "OPTIONS", {**backend.OPTIONS, **MORE})
+    graph = backend.LiteRTGraph("float32", shape)
     graph.flat = False
     graph.tensors[0] = graph.tensors[0]._replace(shape=list(shape))
     held = [graph.x if a is None else graph.constant(f"c{n}", a) for n, a in enumerate(constants)]
     y = graph.operator(op, held, out, **words)
-    return litert_model.LiteRTModel(graph, y)({})["model"]
+    return backend.LiteRTModel(graph, y)({})["model"]
 
 
 def residual() -> bytes:
     """A convolution, a residual branch, a concatenation, a mean and a product."""
-    graph = litert_model.LiteRTGraph("float32", (1, 9, 9, 3))
+    graph = backend.LiteRTGraph("float32", (1, 9, 9, 3))
     w1, b1 = graph.constant("w1", normal(16, 3, 3, 3)), graph.constant("b1", normal(16))
     w2, b2 = graph.constant("w2", normal(16, 3, 3, 16)), graph.constant("b2", normal(16))
     words = {"padding": "SAME", "strideW": 1, "strideH": 1}
@@ -76,7 +76,7 @@ def residual() -> bytes:
     c2 = graph.operator("CONV_2D", [r1, w2, b2], (1, 9, 9, 16), **words)
     s = graph.each("ADD", c2, r1)
     j = graph.operator("CONCATENATION", [s, r1], (1, 9, 9, 32), axis=3)
-    return litert_model.LiteRTModel(graph, graph.each("TANH", j))({})["model"]
+    return backend.LiteRTModel(graph, graph.each("TANH", j))({})["model"]
 
 
 @pytest.mark.parametrize("switches", [{}, {"xnnpack": "0"}, {"threads": "2"}], ids=str)

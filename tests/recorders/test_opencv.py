@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.backends import caffe
+from probe.backends.opencv import CaffeModel
 from probe.errors import InputError
 from probe.recording.difference import compare_runs
 from probe.recording.recording import Run, record_run
@@ -34,7 +34,7 @@ def model() -> tuple[str, bytes]:
         array = (random.normal(size=shape) * 0.3).astype(np.float32)
         return lambda _: array
 
-    made = caffe.CaffeModel((1, SIZE, SIZE, 3))
+    made = CaffeModel((1, SIZE, SIZE, 3))
     plane = (1, 8, SIZE, SIZE)
     three = "convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: true }"
     one = "convolution_param { num_output: 8 kernel_size: 1 bias_term: false }"

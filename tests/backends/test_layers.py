@@ -9,7 +9,8 @@ import pytest
 
 from probe import Target, arguments, backends, ulp
 from probe.activations import ACTIVATIONS
-from probe.backends import caffe, conformance, elementwise
+from probe.backends import conformance
+from probe.backends.layers import numpy_function
 from probe.case import Case
 from probe.invariant.mitigations import RemediedSession, remedies_of
 from probe.launch import InlineSession
@@ -158,7 +159,7 @@ def test_an_activation_is_the_librarys_own(started, text, activation):
         words = {"activation": activation, "parameters": {"alpha": alpha}}
         network = Program([{"op": "activation", **words}], in_channels=5)
         x = 3 * network.content(23)
-        truth = elementwise.numpy_function(network.specs[0], {})(x.astype(float))
+        truth = numpy_function(network.specs[0], {})(x.astype(float))
         whole, _, _ = network.whole(started(text), x)
         np.testing.assert_allclose(whole, truth, rtol=3e-6, atol=3e-6)
 
@@ -278,15 +279,6 @@ def test_operators_with_a_remedy_stand_between_programs(started, text):
         agree(session, network, 17)
     flat = [{"op": "conv1d", "kernel": 3, "filters": 4}, {"op": "activation", "activation": "tanh"}]
     agree(session, Program(flat * 2), 17)
-
-
-def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():
-    blob = np.array([[1, 2, 3]], np.float32)
-    content = caffe.caffemodel("y", "InnerProduct", [blob])
-    assert content[:3] == bytes([0xA2, 0x06, len(content) - 3])
-    assert content[3:20] == b"\x0a\x01y\x12\x0cInnerProduct"
-    assert content[20:] == b"\x3a\x14" + b"\x3a\x04\x0a\x02\x01\x03" + b"\x2a\x0c" + blob.tobytes()
-    assert caffe.varint(300) == b"\xac\x02"
 
 
 SLOW = ("tensorflow", "tensorflow,mode=graph", "keras", "jax")

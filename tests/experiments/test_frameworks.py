@@ -6,7 +6,7 @@ import io
 import pytest
 
 from probe import load
-from tests.experiments.notebooks import ran
+from tests.experiments.notebooks import pictures, ran
 
 pytestmark = pytest.mark.long
 
@@ -38,6 +38,12 @@ def test_what_changes_with_the_size_is_found_and_explained(name, first):
     assert set(found.causes.cause) == {"order"}
     assert found.causes.outputs.sum() == changed.differing.sum()
     assert (found.causes.replayed == found.causes.outputs).all()
+
+
+@pytest.mark.parametrize("name", ["frameworks", "devices"])
+@pytest.mark.slow
+def test_its_notebook_runs_on_what_numpy_alone_gives(name, first, tmp_path):
+    assert pictures(name, first(name)[0], tmp_path) > 2
 
 
 def test_doubles_compute_each_filter_by_itself(tmp_path):
