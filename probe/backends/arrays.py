@@ -216,18 +216,13 @@ def activation_lines(layer, x, y):
 
 def require_core(core):
     """Raises Unavailable where an OpenBLAS of this process did not take a processor's kernels."""
-    found = openblas_cores()
+    found = [taken().decode() for taken, _, _ in openblas_functions().values()]
     if not found:
         raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
     for one in found:
         if CALLED.get(one.lower(), one.lower()) != core.lower():
             why = "this OpenBLAS has no such kernels; it took those of %s" % one
             raise Unavailable("core=%s: %s" % (core, why))
-
-
-def openblas_cores():
-    """Returns the names of the processors whose kernels each loaded OpenBLAS uses."""
-    return [core().decode() for core, _, _ in openblas_functions().values()]
 
 
 PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")
