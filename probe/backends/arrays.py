@@ -35,11 +35,11 @@ from probe.backends.source import (
     straight,
 )
 
-#: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
+# OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
 
-#: Names for which OpenBLAS builds have kernels of their own. One that a build lacks it replaces
-#: without a word (Zen by Haswell in NumPy's wheels), so :meth:`Arrays.start` asks what it took.
+# Names for which OpenBLAS builds have kernels of their own. One that a build lacks it replaces
+# without a word (Zen by Haswell in NumPy's wheels), so :meth:`Arrays.start` asks what it took.
 CORETYPES = (
     *("Prescott", "Core2", "Penryn", "Nehalem", "Sandybridge", "Haswell", "SkylakeX", "Cooperlake"),
     *("SapphireRapids", "Atom", "Bobcat", "Barcelona", "Bulldozer", "Piledriver", "Steamroller"),
@@ -50,9 +50,9 @@ CORETYPES = (
 # What OpenBLAS says of itself -> the name that chooses it.
 CALLED = {"katmai": "prescott", "coppermine": "prescott"}
 
-#: Level of NumPy's own loops -> features above the one before, by the names that releases gave
-#: them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
-#: ignored, with an ImportWarning in the child process, which does not print it.
+# Level of NumPy's own loops -> features above the one before, by the names that releases gave
+# them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
+# ignored, with an ImportWarning in the child process, which does not print it.
 LEVELS = {
     "x86_v2": (),
     "x86_v3": ("AVX", "F16C", "FMA3", "AVX2", "X86_V3"),
