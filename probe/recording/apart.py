@@ -34,7 +34,7 @@ from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, open_model, runs
 from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
-from probe.runtimes.runtime import Missing
+from probe.runtimes.environments import Missing
 from probe.target import Target
 from probe.worker import child
 

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from probe import backends, program
+from probe import backends
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, Session, open_session
 from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
+from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import (
@@ -579,8 +580,8 @@ def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operand_names(spec)}),)
-    given = program.Program(steps, 1, called.case is None)
+    steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
+    given = Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)
         source = made.emit(given, ValueShapes(given, x.shape))
