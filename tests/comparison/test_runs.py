@@ -158,6 +158,12 @@ def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkey
         monkeypatch.setattr(runs, "reveal", reveal)
         found = run.reveal(session, known=right.summations)
         assert found.orders is right and found.replays.all() and asked == wanted
+    revealer = Revealer(kept=1)
+    odd = replace(run, operands=replace(run.operands, y=run.operands.y + 1))
+    for one, count in ((run, 1), (run, 0), (odd, 2)):  # kept orders are asked anew if they fail
+        asked.clear()
+        revealer.reveal(one, session)
+        assert len(asked) == count
 
 
 SOME = np.arange(36).reshape(12, 3) == 7
