@@ -213,20 +213,20 @@ def enclosed_einsum(
     if bias is not None:
         low, high, count = low + bias.low, high + bias.high, count + 1
         sizes, up, down = sizes + bias.size, up + bias.size, down + bias.size
-    terms = (sizes, up, down, count, dtype)
-    return _or_none(_end_of_sum(-1, low, *terms), _end_of_sum(1, high, *terms))
+    least = -_largest_sum(-low, sizes, down, up, count, dtype)
+    return _or_none(least, _largest_sum(high, sizes, up, down, count, dtype))
 
 
-def _end_of_sum(
-    sign: int, exact: Doubles, sizes: Doubles, up: Doubles, down: Doubles, count: int, dtype: str
+def _largest_sum(
+    exact: Doubles, sizes: Doubles, up: Doubles, down: Doubles, count: int, dtype: str
 ) -> Doubles:
-    """Returns the least (``sign`` -1) or largest sum of ``count`` terms: infinite where an order
-    may overflow. ``sizes``, ``up``, ``down``: sums of magnitudes, of positive terms, of negative
-    ones, all in float64."""
+    """Returns the largest sum of ``count`` terms: infinite where an order may overflow. The least
+    is that of the terms with other signs. ``sizes``, ``up``, ``down``: sums of magnitudes, of
+    positive terms, of negative ones, all in float64."""
     slack = count * 2.0**-51 * sizes  # by how much float64's sums err themselves
     error = error_bound(sizes, np.maximum(up, down) + slack, count, dtype) + slack
-    far = (up if sign > 0 else down) + error > floats.largest_finite(dtype)
-    return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
+    far = (up + error > floats.largest_finite(dtype)) | np.isinf(exact)
+    return np.where(far, np.inf, exact + error)
 
 
 def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
@@ -305,15 +305,11 @@ def _addends(one: Interval) -> tuple[Doubles, ...]:
 def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
     """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
     positive and of what is negative of the lower ends, and of the upper ones."""
-    lower_up, lower_down, upper_up, upper_down = sums
+    up, down, high_up, high_down = sums
     # as rounding is monotone, each end errs no more than the sum of all ends on its side
-    low = _end_of_sum(
-        -1, lower_up - lower_down, lower_up + lower_down, lower_up, lower_down, count, dtype
-    )
-    high = _end_of_sum(
-        1, upper_up - upper_down, upper_up + upper_down, upper_up, upper_down, count, dtype
-    )
-    return _or_none(low, high)
+    least = -_largest_sum(down - up, up + down, down, up, count, dtype)
+    most = _largest_sum(high_up - high_down, high_up + high_down, high_up, high_down, count, dtype)
+    return _or_none(least, most)
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
