@@ -42,13 +42,13 @@ from probe.launch import open_session
 from probe.lock.checks import BitsSession, judged_check
 from probe.lock.conditions import CORES_OF, Facts
 from probe.lock.file import LockFile
-from probe.lock.rerun import Command, Rerun, overlay, run_again
 from probe.lock.runs import exit_status
+from probe.lock.why import Command, Rerun, overlay, run_again
 from probe.lock.workflow import LEVELS, limiting_variables
 from probe.printing import Output
 from probe.progress import silent
 from probe.recording.store import bits_of
-from probe.runtimes import environments, runtime
+from probe.runtimes import environments
 from probe.shard import current_shard
 from probe.target import Target
 
@@ -303,7 +303,7 @@ def pytest_in(folder: Path) -> tuple[list[str], dict[str, str]]:
 def emulated_command(folder: Path, libraries: Sequence[str]) -> Command | None:
     """Returns what runs the checks of libraries on the emulated processor; None without one."""
     words, path = pytest_in(folder)
-    if (emulator := runtime.emulator_path("qemu-x86_64")) is None:
+    if (emulator := environments.emulator_path("qemu-x86_64")) is None:
         return None
     emulated = [emulator, "-cpu", OTHER, *words, "-k", " or ".join(libraries)]
     return Command(emulated, folder, {**path, CORES_OF: 1})

@@ -29,7 +29,7 @@ from probe.case import Case, by
 from probe.errors import NotASum, TargetError
 from probe.launch import AnySession, InlineSession, open_session
 from probe.progress import Reporter, Tell, silent
-from probe.runtimes.runtime import Missing
+from probe.runtimes.environments import Missing
 from probe.target import Target, target_runtime
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow

@@ -18,10 +18,9 @@ from probe.case import Case
 from probe.errors import InputError, TargetError
 from probe.launch import TIME_LIMIT, WORKER, Session
 from probe.progress import Tell
-from probe.runtimes import environments, packages, runtime, sysroot
-from probe.runtimes.environments import Environment
+from probe.runtimes import environments, packages
+from probe.runtimes.environments import Environment, Runtime
 from probe.runtimes.packages import Failed
-from probe.runtimes.runtime import Runtime
 from probe.target import Target
 
 STEPS = 3
@@ -79,7 +78,7 @@ def _provide(
     where: Target, tell: Tell, root: Path | None
 ) -> tuple[Environment | None, dict[str, Any], bool]:
     device = target.emulated_processor(where)
-    if device is not None and (why := runtime.emulation_missing(device)):
+    if device is not None and (why := environments.emulation_missing(device)):
         raise Failed(why)
     own = target.installed_version(backends.get(where.name))
     arm64 = device == "arm64"
@@ -118,9 +117,13 @@ def _make_environment(
     try:
         tell(0, STEPS, "an arm64 root folder" if arm64 else f"Python {recipe.python}")
         if arm64:
-            release = sysroot.make_environment(sysroot.provide(root), folder)
+            release = packages.make_arm64_environment(packages.provide_sysroot(root), folder)
             tell(1, STEPS, f"{named} for arm64")
-            sysroot.install_wheels(folder, release, [recipe.choices[-1], *recipe.beside])
+            packages.install_for_arm64(
+                packages.site_packages(folder, f"python{release}"),
+                release,
+                [recipe.choices[-1], *recipe.beside],
+            )
         else:
             python = packages.find_python(recipe.python)
             if python is None:
@@ -130,7 +133,7 @@ def _make_environment(
             tell(1, STEPS, named)
             packages.install_release(folder, recipe)
         tell(2, STEPS, f"asking {named}")
-        ran = runtime.in_folder(folder, arm64)
+        ran = environments.in_folder(folder, arm64)
         facts = _answers(Target(recipe.library, recipe.version), ran)
         if not environments.same_release(str(facts.get("library_version")), recipe.version):
             why = f"{facts.get('library_version')} answers in its place"

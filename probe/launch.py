@@ -26,7 +26,7 @@ from probe.backends.contract import isa_variables
 from probe.backends.jax import ISA as XLA_ISA
 from probe.errors import TargetError
 from probe.progress import VOICE, span
-from probe.runtimes.runtime import Missing
+from probe.runtimes.environments import Missing
 from probe.worker import protocol
 
 Arrays = dict[str, np.ndarray]

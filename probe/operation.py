@@ -1,4 +1,4 @@
-"""Defines the table of operations, and layers: an operation with its sizes and options.
+"""Defines the table of operations; layers, which have sizes and options too; and programs of them.
 
 Convolutions and pools have windows, see :mod:`probe.geometry`. A matrix product is a convolution
 with a kernel of 1 along its rows: x (batch, length, in_channels), w (1, in_channels, filters), that
@@ -15,15 +15,20 @@ A network has operations of its own: ``activation``, see :mod:`probe.activations
 number a channel that is added; ``normalisation``, times ``scale``, plus ``shift``; ``pad``, a
 constant around the spatial axes; and the splice of a constant tail, which plans alone have.
 Programs read several values by ``add``, ``multiply``, ``concat`` and ``product``, the matrix
-product of two activations, and are rewritten with ``slice`` and ``cast``: :mod:`probe.program`.
+product of two activations, and are rewritten with ``slice`` and ``cast``.
+
+A *program* has straight-line steps, each an operation that reads one or more earlier values. A case
+is a program of one step, a network a program of many. The first values are the inputs, one in most
+programs, and then comes what each step gives.
 
 Targets' interpreters import this (Python 3.6, NumPy 1.11).
 """
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from probe import activations
+from probe import activations, layout
 from probe.geometry import Padding, WindowSizes
+from probe.layout import CONTIGUOUS
 
 
 class Operation(NamedTuple):
@@ -186,3 +191,79 @@ class Layer:
         if self.split is not None:
             found["split"] = self.split
         return found
+
+
+class ProgramStep(NamedTuple):
+    """One operation. ``layer``: the JSON object of ``Case.spec`` or ``Layer.spec``.
+
+    ``arrays``: names under which the program's operands hold the layer's: ``{"w": "w3"}``.
+    """
+
+    layer: Dict[str, Any]
+    reads: Tuple[int, ...]
+    arrays: Dict[str, str]
+
+
+class Program(NamedTuple):
+    """Steps in the order in which they run; the last one's value is the output.
+
+    ``network``: a model, where a product is one of the rows of all positions, of one step too.
+    ``layout``: how the input lies in memory, see :mod:`probe.layout`. ``more``: shapes of the
+    inputs behind the first; empty: they have its.
+    """
+
+    steps: Tuple[ProgramStep, ...]
+    inputs: int = 1
+    network: bool = False
+    layout: str = CONTIGUOUS
+    more: Tuple[Tuple[int, ...], ...] = ()
+
+    @property
+    def single(self):
+        """Returns whether it is a case: one step that is not a model by itself."""
+        return len(self.steps) == 1 and not self.network
+
+    def operands(self):
+        """Returns the names of all operands, each once, in the order of the steps."""
+        found: Dict[str, Any] = {}
+        for step in self.steps:
+            found.update((name, None) for name in step.arrays.values())
+        return list(found)
+
+
+def operand_names(layer):
+    """Returns the names of the arrays that a layer has beside its inputs."""
+    row = operation_of_spec(layer)
+    if row.weighted:
+        return ("w", "b") if layer["bias"] else ("w",)
+    return row.arrays
+
+
+def case_program(spec):
+    """Returns the program of one operation, whose operands are ``w`` and ``b``."""
+    steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
+    return Program(steps, layout=layout.layout_of_spec(spec))
+
+
+def single_step(step):
+    """Returns the program of one step of another one: its operands keep their names."""
+    reads = tuple(range(len(step.reads)))
+    return Program(
+        (step._replace(reads=reads),), len(reads), layout=layout.layout_of_spec(step.layer)
+    )
+
+
+def layer_program(specs, reads=None, inputs=1, more=()):
+    """Returns the program of layers; the operands have the numbers of their layers.
+
+    The first spec says how the input lies in memory.
+
+    ``reads``: for each layer the numbers of the values that it reads, of which the first are the
+    ``inputs``; None: each the one before. ``more``: as of ``Program``.
+    """
+    found = []
+    for number, spec in enumerate(specs):
+        arrays = {name: "%s%d" % (name, number) for name in operand_names(spec)}
+        found.append(ProgramStep(spec, tuple(reads[number]) if reads else (number,), arrays))
+    further = tuple(tuple(shape) for shape in more)
+    return Program(tuple(found), inputs, True, layout.layout_of_spec(specs[0]), further)

@@ -272,9 +272,18 @@ class Voice:
         while not ended.wait(wait):
             with self._lock:
                 told = self._told[-1] if self._told else None
-            if told is not None:
-                _print(*told)
             wait = EVERY
+            if told is None:
+                continue
+            tell, what, as_json = told
+            text = tell.line(what)
+            if as_json:
+                text = json.dumps({"progress": {"of": what} | tell.numbers()})
+            with _dropping:
+                if _kept is not None:  # a library's stderr is dropped: past that
+                    os.write(_kept, f"{text}\n".encode())
+                elif sys.stderr is not None:
+                    print(text, file=sys.stderr, flush=True)
 
 
 VOICE = Voice()
@@ -289,18 +298,6 @@ def heard(what: str, progress: Say | None) -> Iterator[Say]:
         return
     with VOICE.speaking(Reporter(), what, False) as tell:
         yield tell.say
-
-
-def _print(tell: Reporter, what: str, as_json: bool) -> None:
-    """One line of progress; where a library's stderr is dropped, past that."""
-    text = tell.line(what)
-    if as_json:
-        text = json.dumps({"progress": {"of": what} | tell.numbers()})
-    with _dropping:
-        if _kept is not None:
-            os.write(_kept, f"{text}\n".encode())
-        elif sys.stderr is not None:
-            print(text, file=sys.stderr, flush=True)
 
 
 _dropping = threading.Lock()

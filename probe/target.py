@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, util
@@ -20,8 +19,8 @@ from probe import backends
 from probe.backends.contract import ONEDNN_ISA, Backend
 from probe.errors import InputError, one_of
 from probe.runtimes import environments
-from probe.runtimes.runtime import Missing, Runtime, models
-from probe.runtimes.runtime import find_runtime as find_runtime
+from probe.runtimes.environments import Missing, Runtime, models
+from probe.runtimes.environments import find_runtime as find_runtime
 
 FORM = "NAME[==VERSION][@DEVICE][,key=value...]"
 
@@ -145,7 +144,7 @@ def emulated_processor(target: Target) -> str | None:
 
 def target_runtime(target: Target) -> Runtime:
     """Returns what runs a target: an interpreter, perhaps under an emulator.
-    Raises ``runtime.Missing``."""
+    Raises ``environments.Missing``."""
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
@@ -260,16 +259,15 @@ def available_targets() -> list[Choice]:
     Every library with its defaults, and with the switches that are known to move bits. Cheap: no
     library is imported.
     """
-    return [Choice(target, why_unavailable(target), doc) for target, doc in _suggestions()]
-
-
-def _suggestions() -> Iterator[tuple[Target, str]]:
+    found: list[tuple[Target, str]] = []
     for name in backends.known_backends():
         backend = _backend(name)
-        yield Target(name), backend.doc
+        found.append((Target(name), backend.doc))
         for text in backend.suggestions:
             target = Target.parse(f"{name}{text}")
             docs = (f"{backend.keys[key].doc}" for key, _ in target.switches)
-            yield target, "; ".join(docs) or f"on {target.device}"
-    for found in environments.installed_environments():
-        yield Target.parse(found.target), f"Python {found.facts.get('python_version')}, installed"
+            found.append((target, "; ".join(docs) or f"on {target.device}"))
+    for one in environments.installed_environments():
+        doc = f"Python {one.facts.get('python_version')}, installed"
+        found.append((Target.parse(one.target), doc))
+    return [Choice(target, why_unavailable(target), doc) for target, doc in found]

@@ -177,7 +177,7 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
         one, other = _differing_words(one, other)
         if one.size:
             few.append((one.view(form.unit), other.view(form.unit)))
-            held += few[-1][0].size
+            held += few[-1][0].size  # speed alone
         if held >= _BLOCK:  # speed alone
             far, nans = _largest_distance(few, form)
             largest, apart, few = max(largest, far), apart or nans, []

@@ -35,13 +35,13 @@ from typing import Any
 import numpy as np
 
 from probe import backends, floats, layout, operands
-from probe import program as programs
 from probe.arguments import by, choice, whole_number
 from probe.backends.contract import Unsupported
 from probe.backends.source import ValueShapes
 from probe.case import Case, Summed
 from probe.errors import InputError
 from probe.geometry import BY_SIZE, Padding, Pair, around
+from probe.operation import case_program
 
 
 @dataclass(frozen=True)
@@ -544,7 +544,7 @@ def _library_lines(framework: str, case: Case, pairs: Pairs) -> str:
         elif set(case.stride) == {1} and list(pairs) == same:
             named = "same"
     ceil = case.rounds_up and named not in BY_SIZE
-    program = programs.case(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
+    program = case_program(case.with_(padding=named, ceil_mode=ceil).spec() | {"bias": False})
     return "\n".join(backend.shown(program, ValueShapes(program, case.input_shape())))
 
 
@@ -576,10 +576,10 @@ def _pooling(case: Case) -> str:
 
 def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     """Symmetric padding; where that is not enough, a larger one whose first outputs are dropped."""
-    from probe.backends import caffe
+    from probe.backends.opencv import caffe_axes, layer_prototxt, slice_text
 
     pool, pads, keep = case.pool, [], []
-    for one in caffe.caffe_axes(case.spec(), case.spatial()):
+    for one in caffe_axes(case.spec(), case.spatial()):
         pads.append(one.pad)
         keep.append(one.kept)
     around = tuple((pad, pad) for pad in pads)
@@ -605,8 +605,8 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     note = "; ".join(filter(None, said))
     flat = (1,) * (case.spatial_rank == 1)  # of a one-dimensional case the height is 1
     dims = (1, case.in_channels, *flat, *case.spatial())
-    text: str = caffe.prototxt(case.spec(), dims, pads)
-    lines, shown = text[text.index("layer") :].rstrip(), [caffe.slice_text(part) for part in keep]
+    text: str = layer_prototxt(case.spec(), dims, pads)
+    lines, shown = text[text.index("layer") :].rstrip(), [slice_text(part) for part in keep]
     if set(shown) != {":"}:
         lines += f"\ny = net.forward()[{', '.join([':', ':', *[':'] * len(flat), *shown])}]"
     return Equivalent("caffe", "opencv", around, bool(pool), lines, note, resolved, tuple(keep))

@@ -33,26 +33,6 @@ def test_text_and_python_make_the_same_case():
     assert text.height == (7, 8) and text.length is None
 
 
-@pytest.mark.parametrize(
-    ("given", "op", "pairs", "text"),
-    [
-        (2, "conv1d", ((2, 2),), "2"),
-        ("2", "conv2d", ((2, 2), (2, 2)), "2"),
-        ("0:3", "conv1d", ((0, 3),), "0:3"),
-        ("0:1,2:2", "conv2d", ((0, 1), (2, 2)), "0:1,2"),
-        ("1,2", "conv2d", ((1, 1), (2, 2)), "1,2"),
-        (((0, 1), (2, 2)), "conv2d", ((0, 1), (2, 2)), "0:1,2"),
-        ([[1, 0]], "conv3d", ((1, 0),) * 3, "1:0"),
-        ("SAME", "conv1d", "same", "same"),
-        ("caffe", "conv1d", "caffe", "caffe"),
-    ],
-)
-def test_padding_has_one_normal_form(given, op, pairs, text):
-    case = Case(op, 3, padding=given)
-    assert case.padding == pairs and case.padding_text == text
-    assert case.with_(padding=text) == case
-
-
 def test_shapes():
     case = Case("conv2d", (3, 5), 8, 12, length=20, groups=4, stride=(2, 3), dilation=(1, 2),
                 batch=2, height=9, padding="0,1:2")  # fmt: skip
@@ -332,19 +312,3 @@ def test_values_are_put_where_a_case_says():
     assert plain.id != case.id and "put" not in plain.to_json()
     shorter = case.with_(length=4)
     assert np.array_equal(shorter.operands()[0], x[:, :4], equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("put", "why"),
-    [
-        ("x[0]", "names no operand and value"),
-        ("y[0]=1", "names no operand and value"),
-        ("x[0]=nought", "is not index=number"),
-        ("b[0]=1", "the case has no b"),
-        ("x[0, 1, 2, 3]=1", "4 numbers for the 3 axes of x"),
-    ],
-)
-def test_what_cannot_be_put_says_why(put, why):
-    with pytest.raises(InputError) as told:
-        Case("conv1d", 3, 2, 2, 6, put=put)
-    assert why in str(told.value) and "x[0, 1]=nan" in str(told.value)

@@ -1,4 +1,4 @@
-"""The operation dense: rows of a fully connected layer, as the layers of each library do it."""
+"""Operations and programs of them; dense: rows, as the layers of each library do it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from probe import window
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
-from probe.reproduction import code
-from probe.reproduction.code import of_case
+from probe.operation import OPERATIONS, layer_program, operand_names, rounds_once, single_step
 from probe.target import Target
 from probe.ulp import equal
 from tests.backends import conforming
@@ -26,6 +25,25 @@ LAYERS = [
     Case("dense", in_channels=65, filters=8, batch=rows, bias="normal") for rows in (1, 2, 9)
 ] + [Case("dense", in_channels=129, filters=48, batch=3)]
 SWITCHES = "reference,algorithm=pairwise,length_switch=3"
+
+
+def test_a_program_numbers_the_operands_of_its_layers_and_a_step_alone_keeps_them():
+    conv = Case("conv1d", 3, 2, 2, length=9, bias="normal").spec()
+    scale = {"op": "normalisation", "channels": 2}
+    made = layer_program([conv, scale, {"op": "add"}], [[0], [1], [2, 0]])
+    assert made.operands() == ["w0", "b0", "scale1", "shift1"] and not made.single
+    assert operand_names({**conv, "bias": False}) == ("w",)
+    alone = single_step(made.steps[2])
+    assert alone.inputs == 2 and alone.steps[0].reads == (0, 1) and alone.single
+    assert single_step(made.steps[1]).operands() == ["scale1", "shift1"]
+
+
+def test_what_rounds_at_most_once_has_one_set_of_bits_in_every_library():
+    once = {name for name in OPERATIONS if name != "activation" and rounds_once({"op": name})}
+    assert once >= {"add", "bias", "pad", "concat", "max_pool2d", "cast"}
+    assert not once & {"conv1d", "avg_pool1d", "product", "normalisation"}
+    assert rounds_once({"op": "activation", "activation": "relu"})
+    assert not rounds_once({"op": "activation", "activation": "tanh"})
 
 
 def torch_layer(x, w, b):
@@ -102,29 +120,8 @@ def test_the_bits_are_those_of_the_librarys_own_layer(started, name):
         assert equal(y, OWN[name](x, w, b), "float32"), case.label
 
 
-def slowly(*names):
-    """Targets whose start and compilation take long, and which are another one's switch."""
-    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize(
-    "name", [*OWN, *slowly("tensorflow,mode=graph", "tensorflow,weights=constant")]
-)
-@pytest.mark.slow_at("keras", "tensorflow")
-def test_a_script_gives_the_targets_bits(started, name):
-    for case in LAYERS[1::2]:
-        x, w, b = case.operands()
-        found = of_case(Target.parse(name), "2.21", case, (x, w, b))
-        lines = ["import numpy as np", *found.imports, *found.setup, "def script(x, w, b):"]
-        lines += [f"    {line}" for line in code.block(list(found.body))]
-        names: dict = {}
-        exec("\n".join(lines), names)
-        mine = conforming.run(started(name), case.spec(), x, w, b)
-        assert equal(np.asarray(names["script"](x, w, b)), mine, "float32"), case.label
-
-
-@pytest.mark.parametrize("name", [*OWN, *slowly("keras,mode=graph"), "litert", "opencv"])
-@pytest.mark.slow_at("keras", "tensorflow")
+@pytest.mark.parametrize("name", [*OWN, "keras,mode=graph", "litert", "opencv"])
+@pytest.mark.slow_at("keras", "keras,mode=graph", "tensorflow")
 def test_rows_are_explained_and_what_is_called_a_cause_replays(started, name):
     """Whether a library differs depends on the processor: that it replays does not."""
     started(name)

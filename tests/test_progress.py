@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import time
 
 import pytest
-from rich.console import Console
 
 from probe import progress
 from probe.cli import shell
@@ -102,16 +100,6 @@ def test_every_command_but_those_of_other_processes_is_heard(capsys, monkeypatch
     assert asked == ["sweep", "thresholds", "results"]
     asked.clear()
     assert shell.run(["run", "nothing"]) == 2 and not asked
-
-
-def test_bars_within_bars_are_drawn_on_one_terminal():
-    out, drawn = Output(), io.StringIO()
-    out.notes = Console(file=drawn, force_terminal=True, width=100)
-    with out.progress("outer") as tell, out.working("within"):
-        tell(3, 9, "numpy")
-        time.sleep(0.25)
-    assert "outer" in drawn.getvalue() and "within" in drawn.getvalue()
-    assert "3/9" in drawn.getvalue() and "numpy" in drawn.getvalue()
 
 
 def test_what_is_begun_last_of_what_is_not_done_yet_is_said():

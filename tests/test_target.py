@@ -114,7 +114,7 @@ def test_reference_runs_everywhere():
 def test_what_cannot_run_here_says_why(text, why, monkeypatch, tmp_path):
     """On a machine made up for the test: TensorFlow 2.21.0, AVX2, no JAX, no GPU, no qemu."""
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
-    monkeypatch.setattr("probe.runtimes.runtime.emulator_path", lambda name: None)
+    monkeypatch.setattr("probe.runtimes.environments.emulator_path", lambda name: None)
     monkeypatch.setattr(target.metadata, "version", lambda name: "2.21.0")
     found = target.util.find_spec
     monkeypatch.setattr(

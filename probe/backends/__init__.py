@@ -12,11 +12,10 @@ and ``mylib`` and ``mylib,switch=1`` are targets like any other one; ``probe.bac
 checks what every backend must do. A name that probe has already can't be taken. What can't be
 imported is listed with the reason.
 
-Each library has the file of its name; NumPy's is ``arrays``. ``reference`` is computed in NumPy,
-one rounding an operation. ``source`` writes the lines that are run, ``elementwise`` computes what
-stands between windows, ``pooling`` composes pools, ``rewritten`` rewrites programs for remedies.
-``caffe`` and ``litert_model`` write model files; ``tensorflow_process`` starts TensorFlow, for
-Keras too.
+Each library has the file of its name; NumPy, SciPy and OpenBLAS are ``arrays``. ``reference`` is
+computed in NumPy, one rounding an operation. ``source`` writes the lines that are run, ``layers``
+has what libraries compose alike: pools, and what stands between windows; ``rewritten`` rewrites
+programs for remedies.
 """
 
 import importlib
@@ -35,8 +34,8 @@ BACKENDS = {
     "litert": "probe.backends.litert:LiteRT",
     "opencv": "probe.backends.opencv:OpenCV",
     "numpy": "probe.backends.arrays:Arrays",
-    "scipy": "probe.backends.scipy:SciPy",
-    "openblas": "probe.backends.openblas:OpenBlas",
+    "scipy": "probe.backends.arrays:SciPy",
+    "openblas": "probe.backends.arrays:OpenBlas",
     "reference": "probe.backends.reference:Reference",
 }
 

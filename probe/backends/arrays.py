@@ -1,8 +1,18 @@
-"""Runs NumPy as its users call it: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
+"""Runs NumPy, SciPy and OpenBLAS as their users call them.
+
+NumPy: ``x @ w``, ``np.dot`` and ``np.sum(x, axis=-1)``.
 
 float32 and float64 products go to the BLAS that NumPy was built with, OpenBLAS in its wheels: gemm,
 or gemv and dot where a side has one row or column. float16 has no BLAS and goes through NumPy's own
 loops, sums go through its pairwise summation, and bfloat16 it does not have.
+
+SciPy, on NumPy's arrays: the BLAS of its wheels, an OpenBLAS of their own, which need not be the
+release that NumPy's carry, and ``scipy.signal.correlate``. That adds over positions and channels of
+arrays with several channels; it has one filter a call, and neither strides, dilation nor groups.
+Arrays of one axis it hands on to NumPy's.
+
+OpenBLAS alone, the library that both are built with: the wheels ``scipy-openblas64`` hold it by
+itself, one for each build, so that several releases can be asked on one machine (OpenBLAS#6021).
 """
 
 import ctypes
@@ -12,8 +22,8 @@ from typing import Tuple
 import numpy as np
 
 from probe import activations, layout
-from probe.backends import elementwise
 from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.layers import Dialect, numpy_expression
 from probe.backends.source import (
     Writing,
     assignment,
@@ -168,7 +178,7 @@ class Arrays(Writing):
         if layer["op"] == "activation":
             return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
-            return [f"{y} = {elementwise.numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
         call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
@@ -192,7 +202,7 @@ def padded(x, pairs, value):
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
 
 
-DIALECT = elementwise.Dialect("numpy", "np", padded)
+DIALECT = Dialect("numpy", "np", padded)
 
 
 def activation_lines(layer, x, y):
@@ -271,3 +281,151 @@ def blas():
         return f"{found['name']} {found['version']}"
     except (KeyError, TypeError):
         return None
+
+
+# How BLAS calls the dtypes that it has.
+LETTERS = {"float32": "s", "float64": "d"}
+
+CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+
+BLAS_KEYS = {name: KEYS[name] for name in ("threads", "isa", "core")}
+
+
+class SciPy(Arrays):
+    """SciPy on NumPy's arrays: what it has no operation for it refuses."""
+
+    name = "scipy"
+    distributions = ("scipy",)
+    module = "scipy"
+    keys = BLAS_KEYS
+    doc = "SciPy: scipy.linalg.blas, scipy.signal.correlate"
+    suggestions = (",threads=1", ",core=Haswell")
+    layouts = ("contiguous",)
+    title = "SciPy"
+    imports = ("import scipy", "from scipy import signal", "from scipy.linalg import blas")
+    modules = ("scipy",)
+    version_text = "scipy.__version__"
+
+    def start(self, switches, device):
+        import scipy
+        import scipy.linalg.blas  # its OpenBLAS is loaded with it
+
+        facts = Arrays.start(self, switches, device)
+        self.version = scipy.__version__
+        built = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        blas = "%s %s" % (built["name"], built["version"])
+        return dict(facts, library="scipy", library_version=scipy.__version__, blas=blas)
+
+    def emit(self, program, shapes):
+        layer = program.steps[0].layer
+        if not program.single or layer["op"] not in (*CONVOLUTIONS, "matmul", "dense", "dot"):
+            raise Unsupported("op=%s: SciPy has products and convolutions alone" % layer["op"])
+        if layer["dtype"] not in LETTERS:
+            raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
+        return Arrays.emit(self, program, shapes)
+
+    def check(self, program):
+        layer = program.steps[0].layer
+        if layer["op"] in CONVOLUTIONS:
+            for name in ("stride", "dilation"):
+                if set(layer[name]) != {1}:
+                    raise Unsupported("%s=%s: correlate has none" % (name, layer[name]))
+            if layer["groups"] != 1:
+                raise Unsupported("groups=%d: correlate has none" % layer["groups"])
+
+    def lines(self, layer, number, x, y, given, shapes):
+        bias = f" + {given.get('b')}" * ("b" in given)
+        if layer["op"] in CONVOLUTIONS:
+            return [*self._correlated(layer, number, x[0], given["w"], shapes), f"{y} = y{bias}"]
+        letter, w = LETTERS[layer["dtype"]], given["w"]
+        if layer["op"] != "dense" and shapes.stacked:
+            raise Unsupported("batch: BLAS multiplies two matrices")
+        row = layer["op"] == "dot" and shapes.shape[1] == 1
+        column = layer["op"] == "dot" and layer["filters"] == 1
+        call = {
+            (False, False): f"gemm(1.0, {x[0]}, {w})",
+            (False, True): f"gemv(1.0, {x[0]}, {w})",
+            (True, False): f"gemv(1.0, {w}, {x[0]}, trans=1)",
+            (True, True): f"dot({x[0]}, {w})",
+        }[row, column]
+        found = f"blas.{letter}{call}"
+        if row and column:  # a Python float, which holds either format exactly
+            found = f"np.asarray({found}, {x[0]}.dtype)"
+        return [f"{y} = {found}{bias}"]
+
+    def _correlated(self, layer, number, x, w, shapes):
+        """Returns lines to ``y``: every example with every filter, as users loop over them."""
+        pairs = shapes.around(number)
+        lines = []
+        if any(map(any, pairs)):
+            lines.append(f"{x} = {padded(x, pairs, 0.0)}")
+        one, kernel, end = "example", f"{w}[..., f]", "[..., 0]"
+        if layer["in_channels"] == 1:  # as one writes it without channels
+            one, kernel, end = "example[..., 0]", f"{w}[..., 0, f]", ""
+        call = f'signal.correlate({one}, {kernel}, mode="valid", method="direct"){end}'
+        filters = f"np.stack([{call} for f in range({layer['filters']})], -1)"
+        return [*lines, f"y = np.stack([{filters} for example in {x}])"]
+
+
+# Rows lie one after the other, as NumPy's arrays do.
+GEMM = """
+blas = ctypes.CDLL(
+    os.path.join(scipy_openblas64.get_lib_dir(), scipy_openblas64.get_library(fullname=True))
+)
+
+
+def gemm(x, w):
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    y = np.empty((x.shape[0], w.shape[1]), x.dtype)
+    single = x.dtype == np.float32
+    call = blas.scipy_cblas_sgemm64_ if single else blas.scipy_cblas_dgemm64_
+    real = ctypes.c_float if single else ctypes.c_double
+    rows, inner, columns = map(ctypes.c_int64, (*x.shape, w.shape[1]))
+    at = [ctypes.c_void_p(array.ctypes.data) for array in (x, w, y)]
+    given = [rows, columns, inner, real(1), at[0], inner, at[1], columns, real(0), at[2], columns]
+    call(101, 111, 111, *given)  # row-major, neither transposed
+    return y
+"""
+
+
+class OpenBlas(Arrays):
+    """A build of OpenBLAS by its C interface: ``cblas_sgemm`` and ``cblas_dgemm``."""
+
+    name = "openblas"
+    distributions = ("scipy-openblas64",)
+    module = "scipy_openblas64"
+    keys = BLAS_KEYS
+    doc = "OpenBLAS from scipy-openblas64: cblas_sgemm, cblas_dgemm"
+    suggestions = (",threads=1", ",core=Haswell")
+    layouts = ("contiguous",)
+    title = "OpenBLAS"
+    imports = ("import ctypes", "import os", "import scipy_openblas64")
+    modules = ("scipy-openblas64",)
+    version_text = "scipy_openblas64.__version__"
+
+    def setup(self):
+        return tuple(GEMM.strip().split("\n"))
+
+    def start(self, switches, device):
+        import scipy_openblas64
+
+        # what it took for ``core=`` is asked of the libraries of this process: it has to be here
+        self.opened(switches, device, scipy_openblas64.__version__)
+        facts = Arrays.start(self, switches, device)
+        self.version = scipy_openblas64.__version__
+        named = {"library": "scipy-openblas64", "library_version": self.version}
+        return dict(facts, blas="scipy-openblas64 %s" % self.version, **named)
+
+    def emit(self, program, shapes):
+        layer = program.steps[0].layer
+        if not program.single or layer["op"] not in ("matmul", "dense"):
+            raise Unsupported("op=%s: OpenBLAS has products of two matrices alone" % layer["op"])
+        if layer["dtype"] not in ("float32", "float64"):
+            raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
+        return Arrays.emit(self, program, shapes)
+
+    def lines(self, layer, number, x, y, given, shapes):
+        if layer["op"] == "matmul" and shapes.stacked:
+            raise Unsupported("batch: BLAS multiplies two matrices")
+        bias = f" + {given.get('b')}" * ("b" in given)
+        return [f"{y} = gemm({x[0]}, {given['w']}){bias}"]

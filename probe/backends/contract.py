@@ -15,9 +15,9 @@ bias (filters,). A *spec* is the JSON object of ``Case.spec``::
 It also has ``layout`` where operands don't lie row by row: see :mod:`probe.layout`.
 
 ``matmul``, ``dot`` and ``sum`` have the spec of a conv1d with a kernel of 1, ``dense`` that of a
-convolution without spatial axes: x (batch, channels), w (channels, filters). ``products`` says
-which arrays their calls are written with. A spec with ``split`` never comes here: ``split`` makes
-two.
+convolution without spatial axes: x (batch, channels), w (channels, filters). ``source`` says which
+arrays their calls are written with. A spec with ``split`` never comes here: ``rewritten`` makes two
+of it.
 """
 
 from abc import ABC, abstractmethod

@@ -9,8 +9,14 @@ import re
 
 import numpy as np
 
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unavailable
+from probe.backends.layers import (
+    Dialect,
+    PoolingLibrary,
+    composed_pool,
+    numpy_expression,
+    pool_kind,
+)
 from probe.backends.source import (
     PRODUCT_OPS,
     Text,
@@ -179,10 +185,10 @@ class Jax(Writing):
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x, op = xs[0], layer["op"]
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
         if op in PRODUCT_OPS:
             found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
         else:
@@ -258,12 +264,12 @@ def padded(x, padding, value):
     return f"jnp.pad({x}, {((0, 0), *pairs(padding), (0, 0))}{fill})"
 
 
-DIALECT = elementwise.Dialect("jax", "jnp", padded)
+DIALECT = Dialect("jax", "jnp", padded)
 
 
 def pooled(layer, x, sizes):
     """``lax.reduce_window``, as Flax and Haiku pool; its padding is the start value."""
-    largest = pooling.pool_kind(layer) == "max"
+    largest = pool_kind(layer) == "max"
     start = "-jnp.inf, lax.max" if largest else "0.0, lax.add"
     steps = f"{(1, *layer['kernel'], 1)}, {(1, *layer['stride'], 1)}"
 
@@ -282,10 +288,10 @@ def pooled(layer, x, sizes):
         total = reduced(x, [(0, 0)] * len(layer["kernel"]))
         return Text(total if largest else f"({total} / {int(np.prod(layer['kernel']))})")
 
-    library = pooling.PoolingLibrary(
+    library = PoolingLibrary(
         lambda x, padding, value: Text(padded(x.text, padding, value)),
         whole,
         lambda x: Text(f"jnp.ones_like({x.text})"),
         native,
     )
-    return pooling.composed_pool(layer, library, sizes)(Text(x)).text
+    return composed_pool(layer, library, sizes)(Text(x)).text

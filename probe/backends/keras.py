@@ -13,9 +13,15 @@ What Keras 3.15 does beside the library below it (``keras/src/backend/tensorflow
   goes before a ``valid`` one.
 """
 
-from probe.backends import elementwise, pooling
-from probe.backends import tensorflow_process as below
+from probe.backends import tensorflow as below
 from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.layers import (
+    Dialect,
+    PoolingLibrary,
+    composed_pool,
+    numpy_expression,
+    pool_kind,
+)
 from probe.backends.source import (
     Text,
     Writing,
@@ -209,10 +215,10 @@ class Keras(Writing):
     def lines(self, layer, number, xs, y, given, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x = xs[0]
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            return [f"{y} = {elementwise.numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
         found, name = [], given.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
@@ -224,21 +230,21 @@ class Keras(Writing):
         name, padding = pool_name(shapes.program, number), layer["padding"]
         if padding in ("valid", "same") and not layer["ceil_mode"]:
             return f"{name}({x})"
-        library = pooling.PoolingLibrary(
+        library = PoolingLibrary(
             lambda x, pairs, value: Text(padded(x.text, pairs, value)),
             lambda x: Text(f"{name}({x.text})"),
             lambda x: Text(f"keras.ops.ones_like({x.text})"),
         )
         known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
         sizes = shapes.spatial(number) if known else [None] * len(layer["kernel"])
-        return pooling.composed_pool(layer, library, sizes)(Text(x)).text
+        return composed_pool(layer, library, sizes)(Text(x)).text
 
 
 def layer_definitions(program):
     """Returns lines that make and build a program's layers, one of each operand ``w``."""
     found = {}
     for at, step in enumerate(program.steps):
-        if pooling.pool_kind(step.layer):
+        if pool_kind(step.layer):
             name = pool_name(program, at)
             found[name] = [f"{name} = {pooling_layer(step.layer)}"]
         elif "kernel" in step.layer:
@@ -286,7 +292,7 @@ def layer_lines(layer, name):
 
 def pooling_layer(layer):
     """Returns the expression of a pooling layer. Raises Unsupported where Keras has none."""
-    name = {"max": "MaxPooling", "avg": "AveragePooling"}[pooling.pool_kind(layer)]
+    name = {"max": "MaxPooling", "avg": "AveragePooling"}[pool_kind(layer)]
     name = f"keras.layers.{name}{len(layer['kernel'])}D"
     if set(layer["dilation"]) != {1}:
         raise Unsupported(f"{name} has no dilation")
@@ -310,4 +316,4 @@ def padded(x, pairs, value):
     return f"keras.ops.pad({x}, {[(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]}{fill})"
 
 
-DIALECT = elementwise.Dialect("keras", "keras.ops", padded)
+DIALECT = Dialect("keras", "keras.ops", padded)

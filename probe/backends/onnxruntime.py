@@ -17,8 +17,8 @@ import tempfile
 from typing import Any, Dict
 
 from probe import activations, layout
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
+from probe.backends.layers import extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Writing,
@@ -209,7 +209,7 @@ class OnnxGraph:
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
         self.single = program.single and "kernel" in layer
         self.product = self.single and layer["op"] in PRODUCT_OPS
-        self.pool = pooling.pool_kind(layer)
+        self.pool = pool_kind(layer)
 
     def value_info(self, name, sizes):
         """Returns the declaration of a value; of sizes None it is open."""
@@ -279,7 +279,7 @@ class OnnxGraph:
         """Returns the nodes from the value named ``x`` to ``y``."""
         if layer["op"] in PRODUCT_OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             words = self.windows(layer, number)
@@ -342,7 +342,7 @@ class OnnxGraph:
         dilated, name = set(layer["dilation"]) != {1}, AUTO_PAD.get(str(layer["padding"]))
         if dilated:
             words["dilations"] = layer["dilation"]
-        if name and (not dilated or set(layer["stride"]) != {1} or pooling.pool_kind(layer)):
+        if name and (not dilated or set(layer["stride"]) != {1} or pool_kind(layer)):
             words["auto_pad"] = name
         elif layer["padding"] != "valid":
             before, after = zip(*self.shapes.around(number))
@@ -354,7 +354,7 @@ class OnnxGraph:
         words, zeros = self.windows(layer, number), layer["pad_with"] == "zeros"
         if layer["ceil_mode"]:
             words["ceil_mode"] = 1
-        if pooling.pool_kind(layer) == "avg":
+        if pool_kind(layer) == "avg":
             if zeros:
                 words["count_include_pad"] = 1
             return [node_text("AveragePool", [x], y, words)]
@@ -384,7 +384,7 @@ class OnnxGraph:
         return found + [node_text("Pad", names, y)]
 
     def _extend(self, layer, x, y, given):
-        axis = 1 + elementwise.extended_axis(layer, self.rank + 2)
+        axis = 1 + extended_axis(layer, self.rank + 2)
         ends = {"start": 0, "stop": layer["kept"], "axis": axis}
         found = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
         names, kept = ["%s_%s" % (y, name) for name in ends], y + "_kept" if layer["behind"] else y

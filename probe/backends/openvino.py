@@ -8,8 +8,8 @@ float64 is refused, since the plugin would silently compute it in float32.
 """
 
 from probe import activations
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Key, Unsupported
+from probe.backends.layers import extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Writing,
@@ -209,7 +209,7 @@ class OpenVINOGraph:
         op = layer["op"]
         if op in PRODUCT_OPS:
             return self.multiplied(layer, x[0], y, list(given.values()))
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             name = "group_convolution" if layer["groups"] > 1 else "convolution"
@@ -264,7 +264,7 @@ class OpenVINOGraph:
         kernel, stride, found = layer["kernel"], layer["stride"], []
         rounding = '"ceil_torch"' if layer["ceil_mode"] else '"floor"'
         word = ['"%s"' % auto[0] if auto else '"explicit"']
-        if pooling.pool_kind(layer) == "avg":
+        if pool_kind(layer) == "avg":
             words = [stride, before, after, kernel, not zeros, rounding, *word, layer["dilation"]]
             return ["%s = ops.avg_pool(%s, %s)" % (y, x, arguments_text(words))]
         if zeros and auto:
@@ -288,7 +288,7 @@ class OpenVINOGraph:
             value = parameters.get("value", 0.0)
             return ["%s = %s" % (y, padded(x, before, after, value, self.dtype))]
         if op == "extend":
-            axis = 1 + elementwise.extended_axis(layer, self.rank + 2)
+            axis = 1 + extended_axis(layer, self.rank + 2)
             kept = "ops.slice(%s, [0], [%d], [1], [%d])" % (x, layer["kept"], axis)
             return ["%s = ops.concat([%s, %s], %d)" % (y, kept, given["tail"], axis)]
         if op != "activation":

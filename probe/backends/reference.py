@@ -12,8 +12,8 @@ from collections import namedtuple
 import numpy as np
 
 from probe import floats
-from probe.backends import elementwise, pooling
 from probe.backends.contract import Backend, Key, Operator, Unsupported
+from probe.backends.layers import numpy_function, pool_kind
 from probe.geometry import WindowSizes
 
 #: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
@@ -294,24 +294,19 @@ def winograd(spec, arithmetic):
             d = transformed(OF_INPUT, d.take(windows, place), place + 1)
             w = transformed(OF_WEIGHTS, w, axis)
             places.append(place + 1)
-        y = _multiplied_tiles(d, w, rank)
+        # multiplied place by place, then added over the channels in order: (filters, batch, ...)
+        between = (1,) + (1, 4) * rank
+        y = np.zeros(())
+        for channel in range(channels):
+            factor = np.moveaxis(w[..., channel, :], -1, 0)
+            term = factor.reshape(factor.shape[:1] + between) * d[channel]
+            y = term if channel == 0 else y + term
         for place in places:
             y = transformed(OF_OUTPUT, y, place)
         y = y.reshape(y.shape[:2] + tuple(2 * t for t in tiles))
         return y[(None, slice(None), slice(None)) + tuple(slice(size) for size in x.out)]
 
     return compute
-
-
-def _multiplied_tiles(d, w, rank):
-    """Multiplied place by place, then added over the channels in order: (filters, batch, ...)."""
-    between = (1,) + (1, 4) * rank
-    total = 0
-    for channel in range(d.shape[0]):
-        factor = np.moveaxis(w[..., channel, :], -1, 0)
-        term = factor.reshape(factor.shape[:1] + between) * d[channel]
-        total = term if channel == 0 else total + term
-    return total
 
 
 def fft_convolution(spec, arithmetic):
@@ -485,7 +480,7 @@ class ReferencePool(Operator):
         self.flushed = arithmetic.flushed if algorithm == "flush" else np.asarray
 
     def bind(self, operands):
-        return self._max if pooling.pool_kind(self.spec) == "max" else self._mean
+        return self._max if pool_kind(self.spec) == "max" else self._mean
 
     def input(self, x):
         return self.flushed(self.arithmetic.widen(x))
@@ -543,7 +538,7 @@ class ReferenceStep(Operator):
         if spec["op"] == "product":
             return self._product
         arrays = {name: widen(operands[at]) for name, at in self.step.arrays.items()}
-        computed = elementwise.numpy_function(spec, arrays)
+        computed = numpy_function(spec, arrays)
         return lambda *xs: self.arithmetic.rounded(computed(*xs))
 
     def input(self, x):
@@ -582,7 +577,7 @@ class Reference(Backend):
     def operator(self, spec):
         """Raises Unsupported where the algorithm has no form for the spec."""
         arithmetic = Arithmetic(spec["dtype"])
-        if pooling.pool_kind(spec):
+        if pool_kind(spec):
             return ReferencePool(spec, arithmetic, self.algorithm)
         short = summing(spec, SUMS["sequential"], arithmetic)
         if self.algorithm in TRANSFORMS:

@@ -27,13 +27,13 @@ import functools
 
 import numpy as np
 
-from probe import floats, layout, program
-from probe.backends import elementwise, pooling
+from probe import floats, layout
 from probe.backends.contract import Around, Operator, Unsupported
+from probe.backends.layers import numpy_function, pool_kind
 from probe.backends.reference import Arithmetic
 from probe.backends.source import shape_of
 from probe.geometry import WindowSizes
-from probe.program import Program, ProgramStep
+from probe.operation import Program, ProgramStep, case_program
 
 #: Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
@@ -56,7 +56,7 @@ def spec_operator(backend, spec):
         return backend.invariant(_without_words(spec), spec["remedy"]["sizes"])
     if not any(word in spec for word in WORDS):
         return backend.operator(spec)
-    return Rewritten(backend, program.case(spec))
+    return Rewritten(backend, case_program(spec))
 
 
 def program_operator(backend, given):
@@ -134,7 +134,7 @@ class Given(Around):
 
 def require_remedy(spec):
     """Raises Unsupported where no remedy is made of a spec."""
-    if "split" in spec or pooling.pool_kind(spec):
+    if "split" in spec or pool_kind(spec):
         what = "split=%s" % spec["split"] if "split" in spec else "op=%s" % spec["op"]
         raise Unsupported(what + ": remedies are for single convolutions and products")
     if spec["remedy"]["kind"] == "float64" and spec["dtype"] == "float64":
@@ -375,7 +375,7 @@ def _numpy_step(layer):
             return arithmetic.narrow(total)
 
         return add
-    return elementwise.numpy_function(layer, {})
+    return numpy_function(layer, {})
 
 
 def library_spec(spec):
@@ -416,7 +416,7 @@ class Transposed(Around):
     def __init__(self, inner, spec, given=None):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
-        steps = program.case(spec).steps if given is None else given.steps
+        steps = case_program(spec).steps if given is None else given.steps
         self.swaps = {}
         for step in steps:
             if "turned" in step.layer:

@@ -13,8 +13,6 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from probe import floats
-from probe import program as programs
-from probe.backends import elementwise
 from probe.backends.contract import (
     Backend,
     Operator,
@@ -23,7 +21,9 @@ from probe.backends.contract import (
     Unsupported,
     declined,
 )
+from probe.backends.layers import extended_axis
 from probe.geometry import BY_SIZE, WindowSizes
+from probe.operation import case_program
 
 Lines = Tuple[str, ...]
 
@@ -136,7 +136,7 @@ class Writing(Backend):
             self.namespace = own
 
     def operator(self, spec):
-        return EmittedProgram(self, programs.case(spec))
+        return EmittedProgram(self, case_program(spec))
 
     def program(self, program):
         return EmittedProgram(self, program)
@@ -293,7 +293,7 @@ def shape_of(layer, shapes):
     elif layer["op"] == "pad":
         shape[1:-1] = [size + sum(pair) for size, pair in zip(shape[1:-1], layer["padding"])]
     elif layer["op"] == "extend":
-        axis = elementwise.extended_axis(layer, len(shape))
+        axis = extended_axis(layer, len(shape))
         shape[axis] = layer["kept"] + layer["behind"]
     elif "kernel" in layer:
         if layer["op"] != "matmul":
@@ -416,7 +416,7 @@ class EmittedProgram(Operator):
         )
 
     def at(self, shape):
-        """Returns the Compiled for inputs (batch, *spatial, channels) of this shape.
+        """Returns the CompiledSource for inputs (batch, *spatial, channels) of this shape.
         Raises Unsupported."""
         return self.every.get(_shape_class(shape)) or self.by_shape(tuple(shape))
 
@@ -508,7 +508,7 @@ def number_text(value):
 
 
 class Text:
-    """An expression in a library's code, of which ``pooling.composed_pool`` makes others."""
+    """An expression in a library's code, of which ``composed_pool`` makes others."""
 
     def __init__(self, text):
         self.text = text

@@ -10,12 +10,17 @@ is one trace for all lengths, or before 2.0 the graph of a session. Its input is
 constant one it would be folded before oneDNN's rewrite. A single operator gets its weights as
 arguments (``weights=constant``: as constants of the graph); those of a network are tensors that the
 function captures, as a model's variables are.
+
+How TensorFlow is started, what it says of itself and what its errors say is Keras' too.
 """
 
+import re
+
+import numpy as np
+
 from probe import activations
-from probe.backends import elementwise, pooling
-from probe.backends import tensorflow_process as process
-from probe.backends.contract import Key, Unavailable, Unsupported
+from probe.backends.contract import ONEDNN_KEY, Key, Unavailable, Unsupported, isa_variables
+from probe.backends.layers import PoolingLibrary, composed_pool, extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Text,
@@ -35,11 +40,33 @@ from probe.backends.source import (
 )
 from probe.geometry import BY_SIZE, WindowSizes
 
+#: Switches of every target that runs on TensorFlow; ``keras`` has them too.
+SWITCHES = {
+    "onednn": Key(
+        ("0", "1"),
+        "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI",
+        "1: oneDNN's operators, 0: TensorFlow's own",
+    ),
+    "contraction": Key(
+        ("0", "1"),
+        "1",
+        "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
+    ),
+    "isa": ONEDNN_KEY,
+    "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
+    "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
+}
+
+#: Places in a graph, operator names and colours: what an error's line holds beside its message.
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
+#: Errors that tell where before what.
+HEADINGS = ("in user code", "Graph execution error")
+
 KEYS = {
-    "onednn": process.SWITCHES["onednn"],
-    "contraction": process.SWITCHES["contraction"],
-    "isa": process.SWITCHES["isa"],
-    "threads": process.SWITCHES["threads"],
+    "onednn": SWITCHES["onednn"],
+    "contraction": SWITCHES["contraction"],
+    "isa": SWITCHES["isa"],
+    "threads": SWITCHES["threads"],
     "mode": Key(
         ("eager", "graph"),
         "eager; graph before 2.0, with xla=1 and with weights=constant",
@@ -49,7 +76,7 @@ KEYS = {
     "weights": Key(
         ("argument", "constant"), "argument", "constant: part of the graph, one graph for each"
     ),
-    "deterministic": process.SWITCHES["deterministic"],
+    "deterministic": SWITCHES["deterministic"],
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
@@ -97,7 +124,7 @@ class TensorFlow(Writing):
 
     @classmethod
     def environment(cls, switches, device):
-        return process.tensorflow_variables(switches, device)
+        return tensorflow_variables(switches, device)
 
     def start(self, switches, device):
         import tensorflow as tf
@@ -107,13 +134,13 @@ class TensorFlow(Writing):
             why = f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager"
             raise Unavailable(why)
         if not old:
-            process.require_gpu(tf, device)
-        self.refusals, self.exhausted = process.refusals(tf), (tf.errors.ResourceExhaustedError,)
+            require_gpu(tf, device)
+        self.refusals, self.exhausted = refusals(tf), (tf.errors.ResourceExhaustedError,)
         self.opened(switches, device, tf.__version__)
-        return dict(process.tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
+        return dict(tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
 
     def setup(self):
-        return process.setup_lines(self.switches, self.device, self.version)
+        return setup_lines(self.switches, self.device, self.version)
 
     def mode(self):
         """Returns how lines run: ``eager``, ``graph`` (a tf.function) or ``session``."""
@@ -124,10 +151,10 @@ class TensorFlow(Writing):
         return "graph" if graph or switches.get("xla") == "1" else "eager"
 
     def said(self, error):
-        return process.error_line(error)
+        return error_line(error)
 
     def stable(self, spec, accumulate=None):
-        return self.operator(spec if pooling.pool_kind(spec) else dict(spec, stable=accumulate))
+        return self.operator(spec if pool_kind(spec) else dict(spec, stable=accumulate))
 
     def program(self, program):
         if self.switches.get("algorithm") == "elementwise":
@@ -244,7 +271,7 @@ class TensorFlow(Writing):
     def by_hand(self, layer):
         """Returns whether lines compute a layer by elementwise operations."""
         chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
-        return "stable" in layer or (chosen and not pooling.pool_kind(layer))
+        return "stable" in layer or (chosen and not pool_kind(layer))
 
     def flat(self, layer):
         """Whether a layer is a product whose arrays are handed over as matrices and vectors."""
@@ -282,7 +309,7 @@ class TensorFlow(Writing):
         """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
             given = {name: tensor_expression(at, layer) for name, at in given.items()}
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             text = self.pooled(layer, x[0], number, shapes)
             total, quotient, count = text.partition(" / ")
             if y == x[0] or not quotient:
@@ -358,7 +385,7 @@ class TensorFlow(Writing):
 
     def pooled(self, layer, x, number, shapes):
         """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
-        kind, rank, padding = pooling.pool_kind(layer), len(layer["kernel"]), layer["padding"]
+        kind, rank, padding = pool_kind(layer), len(layer["kernel"]), layer["padding"]
         name = f"tf.nn.{kind}_pool{rank}d"
         if set(layer["dilation"]) != {1}:
             raise Unsupported(f"{name} has no dilation")
@@ -381,7 +408,7 @@ class TensorFlow(Writing):
                 return None
             return Text(f"{name}({x.text}, {windows}, padding={outside(pairs)})")
 
-        library = pooling.PoolingLibrary(
+        library = PoolingLibrary(
             lambda x, pairs, value: Text(padded(x.text, pairs, value)),
             lambda x: Text(f'{name}({x.text}, {windows}, padding="VALID")'),
             lambda x: Text(f"tf.ones_like({x.text})"),
@@ -389,7 +416,7 @@ class TensorFlow(Writing):
         )
         known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
         found = shapes.spatial(number) if known else [None] * rank
-        return pooling.composed_pool(layer, library, found)(Text(x)).text
+        return composed_pool(layer, library, found)(Text(x)).text
 
     def between(self, layer, x, given, shapes):
         """The expression of what stands between a network's windows; ``x``: names of its values."""
@@ -430,7 +457,7 @@ def traced_function(names, lines, *decorators):
 
 def section(layer, axes):
     """Returns the axis along which ``extend`` goes, and the begin and size of what it keeps."""
-    axis = elementwise.extended_axis(layer, axes)
+    axis = extended_axis(layer, axes)
     size = [-1] * axes
     size[axis] = layer["kept"]
     return axis, [0] * axes, size
@@ -523,3 +550,94 @@ def by_hand(layer, given, pairs, graph):
     if groups > 1:
         found.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
     return found
+
+
+def tensorflow_variables(switches, device):
+    """Returns variables of SWITCHES, and those that keep the log short. CPU targets see no GPU."""
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "ABSL_MIN_LOG_LEVEL": "3"}
+    variables.update(isa_variables(switches))
+    if "onednn" in switches:
+        variables["TF_ENABLE_ONEDNN_OPTS"] = switches["onednn"]
+    if "contraction" in switches:
+        variables["TENSORFLOW_USE_CUSTOM_CONTRACTION_KERNEL"] = switches["contraction"]
+    if switches.get("deterministic") == "1":
+        variables["TF_DETERMINISTIC_OPS"] = "1"
+    if not device.startswith("gpu"):
+        variables["CUDA_VISIBLE_DEVICES"] = "-1"
+    return variables
+
+
+def setup_lines(switches, device, version):
+    """Lines that apply threads, determinism and device to a TensorFlow that has done nothing yet.
+
+    ``version``: its text. Before 2.0 they make ``config``, the ConfigProto of sessions.
+    """
+    found, threads = [], switches.get("threads")
+    if major_minor(version) < (2, 0):
+        found.append("config = tf.ConfigProto(allow_soft_placement=True)")
+        if threads:
+            found.append(f"config.intra_op_parallelism_threads = {threads}")
+            found.append("config.inter_op_parallelism_threads = 1")
+        if switches.get("xla") == "1":
+            level = "config.graph_options.optimizer_options.global_jit_level"
+            found.append(f"{level} = tf.OptimizerOptions.ON_1")
+        if switches.get("mode") == "eager":
+            found.append("tf.enable_eager_execution(config=config)")
+        return tuple(found)
+    if threads:
+        found.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
+        found.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
+    if switches.get("deterministic") == "1" and major_minor(version) >= (2, 9):
+        found += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
+    if device.startswith("gpu"):
+        gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
+        found.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
+    return tuple(found)
+
+
+def require_gpu(tf, device):
+    """Raises Unavailable where a TensorFlow 2 doesn't see the device."""
+    if device.startswith("gpu"):
+        number, found = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
+        if number >= found:
+            raise Unavailable(f"TensorFlow sees {found} GPUs here, so there is no {device}")
+
+
+def tensorflow_facts(tf, switches):
+    """What to publish about a started TensorFlow; ``onednn`` is None where it doesn't say."""
+    threads = int(switches["threads"]) if "threads" in switches else None
+    try:
+        from tensorflow.python.framework import test_util
+
+        rewritten = bool(test_util.IsMklEnabled())
+    except (ImportError, AttributeError):
+        rewritten = None
+    return {
+        "library": "tensorflow",
+        "library_version": tf.__version__,
+        "build": str(getattr(tf, "__git_version__", "")),
+        "compiler": str(getattr(tf, "__compiler_version__", "")),
+        "numpy_version": np.__version__,
+        "onednn": rewritten,
+        "threads": threads,
+    }
+
+
+def refusals(tf):
+    """Exceptions by which TensorFlow refuses an operator, or a release does not have it."""
+    errors = tf.errors
+    found = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
+    return found + (NotImplementedError, ValueError, TypeError, AttributeError)
+
+
+def error_line(error):
+    """Returns what a library's error says, in one line of at most 300 characters.
+
+    That is its first line after Keras' heading, and its last one where a call stack is in between.
+    """
+    text = str(error).partition("Original stack trace")[0]
+    lines = [NOISE.sub("", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("Exception encountered when")]
+    if not lines:
+        return type(error).__name__
+    return lines[-1 if lines[0].startswith(HEADINGS) else 0][:300]

@@ -14,8 +14,8 @@ calls, whatever lines make it; it needs the interpreter that probe itself runs i
 from importlib import import_module
 
 from probe import activations, floats
-from probe.backends import elementwise, pooling
 from probe.backends.contract import ONEDNN_KEY, Around, Key, Unavailable, Unsupported, isa_variables
+from probe.backends.layers import PoolingLibrary, composed_pool, extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
     Text,
@@ -133,7 +133,7 @@ class Torch(Writing):
         return source._replace(run=source.run + wait)
 
     def stable(self, spec, accumulate=None):
-        if pooling.pool_kind(spec) or spec["op"] in PRODUCT_OPS:
+        if pool_kind(spec) or spec["op"] in PRODUCT_OPS:
             raise Unsupported("op=%s: the prefix-stable operator is a convolution" % spec["op"])
         return self.operator(dict(spec, stable=accumulate))
 
@@ -198,7 +198,7 @@ class Torch(Writing):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in PRODUCT_OPS:
             return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
-        if pooling.pool_kind(layer):
+        if pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
             return [f"{y} = conv({x[0]}, {', '.join(given.values())}, {stable_words(layer)})"]
@@ -253,7 +253,7 @@ class Torch(Writing):
         if op == "cast":
             return f"{x}.to(torch.{layer['to']})"
         if op == "extend":
-            axis = 1 + elementwise.extended_axis(layer, shapes.rank + 2)
+            axis = 1 + extended_axis(layer, shapes.rank + 2)
             return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
         alpha = parameters.get("alpha", 1.0)
         return activations.spelling_lines(layer["activation"], "torch", alpha, x)[-1]
@@ -344,7 +344,7 @@ def padded(x, pairs, value=0.0):
 
 def pooled(layer, x, sizes):
     """``F.max_pool`` or ``F.avg_pool``; their padding is symmetric and at most half a window."""
-    rank, largest = len(layer["kernel"]), pooling.pool_kind(layer) == "max"
+    rank, largest = len(layer["kernel"]), pool_kind(layer) == "max"
     name = f"F.{'max' if largest else 'avg'}_pool{rank}d"
     dilated, zeros = set(layer["dilation"]) != {1}, layer["pad_with"] == "zeros"
     if dilated and not largest:
@@ -366,13 +366,13 @@ def pooled(layer, x, sizes):
             more["count_include_pad"] = str(zeros)
         return Text(f"{name}({x.text}, {kernel}, {keywords(dict(words, **more))})")
 
-    library = pooling.PoolingLibrary(
+    library = PoolingLibrary(
         lambda x, pairs, value: Text(padded(x.text, pairs, value)),
         lambda x: Text(f"{name}({x.text}, {kernel}, {keywords(words)})"),
         lambda x: Text(f"torch.ones_like({x.text})"),
         native,
     )
-    return pooling.composed_pool(layer, library, sizes)(Text(x)).text
+    return composed_pool(layer, library, sizes)(Text(x)).text
 
 
 def stable_words(layer):

@@ -151,8 +151,8 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
     if one.b is not None and two.b is not None:
         met.append(("b", one.b[filters[0]], two.b[filters[1]]))
-    moved = np.flatnonzero((np.diff(mine[:, 0]) != 0) | (np.diff(theirs[:, 0]) != 0)) + 1
-    starts = np.concatenate([[0], moved])  # filters of one place follow each other
+    both = mine[:, 0] * len(two.y) + theirs[:, 0]
+    starts = np.flatnonzero(np.diff(both, prepend=-1))  # filters of one place follow each other
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
     ours, others = filters[0] // widths[0], filters[1] // widths[1]

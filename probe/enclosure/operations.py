@@ -34,8 +34,8 @@ from probe.semantics import (
     Scans,
     Steps,
     Windows,
-    functions,
 )
+from probe.semantics.elementwise import row_of
 from probe.semantics.labels import ZERO, Labels
 from probe.semantics.windows import divisors
 from probe.summation.arithmetic import Doubles
@@ -213,20 +213,22 @@ def enclosed_einsum(
     if bias is not None:
         low, high, count = low + bias.low, high + bias.high, count + 1
         sizes, up, down = sizes + bias.size, up + bias.size, down + bias.size
-    least = -_largest_sum(-low, sizes, down, up, count, dtype)
-    return _or_none(least, _largest_sum(high, sizes, up, down, count, dtype))
+    sums = sizes, up, down
+    return _or_none(
+        _end_of_sum(-1, low, sums, count, dtype), _end_of_sum(1, high, sums, count, dtype)
+    )
 
 
-def _largest_sum(
-    exact: Doubles, sizes: Doubles, up: Doubles, down: Doubles, count: int, dtype: str
+def _end_of_sum(
+    sign: int, exact: Doubles, sums: tuple[Doubles, ...], count: int, dtype: str
 ) -> Doubles:
-    """Returns the largest sum of ``count`` terms: infinite where an order may overflow. The least
-    is that of the terms with other signs. ``sizes``, ``up``, ``down``: sums of magnitudes, of
-    positive terms, of negative ones, all in float64."""
+    """Returns the least (``sign`` -1) or largest sum of ``count`` terms: infinite where an order
+    may overflow. ``sums``: of magnitudes, of positive terms, of negative ones, all in float64."""
+    sizes, up, down = sums
     slack = count * 2.0**-51 * sizes  # by how much float64's sums err themselves
     error = error_bound(sizes, np.maximum(up, down) + slack, count, dtype) + slack
-    far = (up + error > floats.largest_finite(dtype)) | np.isinf(exact)
-    return np.where(far, np.inf, exact + error)
+    far = (up if sign > 0 else down) + error > floats.largest_finite(dtype)
+    return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
 
 
 def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
@@ -305,11 +307,12 @@ def _addends(one: Interval) -> tuple[Doubles, ...]:
 def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
     """Returns sums of ``count`` numbers, added in any order. ``sums``: float64's, of what is
     positive and of what is negative of the lower ends, and of the upper ones."""
-    up, down, high_up, high_down = sums
     # as rounding is monotone, each end errs no more than the sum of all ends on its side
-    least = -_largest_sum(down - up, up + down, down, up, count, dtype)
-    most = _largest_sum(high_up - high_down, high_up + high_down, high_up, high_down, count, dtype)
-    return _or_none(least, most)
+    (up, down), (above, below) = sums[:2], sums[2:]
+    return _or_none(
+        _end_of_sum(-1, up - down, (up + down, up, down), count, dtype),
+        _end_of_sum(1, above - below, (above + below, above, below), count, dtype),
+    )
 
 
 def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
@@ -441,7 +444,7 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
 
 def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
     """Returns a function's results with what a library may err by."""
-    word, known, form = meaning.word, functions.row_of(meaning.word), floats.format_of(dtype)
+    word, known, form = meaning.word, row_of(meaning.word), floats.format_of(dtype)
     if meaning.numbers and known.rounds != 0:  # which it has as float32 does
         by = found.size * 2.0**-22
         found = Interval(found.low - by, found.high + by)

@@ -90,18 +90,15 @@ def invariant(
     if like not in LIKE:
         raise InputError("like", like, "there is no such choice", f"use one of {', '.join(LIKE)}")
     from probe.invariant import whole
+    from probe.invariant.classes import InvariantOptions
 
+    options = InvariantOptions(_checked_sizes(sizes), like, strict, example, table)
     if (program := whole.program_of(model, batched, threads)) is not None:
-        return whole.made(program, _checked_sizes(sizes), like, strict, example, table)
+        return whole.made(program, options)
     if threads is not None:
         why = "it is of files that are run whole"
         raise InputError("threads", threads, why, "leave it out")
-    library = _module_of_library(model)
-    if batched is not None and not hasattr(library, "BATCHED"):
-        why = "samples of a Keras model lie along the first axis of all its inputs"
-        raise InputError("batched", batched, why, "leave it out")
-    words = {} if batched is None else {"batched": batched}
-    return library.made(model, _checked_sizes(sizes), like, strict, example, table, **words)
+    return _module_of_library(model).made(model, options, batched)
 
 
 def _module_of_library(model: Any) -> Any:

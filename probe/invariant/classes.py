@@ -37,6 +37,16 @@ TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number o
 SHORT = 1e-3  # s
 
 
+class InvariantOptions(NamedTuple):
+    """What was asked for, by the words of ``invariant``; the sizes are checked, by axis."""
+
+    sizes: dict[str, tuple[int, ...]]
+    like: str
+    strict: bool
+    example: Any
+    table: Any
+
+
 class SizedCall(NamedTuple):
     """One call: ``places`` from ``start`` on, padded to ``size``."""
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from probe import ulp
 from probe.errors import InputError, ProbeError
 from probe.invariant import tensorflow_calls
-from probe.invariant.classes import Table, table_environment
+from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.samples import Company, Value
 from probe.invariant.tensorflow_calls import FORMATS, container
@@ -150,15 +150,12 @@ def _traced(model: Any, inputs: Any, kinds: Sequence[tuple[Any, tuple[int | None
     return Traced(made, [outer for outer, _ in made.graph.captures], packed[0])
 
 
-def made(
-    model: Any,
-    sizes: dict[str, tuple[int, ...]],
-    like: str,
-    strict: bool,
-    example: Any,
-    table: Any,
-) -> tuple[Any, Report]:
-    """As ``probe.invariant.invariant``, of checked sizes."""
+def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
+    """As ``probe.invariant.invariant``."""
+    sizes, like, strict, example, table = options
+    if batched is not None:
+        why = "samples of a Keras model lie along the first axis of all its inputs"
+        raise InputError("batched", batched, why, "leave it out")
     if tf.config.list_logical_devices("GPU"):
         why = "TensorFlow sees a GPU, and only processors are covered"
         raise InputError("model", type(model).__name__, why, "hide it: CUDA_VISIBLE_DEVICES=-1")

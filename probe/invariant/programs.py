@@ -529,7 +529,7 @@ class TorchProgram(_Data):
 
     library, package = "torch compiled", "torch"
 
-    def __init__(self, function: Any, batched: Any = None, name: str = "") -> None:
+    def __init__(self, function: Any, batched: Any = None) -> None:
         inner = getattr(function, "_orig_mod", None)
         if inner is not None:
             from probe.invariant.torch_calls import require_evaluation
@@ -539,7 +539,7 @@ class TorchProgram(_Data):
         self.context = getattr(function, "dynamo_ctx", None)
         plain = inner if inner is not None else function._torchdynamo_orig_callable
         named = type(plain).__name__ if inner is not None else plain.__qualname__
-        super().__init__(plain, batched, name or named)
+        super().__init__(plain, batched, named)
         self.sizes: dict[Any, Callable[..., Any]] = {}
 
     def at(self, size: int) -> Callable[..., Any]:

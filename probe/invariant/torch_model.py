@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from probe import ulp
 from probe.errors import InputError
 from probe.invariant import torch_calls
-from probe.invariant.classes import Table, table_environment
+from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
 from probe.invariant.samples import UNREAD, Axes, Company, Value
@@ -49,19 +49,9 @@ FAST = (
 )
 
 
-BATCHED = True  # ``made`` takes the axes of samples
-
-
-def made(
-    model: Any,
-    sizes: dict[str, tuple[int, ...]],
-    like: str,
-    strict: bool,
-    example: Any,
-    table: Any,
-    batched: Any = None,
-) -> tuple[Any, Report]:
-    """As ``probe.invariant.invariant``, of checked sizes."""
+def made(model: Any, options: InvariantOptions, batched: Any) -> tuple[Any, Report]:
+    """As ``probe.invariant.invariant``."""
+    sizes, like, strict, example, table = options
     if not isinstance(model, torch.nn.Module):
         name = type(model).__name__
         raise InputError(

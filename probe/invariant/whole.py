@@ -25,7 +25,16 @@ import numpy as np
 from probe import floats, ulp
 from probe.errors import InputError, ProbeError, line_of
 from probe.invariant import samples
-from probe.invariant.classes import Buckets, Entry, Plan, Table, conditions, ladder, mark_of_answers
+from probe.invariant.classes import (
+    Buckets,
+    Entry,
+    InvariantOptions,
+    Plan,
+    Table,
+    conditions,
+    ladder,
+    mark_of_answers,
+)
 from probe.invariant.keeper import NotInvariant, Report
 from probe.invariant.programs import (
     HOW,
@@ -73,9 +82,6 @@ class WholeProgram:
         self.dtypes: list[str] = []
         self.placed = 0
         """How many of the samples are run at every place; further ones at one."""
-
-    def forget(self) -> None:
-        """Its samples are small, and stay."""
 
     # samples
 
@@ -743,15 +749,9 @@ def program_of(model: Any, batched: Any, threads: int | None) -> LibraryProgram 
     return found
 
 
-def made(
-    program: LibraryProgram,
-    sizes: dict[str, tuple[int, ...]],
-    like: str,
-    strict: bool,
-    example: Any,
-    table: Any,
-) -> tuple[SameBitsProgram, WholeReport]:
-    """As ``probe.invariant.invariant``, of checked sizes."""
+def made(program: LibraryProgram, options: InvariantOptions) -> tuple[SameBitsProgram, WholeReport]:
+    """As ``probe.invariant.invariant``."""
+    sizes, like, strict, example, table = options
     if "length" in sizes:
         todo = "pad samples to one length yourself; or give a torch.nn.Module, not compiled"
         raise InputError(

@@ -101,7 +101,6 @@ class Positions:
         size: int,
     ) -> None:
         self.full, self.record, self.inputs, self.size = full, record, inputs, size
-        self.run: Run = full
         self.recorded: dict[int, Run] = {}
         self.axes: dict[int, int] = dict(inputs)
         self._at: dict[int, At] = {}
@@ -110,7 +109,7 @@ class Positions:
         self.linked: list[Linked] = []
         far = self._far()
         self._meet_axes(far)
-        labels = self.labels(far)[1]
+        labels = labels_of(far, self.full)[1]
         for op in self._needed():
             self.linked.append(self._linked(op, labels))
         self._meet(self.size_of_far)
@@ -122,7 +121,7 @@ class Positions:
     def length(self, number: int) -> int:
         """Returns how many positions a value has in the full run; one where it has no such axis."""
         axis = self.axis(number)
-        return 1 if axis is None else self.run.values[number].shape[axis]
+        return 1 if axis is None else self.full.values[number].shape[axis]
 
     def _far(self) -> Run:
         for part in FAR:
@@ -142,11 +141,11 @@ class Positions:
             if len(self.recorded) >= MOST_RECORDINGS:
                 raise NotDerived(f"{MOST_RECORDINGS} recordings do not tell")
             run = self.record(size)
-            mine, other = run.operations, self.run.operations
+            mine, other = run.operations, self.full.operations
             shape = [[(o.op, tuple(o.reads), tuple(o.gives)) for o in ops] for ops in (mine, other)]
-            if shape[0] != shape[1] or run.outputs != self.run.outputs:
+            if shape[0] != shape[1] or run.outputs != self.full.outputs:
                 raise NotDerived("the model runs other operations at another size")
-            pairs = zip(run.values, self.run.values, strict=True)
+            pairs = zip(run.values, self.full.values, strict=True)
             if any(0 in one.shape and 0 not in two.shape for one, two in pairs):
                 raise InputError("size", size, "it leaves nothing of an array", "")
             self.recorded[size] = run
@@ -156,7 +155,7 @@ class Positions:
         """Returns whether an operation is called with the same attributes at every size that was
         recorded, so that it can be run alone at further ones as it was in the full run."""
         every = [run.operations[number] for run in self.recorded.values()]
-        own = repr(self.run.operations[number].attributes)
+        own = repr(self.full.operations[number].attributes)
         return all(repr(one.attributes) == own for one in every)
 
     def leading(self, one: Linked, sizes: dict[int, int], zeros: bool = True) -> dict[int, int]:
@@ -169,18 +168,14 @@ class Positions:
         free = self.zeros if met.absorbs and zeros else set()
         return {n: self._leading(one, n, sizes, sizes, sizes[n], free) for n in one.gives}
 
-    def labels(self, short: Run) -> tuple[list[Labels], list[Labels]]:
-        """Returns the labels of all values of another run, and of the full one."""
-        return labels_of(short, self.full)
-
     def _meet_axes(self, far: Run) -> None:
         """Finds what depends on the padded inputs, and the axis along which it goes with them."""
         self.depends = set(self.inputs)
-        for op in self.run.operations:
+        for op in self.full.operations:
             if self.depends.intersection(op.reads):
                 self.depends.update(op.gives)
-        for number in set(range(len(self.run.values))) - set(self.inputs):
-            mine, other = (r.values[number].shape for r in (far, self.run))
+        for number in set(range(len(self.full.values))) - set(self.inputs):
+            mine, other = (r.values[number].shape for r in (far, self.full))
             axes = [a for a, (n, m) in enumerate(zip(mine, other, strict=False)) if n != m]
             if len(axes) > 1 or len(mine) != len(other):
                 self.axes[number] = -1  # refused only where it is needed
@@ -189,8 +184,8 @@ class Positions:
 
     def _needed(self) -> list[int]:
         """Returns the operations on the way from the padded inputs to outputs, in order."""
-        wanted, found = set(self.run.outputs), []
-        for op in reversed(self.run.operations):
+        wanted, found = set(self.full.outputs), []
+        for op in reversed(self.full.operations):
             if wanted.intersection(op.gives):
                 wanted.update(op.reads)
                 if self.depends.intersection(op.reads):
@@ -199,15 +194,15 @@ class Positions:
         for number in wanted:
             if number in self.depends and self.axes.get(number, 0) < 0:
                 raise NotDerived("an array has several axes that go with the padded one")
-            given = self.run.values[number].given < 0 and number not in self.inputs
+            given = self.full.values[number].given < 0 and number not in self.inputs
             if given and number in self.axes:
                 raise NotDerived("an array that no operation gave goes with the padded axis")
         return found[::-1]
 
     def _linked(self, number: int, labels: Sequence[Labels]) -> Linked:
-        op = self.run.operations[number]
+        op = self.full.operations[number]
         gives = tuple(n for n in op.gives if n in self.wanted)
-        marked = Marked(self.run, number, labels, self._operand_axis, gives)
+        marked = Marked(self.full, number, labels, self._operand_axis, gives)
         operands = tuple(n for n in dict.fromkeys(op.reads) if n in self.depends)
         if any(n not in self.axes for n in operands):
             raise NotDerived(f"{op.name} reads what was made of the whole padded axis")
@@ -222,7 +217,7 @@ class Positions:
             found[n] = one
         if all(n in self.zeros for n in operands):
             some = {
-                n: by_position(self.run, n, self.axes[n], self.length(n) // 2) for n in operands
+                n: by_position(self.full, n, self.axes[n], self.length(n) // 2) for n in operands
             }
             for value, line in marked.outputs(some).items():
                 same = {self.length(n) for n in operands} == {len(line)}
@@ -237,14 +232,14 @@ class Positions:
     def _meet(self, size: int) -> None:
         """Looks at all operations in a recording of another size."""
         run = self.recording(size)
-        labels = self.labels(run)
+        labels = labels_of(run, self.full)
         for one in self.linked:
             self._met(one, run, labels)
 
     def _met(self, one: Linked, short: Run, labels: tuple[list[Labels], list[Labels]]) -> None:
         def length(number: int) -> int:
             axis = self.axis(number)
-            shape, other = short.values[number].shape, self.run.values[number].shape
+            shape, other = short.values[number].shape, self.full.values[number].shape
             same = [a for a, (n, m) in enumerate(zip(shape, other, strict=True)) if n != m]
             if len(shape) != len(other) or any(a != axis for a in same):
                 raise NotDerived("an array's other axes have other sizes at another size")
@@ -287,7 +282,7 @@ class Positions:
         ``content``: how much of an operand comes before zeros; None: there are none.
         """
         both = []
-        for run, some in zip((short, self.run), labels, strict=True):
+        for run, some in zip((short, self.full), labels, strict=True):
             marked = Marked(run, one.number, some, self._operand_axis, one.gives)
             changed = {
                 n: by_position(run, n, self.axes[n], content)
@@ -414,7 +409,7 @@ class Positions:
             for n, count in zip(one.gives, gives, strict=True):
                 sizes[n] = count
                 leading[n] = self._leading(one, n, sizes, leading, count, self.zeros)
-        return all(leading.get(n, 1) > 0 for n in self.run.outputs)
+        return all(leading.get(n, 1) > 0 for n in self.full.outputs)
 
     def _follow(self, size: int) -> bool:
         """Derives the sizes and the shared positions of all values; False where some operation was
@@ -437,7 +432,7 @@ class Positions:
             for n, count in zip(one.gives, gives, strict=True):
                 sizes[n] = count
                 leading[n] = self._leading(one, n, sizes, leading, count, free) if aligned else 0
-        outputs = [n for n in self.run.outputs if n in self.depends]
+        outputs = [n for n in self.full.outputs if n in self.depends]
         if any(leading.get(n, 0) < 1 for n in outputs):  # nor would it have any if it were met
             nothing = dict.fromkeys(self.wanted & self.depends, 0)
             self._at[size] = At(nothing, nothing)

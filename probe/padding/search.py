@@ -246,7 +246,7 @@ class PaddedModel:
         zeros = inputs if not self.value else [n for n in inputs if n not in floating]
         try:
             found = Positions(full, self._labelled, inputs, list(zeros), self.fixed)
-            outputs = [n for n in dict.fromkeys(found.run.outputs) if n in found.depends]
+            outputs = [n for n in dict.fromkeys(found.full.outputs) if n in found.depends]
             sizes = (found.size_of_far, *range(self.fixed - 1, 0, -1)[:SHORTER])
             some = (found.at(size).leading for size in sizes if found.takes(size))
             shared = any(all(one[n] for n in outputs) for one in some)
@@ -257,7 +257,7 @@ class PaddedModel:
     def _unseen(self, positions: Positions) -> bool:
         """Returns whether content gets into the run past what was recorded: then what is given it
         besides has other numbers where there is padding alone."""
-        ours, theirs = positions.run, self.nothing
+        ours, theirs = positions.full, self.nothing
         if len(ours.values) != len(theirs.values):
             return True
         needed = (n for n in positions.wanted if n not in positions.inputs)
@@ -292,7 +292,7 @@ class PaddedModel:
         least: those are kept for which there is more."""
         assert self.positions is not None
         read, found = self.read, {}
-        for n in dict.fromkeys(self.positions.run.outputs):
+        for n in dict.fromkeys(self.positions.full.outputs):
             if n in read:
                 found[n] = read[n]
                 if len(read[n]) == self.fixed > 1 and (read[n] == 0).all():
@@ -362,7 +362,7 @@ class PaddedModel:
         """Returns the longest content whose outputs two whole runs have alike."""
         assert self.positions is not None
         leading, found = self.positions.at(size).leading, size
-        for place, n in enumerate(self.positions.run.outputs):
+        for place, n in enumerate(self.positions.full.outputs):
             if n not in self.wanted:
                 continue
             axis = self.positions.axis(n)
@@ -371,7 +371,7 @@ class PaddedModel:
             count = leading[n]
             if mine.shape[1:] != whole.shape[1:] or len(mine) < count:
                 return 0
-            value = self.positions.run.values[n]
+            value = self.positions.full.values[n]
             bad = unequal_bits(mine[:count], whole[:count], value.dtype)
             bad = np.asarray(bad.reshape(count, -1).any(axis=1))
             found = int(min(found, self.wanted[n][:count][bad].min(initial=found)))
@@ -391,7 +391,7 @@ class PaddedModel:
     def boxes(self, content: int) -> tuple[Box | None, ...]:
         """Returns what of each output of the full run reads content."""
         if content not in self._boxes and self.positions is not None:
-            self._boxes[content] = tuple(self._box(n, content) for n in self.positions.run.outputs)
+            self._boxes[content] = tuple(self._box(n, content) for n in self.positions.full.outputs)
         if content not in self._boxes:
             whole, nothing = self.whole(content), self.nothing
             ours, theirs = labels_of(whole, nothing)
@@ -608,7 +608,7 @@ class PaddedModel:
                 for one in self.positions.linked
                 if any((self.weights[n][at.leading[n] :] < content).any() for n in one.gives)
             )
-            name = next((self.positions.run.operations[one.number].name for one in lost), "")
+            name = next((self.positions.full.operations[one.number].name for one in lost), "")
             why = "outputs of the valid part read different values at this size"
             return Serves(False, "unknown", name, why, lacking=True)
         boxes = self.boxes(content)
@@ -707,7 +707,8 @@ class PaddedModel:
         whole: Sequence[np.ndarray],
     ) -> int:
         """Counts the kept outputs of a short run whose bits differ from a full one's."""
-        count, values = 0, self.whole(content)
+        # of a full run only the formats are needed: one that is there already has them
+        count, values = 0, self.positions.full if self.positions else self.whole(content)
         for number, box in enumerate(boxes):
             if box is None:
                 continue

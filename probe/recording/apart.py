@@ -12,10 +12,12 @@ import os
 import pickle
 import sys
 import tokenize
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +34,7 @@ from probe.recording.recording import Operation, Run
 from probe.recording.subject import is_function, library_of, open_model, runs
 from probe.recording.sums import OperationSum, SumSession
 from probe.recording.walk import watched
-from probe.runtimes.runtime import Missing
+from probe.runtimes.environments import Missing
 from probe.target import Target
 from probe.worker import child
 
@@ -41,9 +43,6 @@ TIME_LIMIT = 3600.0
 
 # Bytes of values that a process keeps for this one: all.
 ALL = 1 << 60
-
-# Recordings of a process that can be run again: the last ones.
-MOST_SIDES = 12
 
 COMMAND = (sys.executable, "-s", "-u", "-m", "probe.recording.apart")
 
@@ -64,6 +63,10 @@ class Apart:
         self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.library = where.name  # that the last run was of, as its recorder says
         self.count = 0  # of the folder's runs
+        # Recordings that nobody here has any more: their operations hold graphs and constants
+        # there. Age does not tell which ones: a full run is asked again after all shorter ones.
+        self.dropped: list[int] = []
+        self.recordings = count()
         self.session = Session(where, time_limit=TIME_LIMIT, command=COMMAND, extra=module_paths())
 
     def __enter__(self) -> Self:
@@ -87,16 +90,19 @@ class Apart:
 
         ``what``: what it is called in notes and errors. ``gradients``: record with gradients on.
         """
-        there = str(out.resolve())
-        more = {"out": there, "most": most, "target": self.where.text, "what": what}
-        header, _ = self._model("record", arrays, more | {"gradients": gradients})
+        number = next(self.recordings)
+        more = {"out": str(out.resolve()), "most": most, "target": self.where.text, "what": what}
+        more |= {"gradients": gradients, "recording": number, "dropped": self.dropped[:]}
+        self.dropped.clear()
+        header, _ = self._model("record", arrays, more)
         self.gradients, self.library = header["gradients"], header["library"]
         run, able = read_recording(out), set(header["able"])
         assert isinstance(run.store, RecordingFolder)
+        weakref.finalize(run.store, self.dropped.append, number)  # all that is made of it has it
         # this process's own child has just written them: their bits need not be hashed once more
         digests = {value.digest for value in run.values}
         run.store.checked.update(name for name in digests if run.store.has(name))
-        request = {"do": "again", "out": there}
+        request = {"do": "again", "recording": number}
         return with_calls(run, {n: Remote(self.session, request | {"number": n}) for n in able})
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Run:
@@ -331,7 +337,7 @@ class ProcessRecording(child.Worker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operations: dict[str, Sequence[Operation]] = {}
+        self.operations: dict[int, Sequence[Operation]] = {}
         self.models: dict[str, Any] = {}
 
     def handle(
@@ -393,10 +399,9 @@ class ProcessRecording(child.Worker):
             run, notes = watched(recorder, request["what"], store)
             told = replace(run, target=request["target"])
             write_recording(told, out, named, request["most"], notes)
-        # an operation that can run again holds its graph and constants: the oldest recordings go
-        for old in list(self.operations)[:-MOST_SIDES]:
-            del self.operations[old]
-        every = self.operations[request["out"]] = run.operations
+        for old in request["dropped"]:
+            self.operations.pop(old, None)
+        every = self.operations[request["recording"]] = run.operations
         return {
             "gradients": getattr(inner, "gradients", None),
             "library": run.target.partition(",")[0],
@@ -408,7 +413,7 @@ class ProcessRecording(child.Worker):
         return {"done": True}, _by_number(self._recorder(request, arrays).plain())
 
     def _operation(self, request: dict[str, Any]) -> Any:
-        call: Any = self.operations[request["out"]][request["number"]].again
+        call: Any = self.operations[request["recording"]][request["number"]].again
         if (addresses := request.get("addresses")) is not None and hasattr(call, "moved"):
             call = call.moved(addresses)
         return call

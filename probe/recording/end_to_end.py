@@ -1,6 +1,6 @@
 """A recording as one program of a target's library: what a compiler fuses, and what a call costs.
 
-Every operation has to be a step of a program (:mod:`probe.program`), whose values are arrays with
+Every operation has to be a step of a program (:mod:`probe.operation`), whose values are arrays with
 the channels last. Each value of the recording has a *form* there: for each element of the program's
 array its place in the value, row by row. So whatever only gives a value another shape, or another
 order of axes, is no step at all: the value that it gives has another form of the same array.

@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from probe import backends, program
+from probe import backends
 from probe.backends.contract import Unsupported
 from probe.backends.source import Source, ValueShapes, Writing
 from probe.errors import InputError, ProbeError, TargetError
 from probe.launch import AnySession, Session, open_session
 from probe.layout import CHANNELS_LAST, CONTIGUOUS, with_layout
+from probe.operation import Program, ProgramStep, operand_names
 from probe.printing import counted
 from probe.recording import RECORDERS
 from probe.recording.apart import (
@@ -340,7 +341,8 @@ class OnTarget:
     def __init__(self, opened: Any, session: AnySession) -> None:
         self.opened, self.inputs, self.port = opened, opened.inputs, Port(session)
         self._last: tuple[dict[str, str], Run] | None = None
-        self._straight: OrderedDict[Any, Run] = OrderedDict()
+        # By shapes, each with the numbers of its values that are the inputs, by their names.
+        self._straight: OrderedDict[Any, tuple[Run, dict[str, int]]] = OrderedDict()
 
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
@@ -353,8 +355,9 @@ class OnTarget:
             else:
                 recorder = self.opened.recorder(arrays)
                 found = record_run(recorder)
-                if getattr(recorder, "straight", False):
-                    self._straight[_shapes_of(arrays)] = found
+                fed = _fed_values(found, given)
+                if getattr(recorder, "straight", False) and fed.keys() == given.keys():
+                    self._straight[_shapes_of(arrays)] = found, fed
                     while len(self._straight) > KEPT:
                         self._straight.popitem(last=False)
             self._last = given, found
@@ -363,20 +366,18 @@ class OnTarget:
     def _fed(self, arrays: Mapping[str, np.ndarray]) -> tuple[Run, dict[int, np.ndarray]]:
         """Returns a recording of the model with these inputs, and which of them were not those that
         it was recorded with: of these shapes one serves, where others take the same operations."""
-        run = self._straight.get(shapes := _shapes_of(arrays))
-        if run is None:
+        shapes = _shapes_of(arrays)
+        if shapes not in self._straight:
             return self.base(arrays), {}
+        run, fed = self._straight[shapes]
         self._straight.move_to_end(shapes)
         values, given = list(run.values), dict[int, np.ndarray]()
         store = ProcessStore(run.store)
-        for number, one in enumerate(values):
-            if one.given < 0 and one.role == INPUT and one.name in arrays:
-                given[number] = array = np.ascontiguousarray(arrays[one.name])
-                content = None if one.content is None else array
-                made = replace(one, digest=store.put(array), content=content, address=None)
-                values[number] = made
-        if sorted(values[n].name for n in given) != sorted(arrays):
-            return self.base(arrays), {}
+        for name, number in fed.items():
+            one = values[number]
+            given[number] = array = np.ascontiguousarray(arrays[name])
+            content = None if one.content is None else array
+            values[number] = replace(one, digest=store.put(array), content=content, address=None)
         return replace(run, values=values, store=store), given
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
@@ -402,6 +403,18 @@ class OnTarget:
 
 
 KEPT = 2  # recordings, by shapes: of a size and of the full one
+
+
+def _fed_values(run: Run, given: Mapping[str, str]) -> dict[str, int]:
+    """Returns which value each input is, by its name, or by its bits where values have none: only
+    those that one value alone can be. ``given``: bits by name."""
+    every = [(n, one) for n, one in enumerate(run.values) if one.given < 0 and one.role == INPUT]
+    found = {}
+    for name, bits in given.items():
+        own = [n for n, one in every if one.name == name or (not one.name and one.digest == bits)]
+        if len(own) == 1:
+            found[name] = own[0]
+    return found if len({*found.values()}) == len(found) else {}
 
 
 def _shapes_of(arrays: Mapping[str, np.ndarray]) -> Any:
@@ -567,8 +580,8 @@ def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None
     if called.spec["dtype"] == "bfloat16":  # whose bits enter as float32
         return None
     (x,), spec = called.inputs, dict(called.spec)
-    steps = (program.ProgramStep(spec, (0,), {name: name for name in program.operand_names(spec)}),)
-    given = program.Program(steps, 1, called.case is None)
+    steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
+    given = Program(steps, 1, called.case is None)
     try:
         made = backend().described(dict(where.switches), where.device, version)
         source = made.emit(given, ValueShapes(given, x.shape))

@@ -302,7 +302,7 @@ class Guarded:
     @property
     def straight(self) -> bool:
         """Returns whether other numbers of these shapes take the same operations, as is known of
-        model files whose nodes have nothing inside."""
+        model files whose nodes have nothing inside, and of Keras' own layers."""
         return getattr(self.inner, "straight", False)
 
     def plain(self) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probe import launch, target
 from probe.errors import InputError, NotReproduced, TargetError
-from probe.runtimes.runtime import Missing, Runtime
+from probe.runtimes.environments import Missing, Runtime
 from probe.target import Target
 
 # What a script's exit status says.

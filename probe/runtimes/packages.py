@@ -3,6 +3,10 @@
 A row of ``RELEASES`` holds from its version on, up to the next row of its library. Found by
 installing 35 releases of TensorFlow (2026-11): newer uploads of their dependencies broke what the
 pins hold back.
+
+For arm64 it makes a root folder (Python and its libraries) from Debian or Ubuntu packages: apt
+works on a state, a cache and a configuration of its own, all inside a folder in the user's cache,
+and knows arm64 only; ``dpkg -x`` unpacks. The machine's own packages are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -137,24 +141,14 @@ def release_recipe(library: str, version: str, arm64: bool = False) -> Recipe:
     if not found:
         why = f"releases before {rows[0].since} can't be installed"
         raise InputError("target", place, why, "take a later one")
-    pins = found[-1]
-    choices = [f"{name}=={version}" for name in _distributions(library, version, arm64)]
+    pins, choices = found[-1], []
+    for name, since in DISTRIBUTIONS.get(library, ((library, "0"),)):
+        later = release_numbers(since) <= release_numbers(version)
+        fits = version == since if since.count(".") == 2 else later
+        if fits and not (arm64 and name == "tensorflow-cpu"):
+            choices.append(f"{name}=={version}")
     pip_beside = PIP_BESIDE.get(pins.python, ()) if library == "tensorflow" else ()
     return Recipe(library, version, pins.python, tuple(choices), pins.beside, pip_beside)
-
-
-def _distributions(library: str, version: str, arm64: bool) -> list[str]:
-    known = DISTRIBUTIONS.get(library, ((library, "0"),))
-    fits = [
-        name
-        for name, since in known
-        if (
-            version == since
-            if since.count(".") == 2
-            else release_numbers(since) <= release_numbers(version)
-        )
-    ]
-    return [name for name in fits if not (arm64 and name == "tensorflow-cpu")]
 
 
 # Seconds that one installer may take.
@@ -378,3 +372,97 @@ def complaint(printed: str) -> str:
     errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal|cause:)", line)]
     said = full[:1] or errors[:2] or lines[-3:] or ["it failed without a message"]
     return " ".join(said)[:300]
+
+
+# Of Debian and Ubuntu; with what they need about 40, 16 MB to fetch, 80 MB unpacked.
+SYSROOT_PACKAGES = ("python3", "libstdc++6")
+
+
+def sysroot_folder() -> Path:
+    """Returns where the root folder of this machine's user is."""
+    return environments.cache_folder() / "sysroots" / "arm64"
+
+
+def sysroot_python(root: Path) -> Path | None:
+    """Returns the newest ``usr/bin/python3.N`` of a root folder, or None."""
+    found = [path for path in root.glob("usr/bin/python3.*") if path.name[9:].isdigit()]
+    return max(found, key=lambda path: int(path.name[9:]), default=None)
+
+
+def provide_sysroot(given: Path | None = None) -> Path:
+    """A root folder: ``given`` if it has a Python, else the one in the cache, made when missing.
+
+    Raises Failed.
+    """
+    if given is not None:
+        if sysroot_python(given) is None:
+            raise Failed(f"{given} has no usr/bin/python3.N; give an arm64 root folder")
+        return given.resolve()
+    root = sysroot_folder()
+    with environments.locked(root):
+        if not (root / "complete").exists():
+            try:
+                _make_sysroot(root)
+            except BaseException:
+                shutil.rmtree(root, ignore_errors=True)
+                raise
+    return root
+
+
+def _make_sysroot(root: Path) -> None:
+    for program in ("apt-get", "dpkg"):
+        if shutil.which(program) is None:
+            why = f"an arm64 root folder is made by {program}, which this system does not have"
+            raise Failed(f"{why}; give one with --sysroot")
+    shutil.rmtree(root, ignore_errors=True)
+    # everything that apt writes is in ``work``; its sources are the host's
+    work = root / "apt"
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (work / name).mkdir(parents=True, exist_ok=True)
+    (work / "state" / "status").touch()
+    settings = {
+        "APT::Architecture": "arm64",
+        "APT::Install-Recommends": "false",
+        "APT::Sandbox::User": "",
+        "Acquire::Languages": "none",
+        "Dir::State": str(work / "state"),
+        "Dir::State::status": str(work / "state" / "status"),
+        "Dir::Cache": str(work / "cache"),
+        "Dir::Log": str(work / "state"),
+    }
+    lines = [f'{name} "{value}";' for name, value in settings.items()]
+    configuration = work / "apt.conf"
+    configuration.write_text("\n".join([*lines, 'APT::Architectures { "arm64"; };', ""]))
+    environment = dict(os.environ, APT_CONFIG=str(configuration), LC_ALL="C.UTF-8")
+    run_installer(["apt-get", "-q", "update"], "apt-get update", environment)
+    fetch = ["apt-get", "-q", "-y", "--download-only", "install", *SYSROOT_PACKAGES]
+    run_installer(
+        fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
+    )
+    for archive in sorted((work / "cache" / "archives").glob("*.deb")):
+        run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
+    shutil.rmtree(work, ignore_errors=True)
+    if sysroot_python(root) is None:
+        raise Failed("the arm64 packages hold no usr/bin/python3.N; give a root with --sysroot")
+    (root / "complete").touch()
+
+
+def make_arm64_environment(root: Path, into: Path) -> str:
+    """Makes ``into`` an environment of a root folder's Python; its version, such as ``3.11``.
+
+    No program of it is run: a ``pyvenv.cfg`` beside ``bin/python`` is what makes an environment.
+    """
+    interpreter = sysroot_python(root)
+    if interpreter is None:
+        raise Failed("the root folder has no usr/bin/python3.N; remove it and install again")
+    (into / "bin").mkdir(parents=True)
+    environments.python_of(into).symlink_to(interpreter)
+    (into / environments.LINK).symlink_to(root)
+    (into / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+    site_packages(into, interpreter.name).mkdir(parents=True)
+    return interpreter.name.removeprefix("python")
+
+
+def site_packages(folder: Path, name: str) -> Path:
+    """Returns where an environment of the Python called ``name`` keeps its libraries."""
+    return folder / "lib" / name / "site-packages"

@@ -69,6 +69,10 @@ def findings(session, dtypes=conformance.DTYPES, every=1):
     }
 
 
+def wrong(findings):
+    return [found for found in findings if found.verdict == "wrong"]
+
+
 def not_replayed(session, cases=CASES, dtype="float32"):
     """Labels of the cases of which not every output was revealed and replayed bit for bit."""
     labels = []

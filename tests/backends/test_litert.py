@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import program
-from probe.backends import conformance, litert_model
+from probe.backends import conformance
 from probe.backends.contract import Unsupported
-from probe.backends.litert import LiteRT, runners, schema_weights
+from probe.backends.litert import ALIGNMENT, LiteRT, runners, schema_weights
 from probe.backends.source import ValueShapes
 from probe.errors import TargetError
+from probe.operation import case_program
 from tests.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -101,7 +101,7 @@ def test_weights_in_the_operators_layout(op, kernel, shape):
 
 def emitted(spec, shape):
     """The Source of a case; no library is imported."""
-    given = program.case(spec)
+    given = case_program(spec)
     return LiteRT().described({}, "cpu", "").emit(given, ValueShapes(given, shape))
 
 
@@ -114,7 +114,7 @@ def test_the_models_buffers_are_aligned_and_hold_what_is_given():
         content = hold({"w": w.reshape(3, 1, 5), "b": b})["model"]
         for array in (w.reshape(3, 5).T, b):
             place = content.index(np.ascontiguousarray(array).tobytes())
-            assert place % litert_model.ALIGNMENT == 0
+            assert place % ALIGNMENT == 0
     with pytest.raises(Unsupported, match="no window fits"):
         emitted(spec, (1, 2, 1))
 

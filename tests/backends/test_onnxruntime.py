@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import program as programs
 from probe.backends import conformance
 from probe.backends.onnxruntime import OnnxRuntime
 from probe.backends.source import ValueShapes
+from probe.operation import case_program, layer_program
 from tests.backends import conforming
 
 pytestmark = pytest.mark.long
@@ -58,7 +58,7 @@ def test_float16_is_computed_between_casts(started):
 
 def node(spec, shape=(1, 8, 8, 1)):
     """The text of the node of a spec."""
-    program = programs.case(spec)
+    program = case_program(spec)
     return OnnxRuntime().described({}, "cpu", "").shown(program, ValueShapes(program, shape))[0]
 
 
@@ -84,7 +84,7 @@ def test_a_program_may_read_any_earlier_value(weights):
         {"op": "product", "transposed": True},
     ]
     reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
-    program = programs.layer_program([words | one for one in specs], reads)
+    program = layer_program([words | one for one in specs], reads)
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     b = np.array([1, 2, 3], np.float32)
     operator = backend.program(program).at(x.shape)

@@ -7,6 +7,7 @@ import pytest
 import probe
 from probe import Case, target
 from probe.backends import conformance
+from probe.backends.openvino import OpenVino
 from probe.target import Target
 from tests.backends import conforming
 
@@ -62,4 +63,4 @@ def test_a_difference_of_lengths_is_explained_and_replayed():
 
 def test_without_the_library_the_target_says_so(monkeypatch):
     monkeypatch.setattr(target, "installed_version", lambda backend: None)
-    assert "openvino" in target.why_unavailable(Target.parse("openvino"))
+    assert OpenVino.distributions[0] in target.why_unavailable(Target.parse("openvino"))

@@ -144,8 +144,10 @@ def test_random_changes_from_call_to_call():
     assert len({report(64, algorithm="random")[0].tobytes() for _ in range(20)}) > 1
 
 
-@pytest.mark.parametrize("algorithm", ["pairwise", "blocked", "reversed", "random", "fused"])
-@pytest.mark.slow_at("pairwise", "random", "reversed")
+@pytest.mark.parametrize(
+    "algorithm", ["sequential", "pairwise", "blocked", "reversed", "random", "fused"]
+)
+@pytest.mark.slow_at("pairwise", "random", "reversed", "sequential")
 def test_every_order_conforms(algorithm):
     dtypes = ("float32",) if algorithm == "fused" else conformance.DTYPES
     run_ = conformance.running(started(algorithm=algorithm))

@@ -1,15 +1,19 @@
-"""Matrix products, dot products and sums: on every library, revealed and replayed."""
+"""What libraries' lines compute: products and sums revealed and replayed, new weights, refusals."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from probe import backends
 from probe.backends import conformance, source
+from probe.backends.source import ValueShapes
 from probe.case import Case
+from probe.errors import TargetError
 from probe.launch import InlineSession
-from probe.reproduction import code
-from probe.reproduction.code import of_case
+from probe.operation import case_program, layer_program
+from probe.reproduction import program
+from probe.reproduction.program import of_case
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import reveal
 from probe.summation.tree import Tree
@@ -41,17 +45,8 @@ SHAPES = [
 LAYERS = ("matmul", "dense")
 
 
-def numpy_session():
-    return InlineSession(Target.parse("numpy")).start()
-
-
 def reference(algorithm):
     return InlineSession(Target.parse(f"reference,algorithm={algorithm}")).start()
-
-
-def ask(session, case):
-    x, w, _ = case.operands()
-    return conforming.run(session, case.spec(), x, w).ravel()
 
 
 SWITCHES = ("tensorflow,mode=graph", "tensorflow,weights=constant")
@@ -95,7 +90,7 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
     x, w, b = case.operands()
     found = of_case(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
-    lines += [f"    {line}" for line in code.block(list(found.body))]
+    lines += [f"    {line}" for line in program.block(list(found.body))]
     names = {}
     exec("\n".join(lines), names)
     y = conforming.run(started(text), case.spec(), x, w, b)
@@ -103,27 +98,8 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_numpys_are_replayed_in_other_formats(dtype):
-    assert not conforming.not_replayed(numpy_session(), SHAPES, dtype)
-
-
-def test_numpys_long_dot_product_and_sum_are_replayed():
-    long = [Case(op, in_channels=1500, length=1) for op in ("dot", "sum")]
-    assert not conforming.not_replayed(numpy_session(), long)
-
-
-@pytest.mark.parametrize("n", [7, 100])
-def test_numpy_is_called_as_its_users_call_it(n):
-    session, case = numpy_session(), Case("matmul", in_channels=n, filters=4, length=3)
-    x, w = (array[0] for array in case.operands()[:2])
-    assert (ask(session, case) == (x @ w).ravel()).all()
-    dot = Case("dot", in_channels=n, length=1)
-    u, v = (array.ravel() for array in dot.operands()[:2])
-    assert ask(session, dot) == np.dot(u, v)
-    assert ask(session, dot.with_(op="sum")) == np.sum(u)
-    stack = case.with_(batch=2)
-    x, w = stack.operands()[0], stack.operands()[1][0]
-    assert (ask(session, stack) == (x @ w).ravel()).all()
+def test_numpys_are_replayed_in_other_formats(started, dtype):
+    assert not conforming.not_replayed(started("numpy"), SHAPES, dtype)
 
 
 @pytest.mark.parametrize(
@@ -159,3 +135,50 @@ def test_masks_that_take_long_are_answered_in_parts(monkeypatch):
     monkeypatch.setattr(compare, "ANSWER_SECONDS", 0.0)
     case = Case("sum", in_channels=9, length=2)
     assert reveal(reference("pairwise"), case).replayed.all()
+
+
+@pytest.mark.parametrize(
+    ("library", "call"), [("torch", "F.linear("), ("onnxruntime", '"Transpose"')]
+)
+def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(library, call):
+    backend = backends.get(library)().described({}, "cpu", "")
+    product = conformance.spec("matmul", [1], in_channels=4, filters=3)
+    model, case = layer_program([product]), case_program(product)
+    lines = "\n".join(backend.emit(model, ValueShapes(model, (1, 2, 5, 4))).body())
+    assert call in lines
+    assert call not in "\n".join(backend.emit(case, ValueShapes(case, (1, 5, 4))).body())
+
+
+@pytest.mark.parametrize(
+    "text", ["onnxruntime", "onnxruntime,weights=argument", "opencv", "litert", "reference"]
+)
+def test_new_weights_and_a_new_bias_count(started, text):
+    spec = conformance.spec("conv1d", [2], bias=True)
+    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
+    bias = np.array([1], np.float32)
+    for w, b, expected in (
+        (one, bias, [2, 4, 6]),
+        (2 * one, bias, [3, 7, 11]),
+        (one, 0 * bias, [1, 3, 5]),
+    ):
+        assert conforming.run(started(text), spec, x, w, b).ravel().tolist() == expected
+
+
+LACKING = [
+    ("onnxruntime", "float64", "NOT_IMPLEMENTED"),
+    ("onnxruntime", "bfloat16", "it can't be fed from NumPy"),
+    ("opencv", "float64", "float32"),
+    ("opencv", "bfloat16", "float32"),
+    ("openvino,precision=f32", "float64", "computes it in float32"),
+    ("openvino,precision=f32", "bfloat16", "NumPy lacks it"),
+    ("litert,xnnpack=0", "float16", "LiteRT refuses: .*kTfLiteFloat32"),
+]
+
+
+@pytest.mark.parametrize(("text", "dtype", "why"), LACKING)
+def test_formats_that_a_library_lacks_are_unsupported(started, text, dtype, why):
+    kind = "uint16" if dtype == "bfloat16" else dtype
+    spec = conformance.spec("conv1d", [2], dtype=dtype)
+    with pytest.raises(TargetError, match=why) as caught:
+        conforming.run(started(text), spec, np.ones((1, 4, 1), kind), np.ones((2, 1, 1), kind))
+    assert caught.value.kind == "unsupported"

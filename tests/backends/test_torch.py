@@ -7,6 +7,7 @@ import pytest
 
 from probe import target
 from probe.backends import conformance
+from probe.backends.contract import Unsupported
 from probe.backends.torch import Torch
 from probe.case import Case
 from probe.errors import InputError, TargetError
@@ -128,3 +129,11 @@ def test_nnpacks_winograd_is_no_sum_and_said_to_be_none(started):
         pytest.skip(f"NNPACK needs another CPU: {said}")
     orders = reveal(session, case)
     assert orders.not_a_sum.all() and not orders.replayed.any() and orders.evidence
+
+
+def test_linear_as_a_switch_is_for_products_alone():
+    backend = Torch().described({"linear": "1"}, "cpu", "")
+    for op in ("conv1d", "sum", "dot", "avg_pool1d"):
+        with pytest.raises(Unsupported, match="linear=1 is for matmul and dense"):
+            backend.operator(conformance.spec(op, [1]))
+    backend.operator(conformance.spec("matmul", [1]))

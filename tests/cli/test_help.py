@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 
-import click
 import pytest
-from rich.console import Console
-from rich.text import Text
 
 import probe
 from probe import errors
 from probe.cli import options, shell
-from probe.errors import InputError, TargetError, one_of
-from probe.printing import table
+from probe.errors import InputError, TargetError
 from tests.cli.commands import ran
 
 pytestmark = pytest.mark.long
@@ -134,11 +129,6 @@ def test_ctrl_c_and_mistakes_of_ours_are_objects_too(capsys, monkeypatch):
         assert (status, told["exit"], told["error"]["kind"]) == (expected, expected, kind)
 
 
-def test_a_name_that_is_near_is_offered():
-    assert one_of("swep", ["sweep", "order"]) == "did you mean sweep? use one of sweep, order"
-    assert one_of("nonsense", ["sweep", "order"]) == "use one of sweep, order"
-
-
 @pytest.mark.parametrize("op", ["Conv1D", "CONV1D", "conv_1d", "conv1d"])
 def test_operations_are_spelled_as_libraries_do(op):
     assert probe.Case(op, kernel=5) == probe.Case("conv1d", kernel=5)
@@ -158,69 +148,11 @@ def test_length_is_lengths_in_a_sweep(capsys):
     assert ran(capsys, f"{words} --length 40")[0] == 2  # one length is no sweep
 
 
-COMPLETIONS = {
-    "probe sw": {"sweep"},
-    "probe order --op con": {"conv1d", "conv2d", "conv3d"},
-    "probe order --dtype float": {"float32", "float64", "float16"},
-    "probe order --operands can": {"cancel"},
-    "probe order --padding sa": {"same", "same_lower"},
-    "probe sweep --vary b": {"batch"},
-    "probe sweep --by o": {"order"},
-    "probe explain --kernels s": {"said"},
-    "probe explain --against-target refer": {"reference"},
-    "probe order --target tensorflow,one": {"tensorflow,onednn=0", "tensorflow,onednn=1"},
-    "probe order --target tensorflow,onednn=0,contr": {
-        "tensorflow,onednn=0,contraction=0",
-        "tensorflow,onednn=0,contraction=1",
-    },
-    "probe order --fail-on f": {"finding"},
-    "probe order --target nonsense,": set(),
-}
-
-
-@pytest.mark.parametrize("typed", COMPLETIONS)
-def test_a_shell_completes_values(typed):
-    from click.shell_completion import ShellComplete
-
-    *before, last = typed.split()[1:]
-    completer = ShellComplete(shell.commands, {}, "probe", "_PROBE_COMPLETE")
-    found = completer.get_completions(before, last)
-    assert COMPLETIONS[typed] <= {one.value for one in found}
-    assert all(one.value.startswith(last) for one in found)
-    assert found or not COMPLETIONS[typed]
-
-
 def test_bash_gets_its_script():
     environment = {**os.environ, "_PROBE_COMPLETE": "zsh_source"}
     command = [sys.executable, "-m", "probe"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "_PROBE_COMPLETE=zsh_complete" in done.stdout
-
-
-HEADERS = ("target", "verdict", "differs at", "differing", "compared", "max ulp", "what it is")
-
-
-def rows():
-    made = table(*HEADERS, right=HEADERS[3:6])
-    long = "tensorflow,onednn=0,contraction=0,threads=2"
-    made.add_row(long, Text("differs"), "5..7, 9", "1,234,567", "9,876,543", "257", "words " * 9)
-    made.add_row("reference", Text("agrees"), "none", "0", "120", "0", "")
-    return made
-
-
-@pytest.mark.parametrize("width", [24, 40, 60, 80, 120, 200])
-def test_no_column_is_lost_at_any_width(width):
-    console = Console(width=width, file=io.StringIO())
-    with console.capture() as captured:
-        console.print(rows())
-    shown = captured.get()
-    together = "".join(shown.split())
-    for header in HEADERS:
-        assert "".join(header.split()) in together, header
-    for cell in ("tensorflow,onednn=0,contraction=0,threads=2", "1,234,567", "9,876,543", "257"):
-        assert cell in together
-    assert together.count("words") == 9 and "…" not in shown
-    assert max(map(len, shown.splitlines())) <= width
 
 
 @pytest.mark.parametrize("width", [40, pytest.param(60, marks=pytest.mark.slow)])
@@ -245,11 +177,6 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
         folded = "".join(out.split())
         lost = {word for word in words[0] - words[1] if word not in folded}
         assert not lost, (command, lost)
-
-
-def test_the_case_words_are_options_of_one_kind():
-    found = click.command()(options.case_options(lambda words: None))
-    assert all(isinstance(param, options.Shared) for param in found.params)
 
 
 def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, capsys):

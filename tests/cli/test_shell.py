@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
 import probe
-from probe.cli import network, options, shell
-from probe.errors import InputError, TargetError
-from probe.printing import ranges
+from probe.cli import models, options, shell
+from probe.errors import TargetError
 from tests.cli.commands import ran
 
 CONV = "--op conv1d --kernel 5".split()
@@ -25,6 +23,7 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+OF_REFERENCE = "--op conv1d --kernel 5 --operands cancel --at 6 --against 20 --target reference"
 BAD = {
     "sweep --op conv1d --kernel 5 --lengths 3..9": "length=3: shorter than the kernel",
     "sweep --op conv1d --kernel 5 --in-channels 3 --groups 2 --lengths 5..9": "in_channels=3: not",
@@ -106,6 +105,19 @@ BAD = {
     "results nowhere": "path=nowhere: there is no such folder",
     "merge nowhere --out x": "path=nowhere: there is no such folder",
     "merge": "DIR...=(none): it is required",
+    f"shrink {OF_REFERENCE}": "bit for bit",
+    f"shrink {OF_REFERENCE} --by luck": "by=luck",
+    f"reproduce {OF_REFERENCE} --kernels some --out out": "kernels=some",
+    f"reproduce {OF_REFERENCE} --form none --out out": "form=none",
+    "reproduce --op conv1d --row 1 --out out": "row=1",
+    "verify .": "machine.json",
+    "check": "there is no such file",
+    "lock": "there is nothing to run",
+    "lock none.onnx": "there is no such file",
+    "lock m:f --op dense": "a case is given too",
+    "lock --op sum --length 9 --bless=": "a reason is required",
+    "lock --op sum --length 9 --shape 3x4": "a case generates its own operands",
+    "setup hub": "there is no such service",
     "run nonsense": "experiment=nonsense: there is no",
     "run ../x": "experiment=../x: there is no",
     "nonsense": "command=nonsense: there is no such command; use one of examine",
@@ -212,21 +224,6 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.returncode == 0 and not said and done.stdout.count("\n") == 1
 
 
-def test_numbers_are_read_as_people_write_them():
-    assert options.numbers_of_option("lengths", "5..8") == [5, 6, 7, 8]
-    assert options.numbers_of_option("lengths", "5..12:3") == [5, 8, 11]
-    assert options.numbers_of_option("lengths", "9..12, 5,7,9") == [5, 7, 9, 10, 11, 12]
-    for wrong in ("", "5-8", "5..", "5..8:0", "5..8:-1", "0..3", "1..99999999", "5.5"):
-        with pytest.raises(InputError, match=r"lengths="):
-            options.numbers_of_option("lengths", wrong)
-
-
-def test_numbers_are_written_as_ranges():
-    assert ranges([5, *range(7, 61)]) == "5, 7..60"
-    assert ranges([3, 4, 9]) == "3, 4, 9" and ranges([]) == ""
-    assert ranges(range(1, 60, 2), 3) == "1, 3, 5, ... (27 more)"
-
-
 def test_numbers_that_start_with_a_dash_are_values(capsys):
     given = "--weights -0.7313,-1.1043,1.8492,1.3007,-0.1033 --bias -0.0401".split()
     words = [*CONV, *given, "--lengths", "5..7", "--target", "reference", "--no-store", "--json"]
@@ -240,34 +237,10 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     assert status == 0 and json.loads(out)["case"] == case
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"op": "conv1d", "kernel": "5", "in_channels": "64", "filters": "8"},
-        {"op": "conv2d", "kernel": "1x5", "weights": "-0.7,1,2,3,4", "bias": "-0.5", "length": "9"},
-        {"op": "depthwise_conv2d", "kernel": "3", "in_channels": "4", "padding": "0:1,2:2"},
-        {"op": "conv2d", "kernel": "3", "stride": "1x2", "height": "4", "dtype": "float16"},
-    ],
-)
-def test_a_case_is_written_as_the_words_that_make_it(words):
-    case = options.case_of_words(words)
-    line = options.command_line(case)
-    flags = [f"--{word.replace(' ', '=', 1)}" for word in line.removeprefix("--").split(" --")]
-    given = {}
-
-    def keep(words):
-        given.update(words)
-
-    import click
-
-    click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
-    assert options.case_of_words(given) == case
-
-
 def test_the_next_command_has_the_seed():
     two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
     run = options.ModelRun(None, ("8x96",), "4", trust=False)
-    every = [line for line, _ in network._after_equal("m:f", run, two)[:2]]
+    every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
     assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
 
 
@@ -278,12 +251,3 @@ def test_ctrl_c_ends_with_130(capsys, monkeypatch):
     monkeypatch.setattr("probe.cli.options.case_of_words", interrupted)
     status, _, err = ran(capsys, "order --op conv1d --kernel 5 --length 9")
     assert status == 130 and err.strip() == "probe: interrupted"
-
-
-def test_progress_is_for_terminals_only():
-    from probe.printing import Output
-
-    out, start = Output(), time.monotonic()
-    with out.progress("sweep") as tell, out.working("this"):
-        tell(1, 2, "reference")
-    assert time.monotonic() - start < 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,6 +113,34 @@ def test_outputs_whose_products_overflow_before_they_are_added_have_a_summation_
     assert found.replays.all() and np.argwhere(np.isinf(wide)).tolist() == [[1, 1], [3, 1]]
     assert set(found.variants) == {(1, 1), (3, 1)}
     assert found.summation((1, 1)).rounding.fused < found.summation((1, 0)).rounding.fused
+
+
+@pytest.mark.parametrize(
+    ("layout", "control", "same"),
+    [
+        ("contiguous", "equal", True),
+        ("contiguous", "equal", False),
+        ("contiguous", runs.ALIGNMENT, True),
+        ("transposed", "equal", True),
+    ],
+)
+def test_bits_that_go_with_the_address_are_asked_at_a_fixed_one_that_gives_them(
+    session, layout, control, same
+):
+    def request(header, arrays):
+        spec = dict(header["spec"])
+        pinned = spec.pop("layout", "") == runs.PINNED
+        told, found = session.request(header | {"spec": spec}, arrays)
+        told |= {"control": control if pinned else runs.ALIGNMENT}
+        return told, {"y": found["y"] + np.float32(pinned and not same)}
+
+    fake = SimpleNamespace(target=Target.parse("numpy"), request=request)
+    run = run_case(fake, CASE.with_(layout=layout))
+    found = run.case.layout, run.control, run.refusal
+    if layout == "contiguous" and control == "equal" and same:
+        assert found == (runs.PINNED, "equal", "")
+    else:
+        assert found == (layout, runs.ALIGNMENT, "alignment")
 
 
 def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkeypatch):

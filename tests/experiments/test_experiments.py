@@ -74,12 +74,13 @@ def test_its_notebook_runs_on_it(quick, tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_mistaken_store_is_one_line(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["length_sweep", "accumulation_orders"])
+def test_a_mistaken_store_is_one_line(name, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as left:
-        ran("length_sweep", tmp_path / "file")
+        ran(name, tmp_path / "file")
     said = capsys.readouterr().err
-    assert left.value.code == 2 and said.count("\n") == 1 and "length_sweep: " in said
+    assert left.value.code == 2 and said.count("\n") == 1 and f"{name}: " in said
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -24,7 +24,7 @@ STABLE = ("__init__", "convolution", "tensorflow", "torch")
 CHILD = [
     *(
         PACKAGE / f"{name}.py"
-        for name in ("activations", "floats", "geometry", "layout", "operation", "program", "ulp")
+        for name in ("activations", "floats", "geometry", "layout", "operation", "ulp")
     ),
     *sorted((PACKAGE / "worker").glob("*.py")),
     *sorted((PACKAGE / "backends").glob("*.py")),

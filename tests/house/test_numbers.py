@@ -22,6 +22,33 @@ def test_every_number_has_a_limit_and_a_sentence_above_it():
     assert all(lines[n - 1].startswith("# ") for n in named)
 
 
+def test_a_module_has_a_test_where_the_file_of_its_name_imports_it_or_runs_commands(
+    tmp_path, monkeypatch
+):
+    written = {
+        "probe/a.py": "",
+        "probe/b.py": "",
+        "probe/cli/c.py": "",
+        "probe/cli/d.py": "",
+        "probe/cli/__init__.py": "",
+        "tests/test_a.py": "from probe.a import f",
+        "tests/test_b.py": "from probe import a",
+        "tests/cli/test_c.py": "from probe.cli import shell",
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    assert house.modules_without_test() == ["probe/b", "probe/cli/d"]
+
+
+def test_comments_behind_code_and_on_lines_of_their_own_are_told_apart(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text("# why\nx = 1  # because\ny = 2  # type: ignore\n# noqa\n")
+    assert house.share(house.ALONE, [file]) == 25
+    assert house.share(f"{house.ALONE}|{house.BEHIND}", [file]) == 50
+
+
 def test_what_is_over_a_limit_is_told():
     found = {"package_lines": 11.0, "comments_percent": 1.0}
     (lines, comments) = house.over(found, {"package_lines": 10, "comments_percent": 2.0})

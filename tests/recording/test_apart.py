@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import probe
+from probe import Target
 from probe.recording import apart
+from probe.recording.apart import Apart
 from tests.recording.taped import normal
 
 NETS = """
@@ -128,6 +131,20 @@ def test_a_function_is_run_three_times_a_side_there_too(nets: Any) -> None:
     found = probe.network("given_nets:counted", **more, against_target="torch")
     runs = Counter((nets / "runs.txt").read_text().split())
     assert found.verdict in ("equal", "differs") and max(runs.values()) <= 3, runs
+
+
+def test_a_recording_runs_again_there_as_long_as_it_is_held_here(nets: Any, tmp_path: Path) -> None:
+    """However many are recorded behind it; and there none stays that is wanted no more."""
+    pytest.importorskip("torch")
+    x = np.ones((2, 64), np.float32)
+    with Apart("given_nets:counted", Target("torch"), folder=tmp_path) as there:
+        first = there.side({"x": x})
+        product = next(one for one in first.operations if one.again and len(one.reads) > 1)
+        reads = [first.array(n) for n in product.reads]
+        for _ in range(14):
+            there.side({"x": x})
+        assert there.dropped == [14]  # the others were said before
+        assert np.array_equal(product.again(reads)[0], first.array(product.gives[0]))
 
 
 def test_names_are_put_into_recorded_lines_but_not_into_texts():

@@ -14,7 +14,7 @@ import pytest
 
 import probe
 from probe import ulp
-from probe.answers import bisect
+from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.errors import InputError, TargetError
 from probe.recording import replayed, walk
@@ -134,6 +134,14 @@ def test_a_model_file_is_recorded_once_for_all_numbers_of_a_shape_unless_they_ch
     assert not ulp.equal(mine[0][0], mine[1][0], "float32")
 
     recorded.clear()
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+    file, x = open_model(written_by_keras(model, tmp_path / "dense.keras")), drawn(2, 6)
+    there = OnTarget(file, started("reference"))
+    both = [there.plain({file.inputs[0].name: one})[0] for one in (x, 2 * x)]
+    assert len(recorded) == 1 and ulp.equal(2 * both[0], both[1], "float32")
+
+    recorded.clear()
     there = OnTarget(open_model(branching(tmp_path / "branching.onnx")), started("reference"))
     x = np.array([[-1.0, 3.0]], "float32")
     assert there.plain({"x": x})[0].tolist() == [[-2.0, 6.0]]
@@ -195,14 +203,17 @@ def test_a_library_that_refuses_leaves_it_to_the_models_own(made, started, monke
     assert len(whys) == 1
 
 
-@pytest.fixture(scope="module")
-def saved(made, tmp_path_factory) -> str:
-    model, _, _ = made("keras")
-    path = tmp_path_factory.mktemp("keras") / "model.keras"
+def written_by_keras(model: Any, path: Path) -> Path:
     with warnings.catch_warnings():  # of Keras' writer, with NumPy 2
         warnings.simplefilter("ignore", DeprecationWarning)
         model.save(path)
-    return str(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(made, tmp_path_factory) -> str:
+    model, _, _ = made("keras")
+    return str(written_by_keras(model, tmp_path_factory.mktemp("keras") / "model.keras"))
 
 
 SHAPE = {"shapes": {"": (2, 16, 16, 3)}}
@@ -253,12 +264,12 @@ def test_conditions_of_a_replay_are_found(saved):
     """Of targets that are not the model's own library, or of another release: both are replayed."""
     ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
     given = GivenModel(saved, shapes={"": (2, 16, 16, 3)})
-    found = bisect.bisect(given, *ends)
+    found = two_runs.bisect(given, *ends)
     assert found.sets == [["algorithm=pairwise"]]
     assert all("operations ran there" in step.says for step in found.steps)
     missing = ends[0], Target.parse("reference==9")
     with pytest.raises(InputError, match="reference==9"):
-        bisect.bisect(given, *missing)
+        two_runs.bisect(given, *missing)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from probe.case import Case
 from probe.comparison import ComparedShapes, Comparison, OutputPairs, run_and_reveal, run_case
 from probe.errors import TargetError
 from probe.launch import Session
-from probe.runtimes import environments, packages, runtime
+from probe.runtimes import environments, packages
 from probe.target import Target
 
 pytestmark = pytest.mark.slow
@@ -94,8 +94,8 @@ def test_a_haswell_gives_its_own_bits():
 @pytest.mark.golden
 def test_the_report_is_alive_on_arm64():
     """The third output of T = 7 and of T = 8, without the bias: 42AA1999 and 42AA1998."""
-    if runtime.emulation_missing("arm64"):
-        pytest.skip(str(runtime.emulation_missing("arm64")))
+    if environments.emulation_missing("arm64"):
+        pytest.skip(str(environments.emulation_missing("arm64")))
     where = provided("tensorflow==2.21.0@arm64,onednn=0", 4.0)
     with Session(where) as session:
         case = REPORT.with_(bias=None)

@@ -11,8 +11,8 @@ import pytest
 
 import probe
 from probe import floats, ulp, window
-from probe.backends import pooling
 from probe.backends.contract import Unsupported
+from probe.backends.layers import spans
 from probe.case import Case
 from probe.errors import InputError, NotASum, TargetError
 from probe.launch import InlineSession
@@ -194,7 +194,7 @@ def test_pooling_has_no_order_to_reveal():
 def test_open_sizes_are_refused():
     spec = Case("max_pool1d", 3, length=6, ceil_mode=True).spec()
     with pytest.raises(Unsupported, match="require sizes"):
-        pooling.spans(spec, [None])
+        spans(spec, [None])
 
 
 def test_pooling_that_reads_other_inputs_differs_by_its_window():
