@@ -49,7 +49,7 @@ from probe.sweeps.plan import (
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
 
     from probe.store import Store
