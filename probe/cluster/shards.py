@@ -83,7 +83,7 @@ class Queue(ABC, Generic[Shards]):
 
     @abstractmethod
     def question(self, shard: Shards) -> tuple[Callable[[str], Said], dict[str, Any]]:
-        """Returns the function of ``node`` that answers, and what it is asked, as JSON has it."""
+        """Returns the function of ``nodes`` that answers, and what it is asked, as JSON has it."""
 
     @abstractmethod
     def take(self, shard: Shards, node: DaskNode, answer: Said) -> None:
