@@ -168,7 +168,7 @@ def cast(before: str, after: str, saturates: bool = True) -> Meaning:
     """Returns a conversion between dtypes, by NumPy's names."""
     if before == after:
         return Same()
-    words = {} if saturates else {"saturates": False}
+    words: dict[str, Any] = {} if saturates else {"saturates": False}
     return function("cast", to=after, **words)
 
 

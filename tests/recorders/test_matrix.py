@@ -53,7 +53,7 @@ KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
 
 
 class Row:
-    """A function of ``x`` and ``weights``, as each library writes it.
+    """A function of an array, or of a tuple of it and weights, as each library writes it.
 
     ``onnx``: nodes (type, inputs, outputs, attributes), from ``x`` to ``y``; the weights are
     ``w0``, ``w1``, ..., ``constants`` are further inputs by name. ``opencv``, ``litert``: whether
@@ -61,8 +61,8 @@ class Row:
     this name; some compute it in steps, or can't convert it.
     """
 
-    def __init__(self, x: np.ndarray, *weights: np.ndarray, **libraries: Any) -> None:
-        self.x, self.weights = x, weights
+    def __init__(self, given: Any, **libraries: Any) -> None:
+        self.x, *self.weights = given if isinstance(given, tuple) else (given,)
         self.opencv = libraries.pop("opencv", True) and "onnx" in libraries
         litert = libraries.pop("litert", True)
         self.operator = litert if callable(litert) else None
@@ -377,7 +377,7 @@ def layer_row(name: str, biased: bool = True, back: bool = False, **others: Any)
 
     constants = as_onnx(gates(count), order, theirs) | ONE
     words = {"constants": constants, "litert": False, "opencv": False}
-    return Row(L, *gates(count)[: 4 if biased else 2], torch=layer, **others, **words)
+    return Row((L, *gates(count)[: 4 if biased else 2]), torch=layer, **others, **words)
 
 
 KEYS = [("Tanh", "x", "k", {}), ("Mul", "x,two", "v", {})]
@@ -540,15 +540,12 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "clamp by arrays": Row(
-        X,
-        X[::-1] - 1,
-        X[::-1] + 1,
+        (X, X[::-1] - 1, X[::-1] + 1),
         torch=torch.clamp,
         jax=lambda x, a, b: jx().lax.clamp(a, x, b),
     ),
     "complex": Row(
-        X,
-        P,
+        (X, P),
         torch=torch.complex,
         jax=lambda x, w: jx().lax.complex(x, w),
         tensorflow=lambda x, w: tf().complex(x, w),
@@ -606,8 +603,7 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "linear solve": Row(
-        L[:, :, :4].copy(),
-        SQUARES,
+        (L[:, :, :4].copy(), SQUARES),
         torch=lambda x, a: torch.linalg.solve(a, x),
         tensorflow=lambda x, a: tf().linalg.solve(a, x),
         litert=False,
@@ -690,22 +686,18 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "squared difference": Row(
-        X,
-        P,
+        (X, P),
         tensorflow=lambda x, w: tf().math.squared_difference(x, w),
         torch=lambda x, w: F.mse_loss(x, w, reduction="none"),
     ),
     "sum of several": Row(
-        X,
-        P,
+        (X, P),
         torch=lambda x, w: x + w,
         tensorflow=lambda x, w: tf().add_n([x, w]),
         onnx=node("Sum", "x,w0"),
     ),
     "sum of three": Row(
-        X,
-        P,
-        S,
+        (X, P, S),
         tensorflow=lambda x, w, v: tf().add_n([x, w, v]),
         onnx=node("Sum", "x,w0,w1"),
     ),
@@ -763,8 +755,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "grid sample": Row(
-        X,
-        S[:, :2, :, :].transpose(0, 2, 3, 1).copy(),
+        (X, S[:, :2, :, :].transpose(0, 2, 3, 1).copy()),
         torch=lambda x, g: F.grid_sample(x, g, align_corners=False),
         onnx=node("GridSample", "x,w0", mode="linear"),
         opencv=False,
@@ -795,8 +786,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "space to depth": Row(
-        X,
-        KERNEL.reshape(1, 24, 3, 3),
+        (X, KERNEL.reshape(1, 24, 3, 3)),
         torch=lambda x, w: F.conv2d(F.pixel_unshuffle(x, 2), w),
         tensorflow=lambda x, w: convolved(
             tf().reshape(
@@ -808,8 +798,7 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "transposed convolution": Row(
-        X,
-        KERNEL.transpose(1, 0, 2, 3).copy(),
+        (X, KERNEL.transpose(1, 0, 2, 3).copy()),
         torch=lambda x, w: F.conv_transpose2d(x, w, stride=2),
         onnx=node("ConvTranspose", "x,w0", strides=[2, 2]),
         tensorflow=lambda x, w: channels_second(
@@ -819,8 +808,7 @@ ROWS: dict[str, Row] = {
         ),
     ),
     "grouped convolution": Row(
-        X,
-        KERNEL[:, :3].copy(),
+        (X, KERNEL[:, :3].copy()),
         torch=lambda x, w: F.conv2d(x, w, groups=2),
         jax=lambda x, w: jx().lax.conv_general_dilated(
             x, w, (1, 1), "VALID", feature_group_count=2
@@ -843,9 +831,7 @@ ROWS: dict[str, Row] = {
         onnx=node("LogSoftmax", axis=-1),
     ),
     "layer_norm": Row(
-        L,
-        GAMMA,
-        BETA,
+        (L, GAMMA, BETA),
         torch=lambda x, g, b: F.layer_norm(x, (12,), g, b, 1e-5),
         onnx=node("LayerNormalization", "x,w0,w1", epsilon=1e-5),
         numpy=lambda x, g, b: (
@@ -860,8 +846,7 @@ ROWS: dict[str, Row] = {
         ),
     ),
     "rms_norm": Row(
-        L,
-        GAMMA,
+        (L, GAMMA),
         torch=lambda x, g: F.rms_norm(x, (12,), g, 1e-5),
         onnx=node("RMSNormalization", "x,w0", epsilon=1e-5, opset=23),
         tensorflow=lambda x, g: keras().ops.rms_normalization(x, g, -1, 1e-5),
@@ -872,25 +857,19 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "group_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
         numpy=grouped,
         jax=lambda x, g, b: grouped(x, g, b),
         opencv=False,
     ),
     "instance_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.instance_norm(x, weight=g, bias=b, eps=1e-5),
         onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
     ),
     "instance_norm behind a convolution": Row(
-        X,
-        KERNEL,
-        GAMMA[:4].copy(),
+        (X, KERNEL, GAMMA[:4].copy()),
         torch=lambda x, w, g: F.instance_norm(F.conv2d(x, w), weight=g, bias=g, eps=1e-5),
         onnx=[
             ("Conv", "x,w0", "c", {}),
@@ -898,11 +877,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "batch_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
-        MEAN,
-        VAR,
+        (X, SCALE, SHIFT, MEAN, VAR),
         torch=lambda x, s, b, m, v: F.batch_norm(x, m, v, s, b, False, 0.1, 1e-3),
         tensorflow=lambda x, s, b, m, v: tf().compat.v1.nn.fused_batch_norm(
             channels_last(x), s, b, m, v, 1e-3, is_training=False
@@ -911,22 +886,19 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "prelu": Row(
-        X,
-        SCALE,
+        (X, SCALE),
         torch=F.prelu,
         opencv=False,
     ),
     "convolution": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=F.conv2d,
         jax=lambda x, w: jx().lax.conv(x, w, (1, 1), "VALID"),
         tensorflow=lambda x, w: convolved(x, w),
         onnx=node("Conv", "x,w0"),
     ),
     "convolution behind a pad": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1)), w),
         jax=lambda x, w: jx().lax.conv(
             jx().numpy.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w, (1, 1), "VALID"
@@ -935,8 +907,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "convolution behind a concat": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(torch.cat([x, x * x], 2), w),
         jax=lambda x, w: jx().lax.conv(jx().numpy.concatenate([x, x * x], 2), w, (1, 1), "VALID"),
         tensorflow=lambda x, w: convolved(tf().concat([x, x * x], 2), w),
@@ -947,8 +918,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "product behind a concat": Row(
-        L,
-        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
         torch=lambda x, w: torch.cat([x, torch.tanh(x)], 1) @ w,
         numpy=lambda x, w: np.concatenate([x, np.tanh(x)], 1) @ w,
         jax=lambda x, w: jx().numpy.concatenate([x, jx().numpy.tanh(x)], 1) @ w,
@@ -960,9 +930,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "dense": Row(
-        L,
-        W12,
-        B4,
+        (L, W12, B4),
         torch=lambda x, w, b: F.linear(x, w.T, b),
         numpy=lambda x, w, b: x @ w + b,
         jax=lambda x, w, b: x @ w + b,
@@ -985,17 +953,14 @@ ROWS: dict[str, Row] = {
         onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
     ),
     "conv stride pad": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(x, w, stride=2, padding=1),
         onnx=node("Conv", "x,w0", strides=[2, 2], pads=[1, 1, 1, 1]),
         jax=lambda x, w: jx().lax.conv_general_dilated(x, w, (2, 2), ((1, 1), (1, 1))),
         tensorflow=lambda x, w: convolved(x, w, 2, ((0, 0), (1, 1), (1, 1), (0, 0))),
     ),
     "conv bias": Row(
-        X,
-        KERNEL,
-        B4,
+        (X, KERNEL, B4),
         torch=F.conv2d,
         onnx=node("Conv", "x,w0,w1"),
         tensorflow=lambda x, w, b: channels_second(
@@ -1019,16 +984,14 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().pad(x, ((0, 0), (0, 0), (1, 2))),
     ),
     "product behind a pad": Row(
-        L,
-        RANDOM.standard_normal((15, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((15, 4)).astype(np.float32)),
         torch=lambda x, w: F.pad(x, (1, 2)) @ w,
         numpy=lambda x, w: np.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
         jax=lambda x, w: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().pad(x, ((0, 0), (0, 0), (1, 2))), w),
     ),
     "product behind a slice": Row(
-        L,
-        RANDOM.standard_normal((4, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((4, 4)).astype(np.float32)),
         torch=lambda x, w: x[..., 2:6] @ w,
         numpy=lambda x, w: x[..., 2:6] @ w,
         jax=lambda x, w: x[..., 2:6] @ w,
@@ -1042,8 +1005,7 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().matmul(x, x, transpose_b=True),
     ),
     "einsum": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: torch.einsum("blk,kn->bln", x, w),
         numpy=lambda x, w: np.einsum("blk,kn->bln", x, w),
         jax=lambda x, w: jx().numpy.einsum("blk,kn->bln", x, w),
@@ -1051,8 +1013,7 @@ ROWS: dict[str, Row] = {
         onnx=node("Einsum", "x,w0", equation="blk,kn->bln"),
     ),
     "reshape product": Row(
-        L,
-        RANDOM.standard_normal((60, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((60, 4)).astype(np.float32)),
         torch=lambda x, w: x.reshape(3, 60) @ w,
         numpy=lambda x, w: x.reshape(3, 60) @ w,
         jax=lambda x, w: x.reshape(3, 60) @ w,
@@ -1118,8 +1079,7 @@ ROWS: dict[str, Row] = {
         constants={"h": np.array(0.5, np.float32)},
     ),
     "residual": Row(
-        L,
-        W12[:, :1].repeat(12, 1).copy(),
+        (L, W12[:, :1].repeat(12, 1).copy()),
         torch=lambda x, w: x + x @ w,
         numpy=lambda x, w: x + x @ w,
         jax=lambda x, w: x + x @ w,
@@ -1136,8 +1096,7 @@ ROWS: dict[str, Row] = {
         constants={"i": np.array([3, 1, 1])},
     ),
     "product behind a gather": Row(
-        L,
-        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
         torch=lambda x, w: x[:, torch.tensor([3, 1, 1])] @ w,
         jax=lambda x, w: jx().numpy.take(x, np.array([3, 1, 1]), 1) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().gather(x, [3, 1, 1], axis=1), w),
@@ -1145,16 +1104,14 @@ ROWS: dict[str, Row] = {
         constants={"i": np.array([3, 1, 1])},
     ),
     "flip": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.flip(1) @ w,
         numpy=lambda x, w: np.flip(x, 1) @ w,
         jax=lambda x, w: jx().numpy.flip(x, 1) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().reverse(x, [1]), w),
     ),
     "tile": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.repeat(1, 2, 1) @ w,
         numpy=lambda x, w: np.tile(x, (1, 2, 1)) @ w,
         jax=lambda x, w: jx().numpy.tile(x, (1, 2, 1)) @ w,
@@ -1213,16 +1170,14 @@ ROWS: dict[str, Row] = {
         jax=lambda x: x * jx().lax.rsqrt(x),
     ),
     "roll": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.roll((1, -2), (1, 2)) @ w,
         numpy=lambda x, w: np.roll(x, (1, -2), (1, 2)) @ w,
         jax=lambda x, w: jx().numpy.roll(x, (1, -2), (1, 2)) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().roll(x, (1, -2), (1, 2)), w),
     ),
     "lower triangle": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.tril(2) @ w,
         numpy=lambda x, w: np.tril(x, 2) @ w,
         onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
@@ -1230,31 +1185,27 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "reflected": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1), mode="reflect"), w),
         onnx=[("Pad", "x,p", "m", {"mode": "reflect"}), ("Conv", "m,w0", "y", {})],
         constants={"p": np.array([0, 0, 0, 1, 0, 0, 1, 2])},
     ),
     "steps of two": Row(
-        L,
-        W12[::2].copy(),
+        (L, W12[::2].copy()),
         torch=lambda x, w: x[..., ::2] @ w,
         numpy=lambda x, w: x[..., ::2] @ w,
         onnx=[("Slice", "x,a,b,c,d", "s", {}), ("MatMul", "s,w0", "y", {})],
         constants={"a": np.array([0]), "b": np.array([12]), "c": np.array([2]), "d": np.array([2])},
     ),
     "gather along": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.gather(1, torch.tensor(ALONG)) @ w,
         numpy=lambda x, w: np.take_along_axis(x, ALONG, 1) @ w,
         onnx=[("GatherElements", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
         constants={"i": ALONG},
     ),
     "scattered": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: torch.tanh(x).scatter_add(1, torch.tensor(ALONG), x[:, :2]) @ w,
         onnx=[
             ("Tanh", "x", "t", {}),
@@ -1266,8 +1217,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "depth to space": Row(
-        X[:, :4].copy(),
-        KERNEL[:, :1].copy(),
+        (X[:, :4].copy(), KERNEL[:, :1].copy()),
         torch=lambda x, w: F.conv2d(F.pixel_shuffle(x, 2), w),
         onnx=[
             ("DepthToSpace", "x", "d", {"blocksize": 2, "mode": "CRD"}),
@@ -1276,8 +1226,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "resize nearest": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.interpolate(x, scale_factor=2, mode="nearest"), w),
         onnx=[
             (
@@ -1297,8 +1246,7 @@ ROWS: dict[str, Row] = {
         onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
     ),
     "product of batches": Row(
-        L,
-        B4[:1].repeat(5),
+        (L, B4[:1].repeat(5)),
         torch=lambda x, b: torch.baddbmm(b, x, x.mT),
         onnx=[
             ("Transpose", "x", "t", {"perm": [0, 2, 1]}),
@@ -1339,8 +1287,7 @@ ROWS: dict[str, Row] = {
     ),
     **{
         f"shift of unsigned integers to the {way}": Row(
-            spelled.WHOLE[0].astype(np.uint32),
-            (spelled.WHOLE[1] % 5).astype(np.uint32),
+            (spelled.WHOLE[0].astype(np.uint32), (spelled.WHOLE[1] % 5).astype(np.uint32)),
             numpy=lambda x, by, way=way: getattr(np, f"{way}_shift")(x, by),
             jax=lambda x, by, way=way: getattr(jx().numpy, f"{way}_shift")(x, by),
             tensorflow=lambda x, by, way=way: getattr(tf().bitwise, f"{way}_shift")(x, by),
@@ -1351,8 +1298,10 @@ ROWS: dict[str, Row] = {
         for way in ("left", "right")
     },
     "triangular solve": Row(
-        L[:, :, :4].copy(),
-        np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        (
+            L[:, :, :4].copy(),
+            np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        ),
         torch=lambda x, a: torch.linalg.solve_triangular(a, x, upper=False),
         jax=lambda x, a: jx().lax.linalg.triangular_solve(a, x, left_side=True, lower=True),
     ),
@@ -1360,7 +1309,7 @@ ROWS: dict[str, Row] = {
 
 
 ROWS |= {
-    name: Row(*spelled.operands(name), named=True, **libraries)
+    name: Row(spelled.operands(name), named=True, **libraries)
     for name, libraries in spelled.functions_of_libraries()
 }
 
@@ -1440,32 +1389,27 @@ UNLIKE: dict[str, Row] = {
         L[:, :3, :3].copy(), torch=lambda x: x.softmax(1), numpy=by_parts
     ),
     "group norm of two groups": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5),
         numpy=grouped,
     ),
     "group norm of another epsilon": Row(
-        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
+        (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
     ),
     "lstm of gates in another order": Row(
-        L,
-        *gates(4),
+        (L, *gates(4)),
         torch=ROWS["lstm"].libraries["torch"],
         onnx=recurrent("LSTM"),
         constants=as_onnx(gates(4), "ifgo", "ifgo") | ONE,
     ),
     "gru that resets before and after": Row(
-        L,
-        *gates(3),
+        (L, *gates(3)),
         torch=ROWS["gru"].libraries["torch"],
         onnx=recurrent("GRU", linear_before_reset=0),
         constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
     ),
     "rnn of another function": Row(
-        L,
-        *gates(1),
+        (L, *gates(1)),
         torch=ROWS["rnn"].libraries["torch"],
         onnx=recurrent("RNN", activations=["Relu"]),
         constants=as_onnx(gates(1), "n", "n") | ONE,
@@ -1490,17 +1434,17 @@ UNLIKE: dict[str, Row] = {
         },
     ),
     "scale and shift exchanged": Row(
-        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
+        (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
     ),
     "variance of a sample": Row(L, torch=lambda x: x.var(-1), numpy=lambda x: np.var(x, -1)),
     "sum and product": Row(
-        X, P, S, torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
+        (X, P, S), torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
     ),
     "difference of differences": Row(
-        X, P, S, torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
+        (X, P, S), torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
     ),
     "quotient of quotients": Row(
-        X, P, S, torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
+        (X, P, S), torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
     ),
 }
 """What differs, though its steps are alike."""
