@@ -283,7 +283,7 @@ def _replayed(one: dict[str, Any]) -> int:
 TESTS = (
     "recording/test_related recording/test_related_close recording/test_matching_arguments "
     "recording/test_whole_models recorders/test_torch recorders/test_ndarray "
-    "cli/test_record"
+    "answers/test_first_difference"
 ).split()
 QUICK_TESTS = TESTS[:3]
 

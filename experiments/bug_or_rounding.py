@@ -623,8 +623,8 @@ def _child(code: str, variables: dict[str, str]) -> str:
 
 def conditions(function: str, left: str, right: str) -> dict[str, Any]:
     """The smallest sets of conditions that bring a function's bits back."""
-    from probe.answers.bisect import bisect
     from probe.answers.record import GivenModel
+    from probe.answers.two_runs import bisect
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "probe_functions.py").write_text(FUNCTIONS)

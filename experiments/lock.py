@@ -42,8 +42,8 @@ from probe.launch import open_session
 from probe.lock.checks import BitsSession, judged_check
 from probe.lock.conditions import CORES_OF, Facts
 from probe.lock.file import LockFile
-from probe.lock.rerun import Command, Rerun, overlay, run_again
 from probe.lock.runs import exit_status
+from probe.lock.why import Command, Rerun, overlay, run_again
 from probe.lock.workflow import LEVELS, limiting_variables
 from probe.printing import Output
 from probe.progress import silent

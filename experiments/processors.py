@@ -17,11 +17,11 @@ from itertools import product
 from pathlib import Path
 
 from lib import frame
+from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.installation import install_target, is_there
 from probe.printing import Output
-from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from lib import frame
 from probe import Case, Store, Target, load, shard
-from probe.answers import stored
+from probe.answers import sweep as answers
 from probe.campaign import run_row
 from probe.errors import InputError
 from probe.launch import open_session
@@ -207,7 +207,7 @@ def reading(store: Path, size: int) -> Iterator[Row]:
 def summed_up(store: Path) -> tuple[float, float]:
     """Seconds, and the most MiB that this process held, imports and all."""
     start = time.monotonic()
-    stored.summary_of_stores(load(store))
+    answers.summary_of_stores(load(store))
     seconds = time.monotonic() - start
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 

@@ -17,13 +17,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lib import frame
+from lib.orders import measure_by_order, measured
 from probe import Case, Store, Target, shard
 from probe.errors import ProbeError
 from probe.installation import install_target, remove_installed
 from probe.printing import Output
 from probe.runtimes import environments
 from probe.runtimes.environments import release_numbers
-from probe.switch_points.by_order import measure_by_order, measured
 
 REPORT = Case(
     op="conv2d",

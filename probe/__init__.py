@@ -40,18 +40,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probe.answers.cases import explain as explain
+    from probe.answers.cases import order as order
+    from probe.answers.cases import thresholds as thresholds
     from probe.answers.examine import examine as examine
-    from probe.answers.explain import explain as explain
     from probe.answers.first_difference import diff as diff
     from probe.answers.first_difference import first_difference as first_difference
     from probe.answers.network import network as network
     from probe.answers.network import remedies as remedies
-    from probe.answers.order import order as order
     from probe.answers.record import record as record
     from probe.answers.reproduce import reproduce as reproduce
     from probe.answers.same_bits import assert_same_bits as assert_same_bits
     from probe.answers.sweep import sweep as sweep
-    from probe.answers.thresholds import thresholds as thresholds
     from probe.case import Case as Case
     from probe.launch import Session as Session
     from probe.store import Store as Store
@@ -69,17 +69,17 @@ _HOMES = {
     "assert_same_bits": "answers.same_bits",
     "diff": "answers.first_difference",
     "examine": "answers.examine",
-    "explain": "answers.explain",
+    "explain": "answers.cases",
     "first_difference": "answers.first_difference",
     "load": "store.results",
     "merge": "store",
     "network": "answers.network",
-    "order": "answers.order",
+    "order": "answers.cases",
     "record": "answers.record",
     "remedies": "answers.network",
     "reproduce": "answers.reproduce",
     "sweep": "answers.sweep",
-    "thresholds": "answers.thresholds",
+    "thresholds": "answers.cases",
 }
 # The flow, a line a room: a room imports only those above it. Each is a name of ``probe``.
 ROOMS = {

@@ -9,14 +9,14 @@ from collections import namedtuple
 
 import numpy as np
 
-#: ``precision`` counts the hidden bit; ``emin`` and ``emax`` are the exponents of the smallest
-#: normal and the largest finite value, as in IEEE 754; ``unit`` is the unsigned type of the bits.
-#: The rest is for questions about sums: ``wider`` are the formats in which libraries keep partial
-#: sums beyond their own, the nearest first; ``big`` is the exponent of masks, ``low`` and ``high``
-#: bound the exponents of what is added beside each other, with room for sums on both sides.
+# ``precision`` counts the hidden bit; ``emin`` and ``emax`` are the exponents of the smallest
+# normal and the largest finite value, as in IEEE 754; ``unit`` is the unsigned type of the bits.
+# The rest is for questions about sums: ``wider`` are the formats in which libraries keep partial
+# sums beyond their own, the nearest first; ``big`` is the exponent of masks, ``low`` and ``high``
+# bound the exponents of what is added beside each other, with room for sums on both sides.
 Format = namedtuple("Format", "name bits precision emax emin unit wider big low high")
 
-#: The formats an array may have: a new one is a row here.
+# The formats an array may have: a new one is a row here.
 FORMATS = {
     # too few binades for a unit of 1: its smallest subnormal is the unit, and 2^15 swallows 2^11 of
     # these in a float32 accumulator as well as in a float16 one
@@ -28,7 +28,7 @@ FORMATS = {
     "float64": Format("float64", 64, 53, 1023, -1022, "uint64", (), 600, -1000, 1000),
 }
 
-#: Grids that values may be rounded to inside an operator. No array is ever in TF32.
+# Grids that values may be rounded to inside an operator. No array is ever in TF32.
 GRIDS = dict(FORMATS, tf32=FORMATS["float32"]._replace(name="tf32", bits=19, precision=11))
 
 

@@ -34,11 +34,11 @@ TRANSPOSED = "transposed"
 CHANNELS_LAST = "channels_last"
 WORDS = (CONTIGUOUS, TRANSPOSED, CHANNELS_LAST, "strided")
 OFFSET = "offset:"
-#: Numbers of the words, from 1 on, are their places; those of offsets are this and the bytes.
+# Numbers of the words, from 1 on, are their places; those of offsets are this and the bytes.
 OFFSETS = 1000
-#: Bytes by whose multiples addresses are told apart: a cache line, the longest vector register.
+# Bytes by whose multiples addresses are told apart: a cache line, the longest vector register.
 BOUNDARY = 64
-#: The largest offset, in bytes: a page.
+# The largest offset, in bytes: a page.
 FARTHEST = 4096
 HOW = f"use {', '.join(WORDS)} or {OFFSET}N, N in bytes"
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from probe import floats
 
-#: The distance stored where there is none: a NaN against a number. Null in the store.
+# The distance stored where there is none: a NaN against a number. Null in the store.
 NAN = int(np.iinfo(np.int64).min)
 
 _LARGEST = int(np.iinfo(np.int64).max)
 
-#: What is done with zeros of different signs: they are equal, or a difference of distance 0.
+# What is done with zeros of different signs: they are equal, or a difference of distance 0.
 ZEROS = ("equal", "differ")
 
-#: What is compared, whether it counts as equal, and the distance (None: there is none). "To the
-#: last bit" means this: +0 and -0 are counted beside (``signed_zeros``), or differ where asked.
+# What is compared, whether it counts as equal, and the distance (None: there is none). "To the
+# last bit" means this: +0 and -0 are counted beside (``signed_zeros``), or differ where asked.
 POLICY = (
     ("the same bits", True, 0),
     ("+0 against -0", True, 0),
@@ -31,9 +31,9 @@ POLICY = (
     ("two unequal finite values", False, "numbers apart"),
 )
 
-#: ``index``: int64 flat positions in increasing order. ``bits_a``, ``bits_b``: unsigned integers.
-#: ``ulps``: int64, b minus a; ``NAN`` where there is no distance; distances of float64 too large
-#: for int64 are kept at its ends, +-(2**63 - 1).
+# ``index``: int64 flat positions in increasing order. ``bits_a``, ``bits_b``: unsigned integers.
+# ``ulps``: int64, b minus a; ``NAN`` where there is no distance; distances of float64 too large
+# for int64 are kept at its ends, +-(2**63 - 1).
 Differences = namedtuple("Differences", "index bits_a bits_b ulps")
 
 _BLOCK = 1 << 17  # speed alone: elements whose bits, of both sides, stay in the cache

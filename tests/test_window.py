@@ -212,19 +212,6 @@ def test_lengths_agree_where_the_windows_are_the_same(case, at, against):
 
 
 @small
-@given(cases(), paddings, st.integers(1, 9), st.integers(1, 9))
-def test_paddings_agree_where_the_windows_are_the_same(case, pads, at, against):
-    try:
-        pads = pads if isinstance(pads, str) else (pads,) * case.spatial_rank
-        right = case.with_(padding=pads)
-    except InputError:
-        assume(False)
-    assume(at >= case.shortest_length and against >= right.shortest_length)
-    found = window.agreement(case, "length", at, against, against_padding=pads)
-    check(found, case, right, at, against)
-
-
-@small
 @given(cases(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["batch", "filters"]))
 def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, against, vary):
     case = at_length(case, 6)
@@ -234,7 +221,7 @@ def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, agai
     check(found, left, right, case.length, case.length)
 
 
-def test_same_with_a_stride_moves_the_partner():
+def test_same_with_a_stride_may_leave_no_partner():
     case = Case("conv1d", 5, padding="same", stride=2)
     found = window.agreement(case, "length", 9, 12)  # padding before is 2 and 1: no partner
     assert (found.compared, found.not_compared) == (0, 5)
@@ -242,10 +229,6 @@ def test_same_with_a_stride_moves_the_partner():
     case = Case("conv1d", 9, padding="same", stride=2)
     found = window.agreement(case, "length", 6, 101)  # 3 and 4
     assert found.compared == 0
-    case = case.with_(padding="0", dilation=1)
-    moved = window.agreement(case, "length", 20, 20, against_padding="4:0")
-    ((left, right),) = moved.blocks
-    assert (left[1], right) == (slice(0, 6), (slice(0, 1), slice(2, 8), slice(0, 1)))
 
 
 def test_a_prefix_of_a_valid_convolution_agrees_whole():

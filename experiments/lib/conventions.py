@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from probe import floats
-from probe.answers.explain import predicted
+from probe.answers.cases import predicted
 from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.case import Case
 from probe.comparison import outputs_of_call

@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from probe import budget, load
-from probe.answers import stored
+from probe.answers import sweep as answers
 from probe.campaign import Tally
 from probe.case import Case
-from probe.cli.experiment import from_here
-from probe.cli.show import stored as show
+from probe.cli.here import from_here
+from probe.cli.show import here as show
 from probe.cluster import shards
 from probe.errors import INTERRUPTED, InputError, ProbeError
 from probe.explaining.causes import explain_store
@@ -122,7 +122,7 @@ def explained(store: Path, what: str) -> bool:
         found = explain_store(store, progress=tell)
     for line in found.failures:
         out.note(line)
-    out.results.print(show.stores(stored.summary_of_stores(load(store))))
+    out.results.print(show.stores(answers.summary_of_stores(load(store))))
     return found.interrupted
 
 

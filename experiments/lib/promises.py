@@ -21,7 +21,7 @@ import numpy as np
 from lib.fuzzing import MISTAKE, PATIENCE, Drawing
 from lib.referee import Arrays, Referee, Unrefereed
 from probe import machine, operands, ulp
-from probe.answers.thresholds import Switching
+from probe.answers.cases import Switching
 from probe.campaign import Campaign, CampaignPart, Row, Tally, case_row
 from probe.case import Case
 from probe.errors import InputError, ProbeError

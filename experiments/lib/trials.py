@@ -17,8 +17,8 @@ from probe.comparison import ComparedShapes, Finding
 from probe.errors import ProbeError, StoreError
 from probe.progress import Tell
 from probe.reproduction import folder
-from probe.reproduction.content import Reproduction, stored_case
 from probe.reproduction.failing import Failing
+from probe.reproduction.report import Reproduction, stored_case
 from probe.store import Store, parquet
 from probe.store.results import load
 from probe.target import Target

@@ -114,7 +114,8 @@ def checked_target(given: str | Target) -> Target:
 
 def checked_targets(given: str | Target | Iterable[str | Target]) -> list[Target]:
     """Returns one target or several, each once. Raises InputError."""
-    several = [given] if isinstance(given, str | Target) else given
+    several: Iterable[Any] = given if isinstance(given, Iterable) else [given]
+    several = [given] if isinstance(given, str | Target) else several
     return list(dict.fromkeys(map(checked_target, several)))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from probe import backends, budget, machine, memory
-from probe.answers.order import order
+from probe.answers.cases import order
 from probe.case import Case
 from probe.errors import ProbeError, TargetError
 from probe.printing import as_json
@@ -122,7 +122,7 @@ def examine_machine(
 
     ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
     """
-    checks = [*_machine_checks(store), *_runtime_checks(), *_package_checks()]
+    checks = [*_own_checks(store)]
     lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     here = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
@@ -136,7 +136,13 @@ def examine_machine(
     return Examined(checks, variables, other_pip())
 
 
-def _machine_checks(store: Path) -> Iterator[Check]:
+# Both install the same files: the later one's are there, and removing one removes them.
+DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
+
+
+def _own_checks(store: Path) -> Iterator[Check]:
+    """Yields what is here beside the libraries: the machine, what old releases and other processors
+    would run on, and packages that ``probe-numerics-core`` leaves out, in one line if none is."""
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
     facts = machine.facts()
     isa = facts["cpu_isa"] or "instructions unknown"
@@ -149,34 +155,21 @@ def _machine_checks(store: Path) -> Iterator[Check]:
     if count := gpus():
         yield Check("GPU", "ok", f"{count} of NVIDIA")
     else:
-        adds = "targets such as torch@cuda:0"
-        yield Check("GPU", "missing", "none", adds, None)
-
-
-def _runtime_checks() -> Iterator[Check]:
-    """Yields what old releases and other processors would run on."""
+        yield Check("GPU", "missing", "none", "targets such as torch@cuda:0", None)
     there = [one for one in ("3.6", "3.7", "3.8", "3.9", "3.10") if packages.find_python(one)]
     said = ", ".join(f"Python {one}" for one in there) or "only this one"
     installed = [found.target for found in environments.installed_environments()]
     if installed:
         said += "; installed: " + ", ".join(installed)
     state = "ok" if there or packages.uv() else "missing"
-    adds = None if state == "ok" else "old releases, such as tensorflow==1.2.1"
-    yield Check("old Pythons", state, said, adds, None if state == "ok" else "pip install uv")
+    more = ("old releases, such as tensorflow==1.2.1", "pip install uv") * (state == "missing")
+    yield Check("old Pythons", state, said, *more)
     for name, what in (("x86_64", "tensorflow@haswell"), ("aarch64", "tensorflow@arm64")):
         if environments.emulator_path(f"qemu-{name}"):
             yield Check(f"qemu-{name}", "ok", environments.emulator_version(f"qemu-{name}"))
         else:
             adds = f"other processors, such as {what}"
             yield Check(f"qemu-{name}", "missing", "none", adds, "apt install qemu-user")
-
-
-# Both install the same files: the later one's are there, and removing one removes them.
-DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
-
-
-def _package_checks() -> Iterator[Check]:
-    """Yields what ``probe-numerics-core`` left out; one line where nothing is missing."""
     there = [name for name in DISTRIBUTIONS if any(metadata.distributions(name=name))]
     if there == list(DISTRIBUTIONS):
         said = f"{' and '.join(there)} are both installed, with the same files"

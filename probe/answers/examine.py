@@ -177,11 +177,30 @@ def examine(
             if target is None:
                 tell("opening the model")
             subject = given.opened()
-            sizes = _inputs_and_sizes(given, subject, ask, (at, against))
+            arrays, along, size, whole = _inputs_and_sizes(given, subject, ask, (at, against))
             if target is None:
-                walked, sides = _two_sizes_here(given, subject, ask, sizes, tell)
+                vary = "batch" if ask == "batch" else "length"
+                right, left = (
+                    first_entries(arrays, along, whole),
+                    first_entries(arrays, along, size),
+                )
+                filled = {}
+                for name, one in left.items():
+                    width = [(0, 0)] * one.ndim
+                    if name in along:
+                        axis = along[name]
+                        width[axis] = (0, right[name].shape[axis] - one.shape[axis])
+                    # a batch is filled with its first sample: zeros may be no input at all, as of a
+                    # division
+                    mode = {"mode": "wrap"} if vary == "batch" else {}
+                    filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
+                sides = SizedInputs(subject, vary, (size, whole), left, right, filled)
+                runs = [subject.recorder(one) for one in (left, right)]
+                question = ComparisonQuestion(
+                    given.name, f"{vary} {size}", f"{vary} {whole}", ADVICE[vary]
+                )
+                walked = Walked(walk(runs[0], runs[1], False, tell), question)
             else:
-                arrays, along, size, whole = sizes
                 vary = ",".join(f"{name}:{axis}" for name, axis in along.items())
                 both = TwoSides("batch" if ask == "batch" else vary, size, whole)
                 cut = replace(given, inputs=arrays)
@@ -289,31 +308,6 @@ def _inputs_and_sizes(
         what = "a batch of several samples" if ask == "batch" else "a longer input"
         raise InputError("at", at, why, f"give {what}: --inputs FILE.npz, or --against N")
     return arrays, along, at, against
-
-
-def _two_sizes_here(
-    given: GivenModel,
-    subject: Any,
-    ask: str,
-    sizes: tuple[dict[str, np.ndarray], dict[str, int], int, int],
-    tell: Say,
-) -> tuple[Walked, SizedInputs]:
-    """Compares two sizes of a model in this process."""
-    arrays, along, at, against = sizes
-    vary = "batch" if ask == "batch" else "length"
-    right, left = first_entries(arrays, along, against), first_entries(arrays, along, at)
-    filled = {}
-    for name, one in left.items():
-        width = [(0, 0)] * one.ndim
-        if name in along:
-            width[along[name]] = (0, right[name].shape[along[name]] - one.shape[along[name]])
-        # a batch is filled with its first sample: zeros may be no input at all, as of a division
-        mode = {"mode": "wrap"} if vary == "batch" else {}
-        filled[name] = np.pad(one, width, **mode)  # type: ignore[call-overload]
-    sides = SizedInputs(subject, vary, (at, against), left, right, filled)
-    runs = [subject.recorder(one) for one in (left, right)]
-    asked = ComparisonQuestion(given.name, f"{vary} {at}", f"{vary} {against}", ADVICE[vary])
-    return Walked(walk(runs[0], runs[1], False, tell), asked), sides
 
 
 Told = Callable[..., None]

@@ -553,17 +553,17 @@ def _decision_rows(array: np.ndarray, one: Pair, side: int) -> np.ndarray:
         return taken
     size = array.shape[-1] if rank else 0
     named = chosen.flat or chosen.axes == tuple(range(rank))
-    if named and all(_are_whole_lines(index, size) for index in (chosen.left, chosen.right)):
+    for index in (chosen.left, chosen.right):
+        # flat indices that are whole lines of ``size`` elements, each in its order
+        if index is None or not size or not len(index) or len(index) % size:
+            named = False
+        elif named:
+            lines = index.reshape(-1, size)
+            named = bool((lines == lines[:, :1] + np.arange(size)).all())
+            named = named and not (lines[:, 0] % size).any()
+    if named:
         return taken.reshape(-1, size)
     return np.atleast_1d(taken)[:, None]
-
-
-def _are_whole_lines(index: np.ndarray | None, size: int) -> bool:
-    """Returns whether flat indices are whole lines of ``size`` elements, each in its order."""
-    if index is None or not size or not len(index) or len(index) % size:
-        return False
-    lines = index.reshape(-1, size)
-    return bool((lines == lines[:, :1] + np.arange(size)).all() and not (lines[:, 0] % size).any())
 
 
 def first_difference(

@@ -17,7 +17,7 @@ from probe.answers.answer import (
     checked_target,
     checked_targets,
 )
-from probe.answers.explain import Explained
+from probe.answers.cases import Explained
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Finding, OutputPairs, run_and_reveal
 from probe.errors import InputError
@@ -28,9 +28,8 @@ from probe.printing import as_json
 from probe.progress import Tell
 from probe.reproduction import emulate
 from probe.reproduction import folder as room
-from probe.reproduction.content import Reproduction, near_json
 from probe.reproduction.failing import KeepsCause, failing
-from probe.reproduction.report import form_of
+from probe.reproduction.report import Reproduction, form_of, near_json
 from probe.shrink import BUDGET
 from probe.target import Target
 
@@ -152,11 +151,22 @@ def shrunk_report(
         after = kept.after(explanation, found.finding)
         runs = failed.runs
     smallest = found.finding
+    listed: dict[str, Any] | None = None
+    if smallest.x.size + smallest.w.size <= LISTED:
+        listed, arrays = {}, {"x": smallest.x, "w": smallest.w}
+        arrays |= {} if smallest.b is None else {"b": smallest.b}
+        for name, array in arrays.items():
+            # JSON has exact decimals of float64, into which every format widens exactly; it has no
+            # infinities and no NaN: they are the texts inf, -inf and nan
+            values = floats.widen(array, smallest.case.dtype)
+            numbers, odd = values.astype(object), ~np.isfinite(values)
+            numbers[odd] = [str(value) for value in values[odd].tolist()]
+            listed[name] = numbers.tolist()
     told = {
         "targets": [target.text for target in targets],
         "case": smallest.to_json(),
         "label": smallest.label,
-        "operands": _listed_operands(smallest),
+        "operands": listed,
         "shown": found.shown,
         "calls": found.calls,
         "runs": runs,
@@ -173,24 +183,6 @@ def shrunk_report(
     }
     plain: dict[str, Any] = as_json(told)
     return plain
-
-
-def _listed_operands(finding: Finding) -> dict[str, Any] | None:
-    """x, w and b as nested lists, exact in JSON's numbers; None for large cases.
-
-    JSON has no infinities and no NaN: they are the texts inf, -inf and nan.
-    """
-    if finding.x.size + finding.w.size > LISTED:
-        return None
-    found = {"x": finding.x, "w": finding.w} | ({} if finding.b is None else {"b": finding.b})
-    dtype = finding.case.dtype
-    listed = {}
-    for name, array in found.items():
-        values = floats.widen(array, dtype)
-        # JSON has exact decimals of float64, into which every format widens exactly
-        listed[name], odd = values.astype(object), ~np.isfinite(values)
-        listed[name][odd] = [str(value) for value in values[odd].tolist()]
-    return {name: array.tolist() for name, array in listed.items()}
 
 
 def emulated_report(

@@ -1,10 +1,12 @@
-"""Finds where bits, or the orders of sums, differ along an axis (``probe sweep``)."""
+"""Finds where bits, or the orders of sums, differ along an axis; and summarises what is stored."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +31,11 @@ from probe.target import Target
 from probe.window import axis_of, number_of, shown_axis_value
 
 if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
+    import pyarrow as pa
     from matplotlib.figure import Figure
 
     from probe.store import Store
+    from probe.store.results import Results
     from probe.switch_points.by_order import ByOrder
 
 
@@ -98,9 +102,9 @@ class Swept(Answer):
 
     def drawn(self) -> Figure | None:
         """Draws |ulp| by target and value of the axis: the largest of each comparison."""
-        from probe.plots import views
+        from probe.plots import pictures
 
-        return views.draw_swept(self.found, self.values)
+        return pictures.draw_swept(self.found, self.values)
 
 
 @dataclass
@@ -175,9 +179,9 @@ class SweptByOrder(Answer):
 
     def drawn(self) -> Figure | None:
         """Draws the share of outputs added differently, by target and value of the axis."""
-        from probe.plots import views
+        from probe.plots import pictures
 
-        return views.draw_swept_by_order(self.found.targets, self.values, self.vary)
+        return pictures.draw_swept_by_order(self.found.targets, self.values, self.vary)
 
 
 def sweep_title(case: Case, vary: str, values: Sequence[int], targets: Iterable[str]) -> str:
@@ -253,8 +257,19 @@ def sweep(
         for name, value in given.items():
             if value is not None:
                 raise InputError(name, value, *NOT_BY_ORDER[name])
-    _suit_each_other(zeros, time, store, cluster, workers)
+    if zeros == "differ" and store is not None:
+        todo = "store nothing: --no-store (store=None)"
+        raise InputError("zeros", zeros, "stored results count +0 and -0 as equal", todo)
     if cluster is not None:
+        if time is not None:
+            why = "nodes do not know each other's results, which decide what is run first"
+            raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
+        if workers is not None:
+            todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
+            raise InputError("workers", workers, "the cluster's nodes decide this", todo)
+        if store is not None and not isinstance(store, str | Path):
+            why = "the nodes are different machines"
+            raise InputError("store", store.path, why, "give a folder")
         from probe.cluster import shards
 
         several = [target] if isinstance(target, str | Target) else target
@@ -305,32 +320,6 @@ NOT_BY_ORDER = {
     "keep": ("a sweep by order stores no outputs", "leave it out, or use --by bits"),
     "control": ("a sweep by order has no such choice", "leave it out, or use --by bits"),
 }
-
-
-def _suit_each_other(
-    zeros: str,
-    time: str | None,
-    store: str | Path | Store | None,
-    cluster: str | None,
-    workers: int | None,
-) -> None:
-    """Raises InputError for options that exclude each other."""
-    if zeros == "differ" and store is not None:
-        why, todo = (
-            "stored results count +0 and -0 as equal",
-            "store nothing: --no-store (store=None)",
-        )
-        raise InputError("zeros", zeros, why, todo)
-    if cluster is None:
-        return
-    if time is not None:
-        why = "nodes do not know each other's results, which decide what is run first"
-        raise InputError("time", time, why, "leave out --cluster, or divide by --shard")
-    if workers is not None:
-        todo = "leave --workers out; `dask worker --nworkers` says how many a node runs"
-        raise InputError("workers", workers, "the cluster's nodes decide this", todo)
-    if store is not None and not isinstance(store, str | Path):
-        raise InputError("store", store.path, "the nodes are different machines", "give a folder")
 
 
 # Bytes of the offsets that a sweep of all layouts tries.
@@ -407,3 +396,112 @@ class _ByOrderCampaign(Campaign[Case]):
             for one in part.failures
         ]
         return ByOrders(self.found, failures, None if self.kept is None else str(self.kept.path))
+
+
+BY = ["machine", "target", "library_version", "vary"]
+# What a target has of which failures alone are stored.
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("cases", "comparisons", "compared", "differing", "max_ulp", "unstable", "nondeterministic"), 0
+)
+
+# ``unstable``: comparisons with a difference.
+_TARGETS = """
+    SELECT c.machine, c.target, r.library_version, c.vary, count(DISTINCT case_id) AS cases,
+        count(*) AS comparisons, sum(compared) AS compared, sum(differing) AS differing,
+        CASE WHEN max(differing) > 0 THEN max(max_ulp) FILTER (differing > 0) ELSE 0 END AS max_ulp,
+        count(*) FILTER (differing > 0) AS unstable,
+        count(*) FILTER (control = 'differs') AS nondeterministic
+    FROM comparisons c LEFT JOIN runs r USING (machine, run_id) GROUP BY ALL
+"""
+_CAUSES = """
+    SELECT machine, target, vary, cause, sum(outputs) AS n FROM causes GROUP BY ALL ORDER BY cause
+"""
+_FAILURES = "SELECT machine, target, count(*) AS n FROM failures GROUP BY ALL"
+_RUNS = """
+    SELECT machine, count(*) AS n, min(started) AS first, max(started) AS last
+    FROM runs GROUP BY ALL
+"""
+
+
+def summary_of_stores(found: Results) -> dict[str, Any]:
+    """Summarises stores as ``probe results --json`` prints them.
+
+    Totals, and one entry of ``targets`` for each machine and target.
+    """
+    from probe.store import parquet
+
+    def once() -> dict[str, Any]:
+        asked = found.answered(_TARGETS, _CAUSES, _FAILURES, _RUNS)
+        targets, explained, failed, runs = (rows.to_pylist() for rows in asked)
+        causes: dict[tuple[str, ...], dict[str, int]] = {}
+        for row in explained:
+            place = row["machine"], row["target"], row["vary"]
+            causes.setdefault(place, {})[row["cause"]] = row["n"]
+        failures = {(row["machine"], row["target"]): row["n"] for row in failed}
+        when = {name: {"runs": 0, "first": None, "last": None} for name in found.machines}
+        for row in runs:
+            ends = {name: row[name].isoformat() for name in ("first", "last")}
+            when[row["machine"]] = {"runs": row["n"], **ends}
+        order = {name: place for place, name in enumerate(found.machines)}
+        targets.sort(
+            key=lambda row: (
+                [order[row["machine"]]] + [(row[name] is None, row[name] or "") for name in BY[1:]]
+            )
+        )
+        for entry in targets:
+            where = entry["machine"], entry["target"]
+            entry["failures"] = failures.pop(where, 0)
+            entry["causes"] = causes.get((*where, entry["vary"]), {})
+        targets += [
+            dict.fromkeys([*BY, *_NOTHING])
+            | _NOTHING
+            | {"machine": place[0], "target": place[1]}
+            | {"failures": count, "causes": {}}
+            for place, count in sorted(failures.items())
+        ]
+        totals = {name: sum(one[name] for one in targets) for name in ("compared", "differing")}
+        return {
+            "machines": found.machines,
+            "cases": found.count("cases"),
+            **totals,
+            "targets": targets,
+            "when": when,
+            "tables": {name: n for name in found.tables if (n := found.count(name))},
+            "left_out": list(found.left_out.values()),
+            "missing": [why for one in found.machines if (why := found.stored(one).unlisted())],
+        }
+
+    return parquet.steady(once, found.folders[0])  # others may write meanwhile
+
+
+def query_json(rows: pa.Table) -> dict[str, Any]:
+    """Returns the result of a query as ``probe results --sql ... --json`` prints it.
+
+    Times are text, and so are NaN and infinities, which JSON hasn't. Errors: InputError where two
+    columns have one name.
+    """
+    names = rows.column_names
+    if twice := {name for name in names if names.count(name) > 1}:
+        why = "two columns of the result have this name"
+        raise InputError("column", min(twice), why, "rename one of them, for example AS other")
+    lists = [[_json_value(value) for value in column.to_pylist()] for column in rows.columns]
+    found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return {"columns": names, "rows": found}
+
+
+def _json_value(value: Any) -> Any:
+    # json would write NaN and Infinity, which are no JSON
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_json_value(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _json_value(one) for name, one in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.hex()
+    # DuckDB sums BIGINT as HUGEINT, which Arrow hands over as a decimal
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,35 +1,39 @@
-"""Compares two runs of one model, at different batches, lengths or targets."""
+"""Compares two runs of one model, at different batches, lengths or targets; and finds which
+conditions of a target pin its bits."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from probe import budget
+from probe import budget, installation
 from probe.answers.answer import checked_target
 from probe.answers.first_difference import ComparisonQuestion, Walked, of_stored
 from probe.answers.record import GivenModel
 from probe.arguments import choice, whole_number
 from probe.budget import within
-from probe.errors import InputError, TargetError
-from probe.progress import VOICE, Say, heard
+from probe.errors import InputError, Nondeterministic, TargetError
+from probe.launch import open_session
+from probe.progress import VOICE, Say, heard, silent
 from probe.recording import judging
 from probe.recording.alone import Known
-from probe.recording.apart import recording_target, switch_lines
-from probe.recording.contract import Recorder
+from probe.recording.apart import Apart, is_own_library, recording_target, switch_lines
 from probe.recording.inputs import first_entries, varied_axes
 from probe.recording.recording import Run
-from probe.recording.replayed import Replayed, TargetRuns
+from probe.recording.replayed import Port, Replayed, TargetRuns, replay_steadily
 from probe.recording.subject import OR_SHAPE, is_function
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
+from probe.switch_points.bisection import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]
@@ -170,6 +174,7 @@ def two_runs(
         runs = [subject.recorder(one) for one in both]
         asked = sides.question(given.name, None)
         found = Walked(walk(runs[0], runs[1], explain, tell), asked)
+        # what was revealed of operations; None where sums are not tested
         known: Known | None = {} if sides.by == "order" else None
         for size in VOICE.counting(list(sides.sizes), "sizes"):
             if why := budget.spent():
@@ -177,30 +182,21 @@ def two_runs(
                 break
             tell(f"comparing {sides.vary} {size}")
             cut = sides.cut(arrays, subject.inputs, at=size)[0]
-            found.sizes.append(_of_size(size, subject.recorder(cut), found.found.right, known))
+            left, _ = watched(subject.recorder(cut), f"size {size}")
+            told = compare_and_explain(left, found.found.right, explain=False)
+            entry: dict[str, Any] = {
+                "at": size,
+                "verdict": told.verdict,
+                "first": None if told.first is None else told.first.name,
+                "differing": sum(one.differing for one in told.outputs),
+            }
+            if known is not None:
+                order = judging.by_order(told, known)
+                entry |= {"by_order": order.verdict, "in_the_way": order.name or None}
+                entry |= {"why": order.why or None, "certified": order.certified}
+            found.sizes.append(entry)
         found.script = sides.script(given, None)
         return found
-
-
-def _of_size(size: int, recorder: Recorder, right: Run, known: Known | None) -> dict[str, Any]:
-    """Returns an entry of ``sizes``: a further size against the right side, without causes.
-
-    ``known``: what was revealed of operations, None where sums are not tested.
-    """
-    left, _ = watched(recorder, f"size {size}")
-    told = compare_and_explain(left, right, explain=False)
-    first = told.first
-    found: dict[str, Any] = {
-        "at": size,
-        "verdict": told.verdict,
-        "first": None if first is None else first.name,
-        "differing": sum(one.differing for one in told.outputs),
-    }
-    if known is not None:
-        asked = judging.by_order(told, known)
-        found |= {"by_order": asked.verdict, "in_the_way": asked.name or None}
-        found |= {"why": asked.why or None, "certified": asked.certified}
-    return found
 
 
 def _on_targets(
@@ -250,3 +246,76 @@ def _on_targets(
         weakref.finalize(found, running.pop_all().close)
     found.script = sides.script(given, where)
     return found
+
+
+# Further runs in the same process: what does not repeat its bits has no condition to find.
+CONTROLS = 2
+
+# Runs of what does not repeat them, of which the different results are counted.
+COUNTED = 20
+
+
+def bisect(given: GivenModel, left: Target, right: Target, tell: Say = silent) -> Conditions:
+    """Returns the smallest sets of ``left``'s conditions that bring its outputs back on ``right``.
+
+    ``given``: a file, or ``"module:function"``, which each set of conditions runs in a process of
+    its own, on the same inputs; what is compared are the bits of all outputs, with their shapes and
+    dtypes. Where an end is of another release or processor, a recording is replayed on both, and
+    steps say what of it ran there. Errors: InputError, also where the function does not repeat its
+    own bits at an end.
+    """
+    text, trust = given.text("between"), given.trust
+    # a function is not imported in this process: it declares no inputs
+    arrays = given.arrays(() if is_function(text) else given.opened().inputs)
+    if not all(is_own_library(one, text) for one in (left, right)):
+        with ExitStack() as running:
+            folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="probe-")))
+            run = TargetRuns(text, folder, running, trust).base(left, arrays, "the run")
+            return search_conditions(left, right, partial(_replayed_step, run=run, tell=tell))
+
+    def ask(where: Target) -> ReleaseStep:
+        tell(f"running {where.text}")
+        try:
+            with Apart(text, where, trust) as process:
+                seen = [_digest_of_outputs(process.plain(arrays)) for _ in range(1 + CONTROLS)]
+                if len(set(seen)) > 1:
+                    # how many results there are says whether it is two states or noise
+                    more = COUNTED - len(seen)
+                    seen += [_digest_of_outputs(process.plain(arrays)) for _ in range(more)]
+                    why = f"it does not repeat its bits: {len(set(seen))} results in {COUNTED} runs"
+                    return ReleaseStep(where.text, None, why=why)
+        except TargetError as error:
+            return ReleaseStep(where.text, None, why=error.why)
+        except InputError as error:
+            if error.name in ("target", "model"):  # this release can't run it, or can't be run
+                return ReleaseStep(where.text, None, why=error.why)
+            raise
+        return ReleaseStep(where.text, seen[0], "")
+
+    return search_conditions(left, right, ask)
+
+
+def _replayed_step(where: Target, run: Run, tell: Say) -> ReleaseStep:
+    tell(f"running {where.text}")
+    try:
+        if where.version is not None:
+            installation.install_target(where)
+        with open_session(where) as session:
+            found = replay_steadily(run, Port(session), f"the run on {where.text}")
+    except (TargetError, Nondeterministic) as error:
+        return ReleaseStep(where.text, None, why=getattr(error, "why", str(error)))
+    if found.alone and not found.there:
+        # all that computes ran in the library of this process, the same one on every target
+        return ReleaseStep(where.text, None, why=found.said)
+    results = [one for one in found.results if one is not None]
+    return ReleaseStep(where.text, _digest_of_outputs(results), found.said)
+
+
+def _digest_of_outputs(outputs: list[Any]) -> str:
+    """Returns a short name of the bits of all outputs."""
+    found = hashlib.sha256()
+    for one in outputs:
+        array = np.ascontiguousarray(one)
+        found.update(f"{array.dtype} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:12]

@@ -35,11 +35,11 @@ from probe.backends.source import (
     straight,
 )
 
-#: OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
+# OpenBLAS's names of processors: the kernels of one use these instructions and no later ones.
 CORES = {"sse41": "Nehalem", "avx": "Sandybridge", "avx2": "Haswell", "avx512_core": "SkylakeX"}
 
-#: Names for which OpenBLAS builds have kernels of their own. One that a build lacks it replaces
-#: without a word (Zen by Haswell in NumPy's wheels), so :meth:`Arrays.start` asks what it took.
+# Names for which OpenBLAS builds have kernels of their own. One that a build lacks it replaces
+# without a word (Zen by Haswell in NumPy's wheels), so :meth:`Arrays.start` asks what it took.
 CORETYPES = (
     *("Prescott", "Core2", "Penryn", "Nehalem", "Sandybridge", "Haswell", "SkylakeX", "Cooperlake"),
     *("SapphireRapids", "Atom", "Bobcat", "Barcelona", "Bulldozer", "Piledriver", "Steamroller"),
@@ -50,9 +50,9 @@ CORETYPES = (
 # What OpenBLAS says of itself -> the name that chooses it.
 CALLED = {"katmai": "prescott", "coppermine": "prescott"}
 
-#: Level of NumPy's own loops -> features above the one before, by the names that releases gave
-#: them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
-#: ignored, with an ImportWarning in the child process, which does not print it.
+# Level of NumPy's own loops -> features above the one before, by the names that releases gave
+# them: 2.4 has levels, those before it single features. A feature that a build has no loops for is
+# ignored, with an ImportWarning in the child process, which does not print it.
 LEVELS = {
     "x86_v2": (),
     "x86_v3": ("AVX", "F16C", "FMA3", "AVX2", "X86_V3"),
@@ -216,18 +216,13 @@ def activation_lines(layer, x, y):
 
 def require_core(core):
     """Raises Unavailable where an OpenBLAS of this process did not take a processor's kernels."""
-    found = openblas_cores()
+    found = [taken().decode() for taken, _, _ in openblas_functions().values()]
     if not found:
         raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
     for one in found:
         if CALLED.get(one.lower(), one.lower()) != core.lower():
             why = "this OpenBLAS has no such kernels; it took those of %s" % one
             raise Unavailable("core=%s: %s" % (core, why))
-
-
-def openblas_cores():
-    """Returns the names of the processors whose kernels each loaded OpenBLAS uses."""
-    return [core().decode() for core, _, _ in openblas_functions().values()]
 
 
 PREFIXES, SUFFIXES = ("scipy_", ""), ("64_", "_64", "64", "")

@@ -12,7 +12,7 @@ import numpy as np
 from probe import floats
 from probe.backends.contract import Unsupported
 
-#: On one spec: ``verdict`` is "agrees", "unsupported" or "wrong", ``detail`` is one line.
+# On one spec: ``verdict`` is "agrees", "unsupported" or "wrong", ``detail`` is one line.
 Finding = namedtuple("Finding", "spec sizes batch verdict detail")
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")

@@ -89,8 +89,8 @@ class Key:
         return "a whole number from 1 to 999999" if self.values is None else self.describe()
 
 
-#: Limits of the instructions that oneDNN uses -> the flags of /proc/cpuinfo that a CPU must have
-#: for the limit to be the one in effect.
+# Limits of the instructions that oneDNN uses -> the flags of /proc/cpuinfo that a CPU must have
+# for the limit to be the one in effect.
 ONEDNN_ISA = {
     "sse41": ("sse4_1",),
     "avx": ("avx",),
@@ -103,7 +103,7 @@ ONEDNN_ISA = {
     "avx512_core_amx": ("avx512f", "amx_tile", "amx_int8", "amx_bf16"),
 }
 
-#: The ``isa`` switch of every target that carries oneDNN.
+# The ``isa`` switch of every target that carries oneDNN.
 ONEDNN_KEY = Key(
     tuple(ONEDNN_ISA), "the best this CPU has", "newest instructions that oneDNN may use"
 )

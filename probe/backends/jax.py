@@ -62,7 +62,7 @@ PRODUCTS = {
     "sum": "jnp.sum({x}, axis=-1)",
 }
 
-#: What an instruction of XLA's program does; these only name, hold or pass on values.
+# What an instruction of XLA's program does; these only name, hold or pass on values.
 SILENT = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "copy"}
 
 

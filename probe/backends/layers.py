@@ -21,9 +21,9 @@ from probe.backends.contract import Unsupported
 from probe.geometry import BY_SIZE, WindowSizes
 from probe.operation import operation_of_spec
 
-#: How a library whose arrays are channels last, as NumPy's, is written. ``library``: a column of
-#: ``probe.activations``; ``module``: where NumPy's functions are, such as ``jnp``;
-#: ``padded(x, pairs, value)``: text.
+# How a library whose arrays are channels last, as NumPy's, is written. ``library``: a column of
+# ``probe.activations``; ``module``: where NumPy's functions are, such as ``jnp``;
+# ``padded(x, pairs, value)``: text.
 Dialect = namedtuple("Dialect", "library module padded")
 
 

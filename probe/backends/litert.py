@@ -33,9 +33,9 @@ KEYS = {
     "xnnpack": Key(("0", "1"), "1", "the XNNPACK delegate; 0: LiteRT's built-in kernels"),
     "threads": Key(None, "1", "threads of the interpreter"),
 }
-#: Dtypes that LiteRT's kernels have.
+# Dtypes that LiteRT's kernels have.
 DTYPES = ("float32", "float16")
-#: Spec's op -> the schema's operator.
+# Spec's op -> the schema's operator.
 OPERATORS = {
     "conv1d": "CONV_2D",
     "conv2d": "CONV_2D",
@@ -48,9 +48,9 @@ OPERATORS = {
     "add": "ADD",
     "multiply": "MUL",
 }
-#: Arrays' dtypes -> the schema's.
+# Arrays' dtypes -> the schema's.
 TYPES = {"float32": "FLOAT32", "float16": "FLOAT16", "int32": "INT32", "bool": "BOOL"}
-#: Operators with options -> the schema's name for these.
+# Operators with options -> the schema's name for these.
 OPTIONS = {
     "BATCH_MATMUL": "BatchMatMul",
     "CONV_2D": "Conv2D",
@@ -64,20 +64,20 @@ OPTIONS = {
 }
 _SAME = "ABS ADD CONCATENATION DIV EXP GELU GREATER MUL PAD SELECT SLICE SOFTMAX SUB"
 OPTIONS.update((name, name.title()) for name in _SAME.split())
-#: Operators that apply an activation themselves, and those activations, as converters fuse them.
+# Operators that apply an activation themselves, and those activations, as converters fuse them.
 FUSING = (
     *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "AVERAGE_POOL_2D"),
     *("ADD", "SUB", "MUL", "DIV"),
 )
 FUSED = ("RELU", "RELU6")
-#: Options whose values are names of an enumeration of the schema.
+# Options whose values are names of an enumeration of the schema.
 NAMED = {"padding": "Padding", "fusedActivationFunction": "ActivationFunctionType"}
 SCHEMA_VERSION = 3
 ALIGNMENT = 16  # of a buffer's bytes: the schema's force_align, which the Python packer ignores
 
-#: ``content``: an array, f(operands) -> array, or None for what is computed.
+# ``content``: an array, f(operands) -> array, or None for what is computed.
 Tensor = namedtuple("Tensor", "name shape dtype content")
-#: ``inputs``: numbers of tensors, ``output``: one; ``fields``: of the options.
+# ``inputs``: numbers of tensors, ``output``: one; ``fields``: of the options.
 Operation = namedtuple("Operation", "name inputs output fields")
 
 

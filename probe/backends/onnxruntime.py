@@ -32,14 +32,14 @@ from probe.backends.source import (
     straight,
 )
 
-#: ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
+# ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16"}
-#: ONNX's names of the conventions whose padding depends on the size.
+# ONNX's names of the conventions whose padding depends on the size.
 AUTO_PAD = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
-#: The operator set, and the first version of the file's format that has it. Of one convolution or
-#: product: the first in which Conv's text is today's, and ReduceSum's axes are still an attribute.
+# The operator set, and the first version of the file's format that has it. Of one convolution or
+# product: the first in which Conv's text is today's, and ReduceSum's axes are still an attribute.
 SINGLE = 11, 6
-#: Of everything else: the first in which an average has dilations, and ceil_mode means one thing.
+# Of everything else: the first in which an average has dilations, and ceil_mode means one thing.
 OPSET = 19, 9
 
 KEYS = {
@@ -70,7 +70,7 @@ def session_entries(switches):
     ]
 
 
-#: What stands between windows: methods of ``OnnxGraph``, and nodes of two values.
+# What stands between windows: methods of ``OnnxGraph``, and nodes of two values.
 BETWEEN = ("bias", "normalisation", "pad", "extend", "activation")
 JOINING = {"add": "Add", "multiply": "Mul"}
 

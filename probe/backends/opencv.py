@@ -37,7 +37,7 @@ KEYS = {
     "threads": Key(None, "one per core", "threads within a layer"),
 }
 
-#: One axis: padding on both sides, how many outputs there are, and a slice of those that are kept.
+# One axis: padding on both sides, how many outputs there are, and a slice of those that are kept.
 Axis = namedtuple("Axis", "pad there kept")
 
 PRODUCTS = ("matmul", "dense")

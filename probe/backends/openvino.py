@@ -22,9 +22,9 @@ from probe.backends.source import (
     straight,
 )
 
-#: Those that the plugin computes, and NumPy can hand over.
+# Those that the plugin computes, and NumPy can hand over.
 DTYPES = ("float32", "float16")
-#: OpenVINO's names of the conventions whose padding depends on the size.
+# OpenVINO's names of the conventions whose padding depends on the size.
 AUTO_PAD = ("same_upper", "same_lower")
 
 KEYS = {
@@ -38,13 +38,13 @@ KEYS = {
         ("argument", "constant"), "constant", "constant: in the model; argument: its parameters"
     ),
 }
-#: The properties that switches set.
+# The properties that switches set.
 PROPERTIES = {
     "precision": '"INFERENCE_PRECISION_HINT": "{}"',
     "threads": '"INFERENCE_NUM_THREADS": {}',
 }
 
-#: Activations as expressions of ``x``; every other one is ``ops.name(x)``.
+# Activations as expressions of ``x``; every other one is ``ops.name(x)``.
 ACTIVATIONS = {
     "relu6": "ops.clamp({x}, 0.0, 6.0)",
     "leaky_relu": "ops.prelu({x}, np.array({alpha}, {dtype}))",

@@ -16,8 +16,8 @@ from probe.backends.contract import Backend, Key, Operator, Unsupported
 from probe.backends.layers import numpy_function, pool_kind
 from probe.geometry import WindowSizes
 
-#: An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
-#: ``out`` holds the output's spatial sizes.
+# An input as the algorithms take it: ``array`` is (groups, channels/groups, batch, *padded),
+# ``out`` holds the output's spatial sizes.
 Padded = namedtuple("Padded", "array out")
 
 
@@ -85,7 +85,7 @@ def fma32(a, b, c):
 # An algorithm is f(n, factors, arithmetic) -> the sum of n products as one array. factors(i) gives
 # the i-th input and weight, arrays that broadcast to the outputs: see Factors.
 
-#: Elements that are multiplied at once: they stay in the processor's cache.
+# Elements that are multiplied at once: they stay in the processor's cache.
 BLOCK = 1 << 15
 
 
@@ -242,7 +242,7 @@ def from_zero(n, factors, arithmetic):
 # (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016),
 # and a product of spectra (the convolution theorem).
 
-#: F(2,3): the transforms of four inputs, of three weights, and back to two outputs.
+# F(2,3): the transforms of four inputs, of three weights, and back to two outputs.
 OF_INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1))
 OF_WEIGHTS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
 OF_OUTPUT = ((1, 1, 1, 0), (0, 1, -1, -1))

@@ -35,9 +35,9 @@ from probe.backends.source import shape_of
 from probe.geometry import WindowSizes
 from probe.operation import Program, ProgramStep, case_program
 
-#: Words of a spec that stand for other steps.
+# Words of a spec that stand for other steps.
 WORDS = ("split", "remedy")
-#: Steps that cut, join and convert; see ``_numpy_step``.
+# Steps that cut, join and convert; see ``_numpy_step``.
 JOINING = ("slice", "concat", "cast", "add", "pad")
 
 

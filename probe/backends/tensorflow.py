@@ -40,7 +40,7 @@ from probe.backends.source import (
 )
 from probe.geometry import BY_SIZE, WindowSizes
 
-#: Switches of every target that runs on TensorFlow; ``keras`` has them too.
+# Switches of every target that runs on TensorFlow; ``keras`` has them too.
 SWITCHES = {
     "onednn": Key(
         ("0", "1"),
@@ -57,9 +57,9 @@ SWITCHES = {
     "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
 }
 
-#: Places in a graph, operator names and colours: what an error's line holds beside its message.
+# Places in a graph, operator names and colours: what an error's line holds beside its message.
 NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
-#: Errors that tell where before what.
+# Errors that tell where before what.
 HEADINGS = ("in user code", "Graph execution error")
 
 KEYS = {

@@ -52,7 +52,7 @@ KEYS = {
 }
 GPU_KEYS = ("tf32", "benchmark")
 
-#: Lines that apply a switch.
+# Lines that apply a switch.
 SETUP = {
     "threads": "torch.set_num_threads({})",
     "mkldnn": "torch.backends.mkldnn.set_flags({})",

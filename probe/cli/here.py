@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe.cli.options import PATH, Words, fail_on_option, option, output_options
-from probe.errors import InputError, TargetError
+from probe.errors import INTERRUPTED, InputError, ProbeError, TargetError
 
 if TYPE_CHECKING:
     from probe.printing import Output
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 def targets(out: Output) -> None:
     """Lists the targets that can run here, and why the others can't."""
     from probe import backends
-    from probe.cli.show import facts
+    from probe.cli.show import here as show
     from probe.target import available_targets, installed_version
 
     rows = [
@@ -32,7 +39,7 @@ def targets(out: Output) -> None:
         }
         for choice in available_targets()
     ]
-    out.give({"targets": rows}, lambda: facts.targets(rows))
+    out.give({"targets": rows}, lambda: show.targets(rows))
 
 
 @click.command(cls=Words, short_help="Print the facts that are stored with every result.")
@@ -41,12 +48,12 @@ def machine(out: Output) -> None:
     """Prints the facts that are stored with every result: never a host or user name, nor a path."""
     from probe import backends
     from probe import machine as this
-    from probe.cli.show import facts
+    from probe.cli.show import here as show
     from probe.target import installed_version
 
     libraries = {name: installed_version(backends.get(name)) for name in backends.known_backends()}
     found = dict(this.facts()) | {"libraries": libraries}
-    out.give(found, lambda: facts.machine(found))
+    out.give(found, lambda: show.machine(found))
 
 
 @click.command(cls=Words, short_help="Check what is installed, what is missing, and what works.")
@@ -61,11 +68,11 @@ def doctor(limit: str | None, out: Output) -> int:
     """
     from probe.answers.doctor import examine_machine
     from probe.budget import within
-    from probe.cli.show import facts
+    from probe.cli.show import here as show
 
     with within(limit), out.progress("examine") as tell:
         found = examine_machine(tell=tell)
-    out.give(found.to_json(), lambda: facts.examined(found))
+    out.give(found.to_json(), lambda: show.examined(found))
     return 0 if found.healthy else TargetError.exit_code
 
 
@@ -89,13 +96,13 @@ def install(
     Nothing outside the cache is changed.
     """
     from probe import installation
-    from probe.cli.show import facts
+    from probe.cli.show import here as show
     from probe.runtimes.environments import installed_environments
     from probe.target import Target
 
     if listed:
         there = [one.to_json() for one in installed_environments()]
-        return out.give({"installed": there}, lambda: facts.environments(there))
+        return out.give({"installed": there}, lambda: show.environments(there))
     if target is None:
         todo = "name one such as tensorflow==1.2.1, or give --list"
         raise InputError("target", "(none)", "there is nothing to install", todo)
@@ -105,7 +112,7 @@ def install(
         return out.give({"removed": gone}, lambda: f"{gone} is removed")
     with out.progress("install") as tell:
         found = installation.install_target(where, tell, sysroot).to_json()
-    return out.give(found, lambda: facts.installed_target(found))
+    return out.give(found, lambda: show.installed_target(found))
 
 
 FOLDERS = click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=PATH)
@@ -125,20 +132,20 @@ def results(folders: tuple[Path, ...], sql: str | None, out: Output) -> int:
     \b
       probe results results --sql "SELECT target, max(max_ulp) FROM comparisons GROUP BY target"
     """
-    from probe.answers import stored
-    from probe.cli.show import stored as show
+    from probe.answers import sweep as answers
+    from probe.cli.show import here as show
     from probe.store.results import load
 
     # a summary of what can be read is worth more than none; what was left out decides the status
     there = load(*folders, tolerant=True)
     missing: list[str] = []
     if sql is not None:
-        found = stored.query_json(there.answered(sql)[0]) | {
+        found = answers.query_json(there.answered(sql)[0]) | {
             "left_out": list(there.left_out.values())
         }
         out.give(found, lambda: show.query_answer(found))
     else:
-        found = stored.summary_of_stores(there)
+        found = answers.summary_of_stores(there)
         missing = found["missing"]
         out.give(found, lambda: show.stores(found))
     for why in there.left_out.values():
@@ -177,3 +184,132 @@ def merge(folders: tuple[Path, ...], into: Path, partitioned: bool, out: Output)
         written = [str(folder) for folder in merged(folders, into, partitioned, tell)]
     found = {"out": str(into), "folders": written}
     out.give(found, lambda: "\n".join(f"wrote {folder}" for folder in written))
+
+
+def checkout(name: str) -> Path:
+    """Returns the folder with ``experiments/NAME.py``.
+    InputError says which experiments there are."""
+    there: list[str] = []
+    here = Path.cwd()
+    for root in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        folder = root / "experiments"
+        if (folder / f"{name}.py").is_file() and Path(name).name == name:
+            return root
+        own = [file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")]
+        there = there or own
+    if not there:
+        why = "experiments are not part of the installed package, and none are here or above"
+        raise InputError("experiment", name, why, "run it in a checkout (git clone) of probe")
+    todo = f"run one of {', '.join(sorted(there))}"
+    raise InputError("experiment", name, "there is no such experiment", todo)
+
+
+def run_experiment(root: Path, name: str, arguments: Sequence[str], quiet: bool) -> int:
+    """Runs an experiment's script; its exit status. ``quiet``: what it prints goes to stderr."""
+    command = [sys.executable, str(root / "experiments" / f"{name}.py"), *arguments]
+    stdout = sys.stderr if quiet else None
+    process = subprocess.Popen(command, cwd=root, stdout=stdout, env=os.environ)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the script has it too: it stores what it has and prints its summary
+
+
+def execute_notebook(notebook: Path, to: Path | None = None, store: str | None = None) -> None:
+    """Executes a notebook in the folder of ``to`` and saves it there (None: where it is).
+
+    ``store`` replaces the folder that it reads, in the cell with the tag ``parameters``.
+    ProbeError: a cell fails; nothing is saved then.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    book: Any = nbformat.read(notebook, as_version=4)
+    to = to or notebook
+    if store is not None:
+        (cell,) = (one for one in book.cells if "parameters" in one.metadata.get("tags", []))
+        cell.source = f"STORE = {store!r}"
+        # the copy lies elsewhere, and finds the library of notebooks from there
+        lib = os.path.relpath(notebook.parent.parent / "experiments", to.parent)
+        for cell in book.cells:
+            cell.source = cell.source.replace('"../experiments"', repr(lib))
+    client = NotebookClient(
+        book,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+        resources={"metadata": {"path": str(to.parent)}},
+    )
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        # IPython colours its tracebacks; a message is one line of plain text
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+        last = [line for line in plain.splitlines() if line.strip()][-1:]
+        told = f"{notebook.name}: a cell fails: {''.join(last)}"
+        raise ProbeError(f"notebook={told}; open it and run it cell by cell") from None
+    finally:
+        signal.signal(signal.SIGINT, before)  # nbclient leaves a handler of its own
+    # a notebook that is being written when somebody interrupts stays as it was
+    partial = to.with_suffix(".ipynb.tmp")
+    nbformat.write(book, partial)
+    partial.replace(to)
+
+
+def from_here(path: Path) -> str:
+    """Returns a path as it reads from this folder."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+@click.command(cls=Words, short_help="Run an experiment and its notebook.")
+@click.argument("name")
+@click.argument("arguments", nargs=-1)
+@option("--no-notebook", None, "Run the script only.", is_flag=True)
+@option(
+    *("--out folder", "DIR", "Write results and notebook into DIR; the checkout is not changed."),
+    type=PATH,
+)
+@output_options
+def run(
+    name: str, arguments: tuple[str, ...], no_notebook: bool, folder: Path | None, out: Output
+) -> int:
+    """Runs experiments/NAME.py, which writes results/NAME, then notebooks/NAME.ipynb in place.
+
+    It looks for the folder `experiments` here and in the parent folders, then in probe's own
+    checkout. With --out DIR the checkout is not changed: results go to DIR/NAME, the executed
+    notebook to DIR/NAME.ipynb. ARGUMENTS after -- go to the script.
+    """
+    root, start = checkout(name), time.monotonic()
+    own = root / "notebooks" / f"{name}.ipynb"
+    store, notebook = root / "results" / name, own
+    if folder is not None:
+        store, notebook = folder.resolve() / name, folder.resolve() / own.name
+        arguments = ("--store", str(store), *arguments)
+    status = run_experiment(root, name, arguments, quiet=out.as_json)
+    if "--help" in arguments:  # the script said what its options are, and measured nothing
+        return status
+    ran = own.is_file() and not status and not no_notebook
+    if ran:
+        with out.working(f"executing {notebook.name}"):
+            execute_notebook(own, notebook, None if folder is None else name)
+    elif not status and not no_notebook:
+        out.note(f"notebooks/{name}.ipynb does not exist, so no notebook was executed")
+    found = {
+        "experiment": name,
+        "status": status,
+        "results": from_here(store),
+        "notebook": from_here(notebook) if ran else None,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    if not status or out.as_json:
+        pictures = f"\npictures in {found['notebook']}" if ran else ""
+        out.give(found, lambda: f"results in {found['results']}{pictures}")
+    # Popen gives the negative signal, a shell in between 128 and the signal: SIGINT is 2
+    return INTERRUPTED if status in (-2, 128 + 2) else abs(status)

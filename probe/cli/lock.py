@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe.cli.network import users_output_to_stderr
+from probe.cli.models import users_output_to_stderr
 from probe.cli.options import (
     PATH,
     ModelRun,
@@ -62,7 +62,7 @@ def lock(
     BLAS core, threads, flags. Tests add theirs by `pytest --bits-update`.
     """
     from probe.arguments import whole_number
-    from probe.lock import reports, runs
+    from probe.lock import checks, runs
 
     case, bless, seed = None, given["bless"], words.get("seed", "0")
     if model is None and (set(words) - {"seed"}):
@@ -83,7 +83,7 @@ def lock(
     with out.progress("lock") as tell, users_output_to_stderr():
         found = runs.lock_run(path, called, spec, bless, tell.say)
     told = [f"{one.check}: {one.bits.text}: {SAID[one.verdict]}" for one in found]
-    out.give(reports.json_report(found), lambda: "\n".join(told))
+    out.give(checks.json_report(found), lambda: "\n".join(told))
 
 
 SAID = {
@@ -113,24 +113,23 @@ def check(
     processor, a release, threads, a flag, or your code. Exits with 0: the same; 1: changed; 3:
     unknown, as no entry is of these conditions.
     """
-    from probe.lock import reports as forms
-    from probe.lock import runs
+    from probe.lock import checks, runs
 
     for each in reports:
-        if each.partition("=")[0] not in forms.ENDINGS:
-            known = ", ".join(forms.ENDINGS)
+        if each.partition("=")[0] not in checks.ENDINGS:
+            known = ", ".join(checks.ENDINGS)
             raise InputError("report", each, "there is no such format", f"use one of {known}")
     with out.progress("check") as tell, users_output_to_stderr():
         try:
             found = runs.check_runs(path, names, why, tell.say)
         except InputError as error:
             for each in reports:
-                forms.write_report(each, Path(), (), error=str(error))
+                checks.write_report(each, Path(), (), error=str(error))
             raise
     for each in reports:
-        forms.write_report(each, Path(), found)
-    told = forms.terminal_lines(found, (), (), update=False)
-    out.give(forms.json_report(found), lambda: "\n".join(told))
+        checks.write_report(each, Path(), found)
+    told = checks.terminal_lines(found, (), (), update=False)
+    out.give(checks.json_report(found), lambda: "\n".join(told))
     return runs.exit_status(found)
 
 

@@ -47,23 +47,21 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "operands": "operands.KINDS",
     "bias": ("normal",),
     "vary": "window.agreement.VARY",
-    "form": "reproduction.forms.FORMS",
+    "form": "reproduction.report.FORMS",
     "against_padding": PADDINGS,
     **{name: one.choices for name, one in OPTIONS.items() if one.choices},
 }
 
 
-def _complete_value(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Returns the values of ``OFFERED`` that begin so."""
-    offered = OFFERED[param.name or ""]
-    if isinstance(offered, str):
-        module, _, table = offered.rpartition(".")
-        offered = tuple(getattr(import_module(f"probe.{module}"), table))
-    return [word for word in offered if word.startswith(begun)]
-
-
-def _complete_target(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
-    """Completes names and devices; after a comma the switches, and after ``=`` their values."""
+def _completions(ctx: click.Context, param: click.Parameter, begun: str) -> list[str]:
+    """Returns the values of ``OFFERED`` that begin so. Of targets names and devices; after a comma
+    the switches, and after ``=`` their values."""
+    if param.name not in TARGETS:
+        offered = OFFERED[param.name or ""]
+        if isinstance(offered, str):
+            module, _, table = offered.rpartition(".")
+            offered = tuple(getattr(import_module(f"probe.{module}"), table))
+        return [word for word in offered if word.startswith(begun)]
     from probe import backends
 
     *before, last = begun.split(",")
@@ -94,9 +92,8 @@ class Words(click.Command):
         super().__init__(*given, **named)
         for param in self.params:
             if isinstance(param, click.Option) and param.name in (*OFFERED, *TARGETS):
-                how = _complete_target if param.name in TARGETS else _complete_value
                 # click takes it with each option; here one place serves all commands
-                param._custom_shell_complete = how
+                param._custom_shell_complete = _completions
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         own: list[tuple[str, str]] = []

@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 # Every command, in the order in which ``probe --help`` lists them, and the module that has it.
 COMMANDS = {
-    "examine": "examine",
+    "examine": "models",
     "targets": "here",
     "machine": "here",
     "doctor": "here",
-    "sweep": "sweep",
-    "window": "explain",
-    "order": "explain",
-    "explain": "explain",
-    "thresholds": "explain",
-    "network": "network",
-    "record": "record",
-    "diff": "record",
-    "emulate": "reproduce",
-    "remedies": "network",
-    "shrink": "reproduce",
-    "reproduce": "reproduce",
-    "verify": "reproduce",
+    "sweep": "cases",
+    "window": "cases",
+    "order": "cases",
+    "explain": "cases",
+    "thresholds": "cases",
+    "network": "models",
+    "record": "models",
+    "diff": "models",
+    "emulate": "cases",
+    "remedies": "models",
+    "shrink": "cases",
+    "reproduce": "cases",
+    "verify": "cases",
     "results": "here",
     "merge": "here",
-    "run": "experiment",
+    "run": "here",
     "install": "here",
-    "bisect": "sweep",
+    "bisect": "cases",
     "lock": "lock",
     "check": "lock",
     "demo": "lock",
@@ -342,19 +342,6 @@ def _say(text: str) -> None:
     click.echo(f"probe: {' '.join(text.split())}", err=True)
 
 
-def _command_meant(words: str) -> str:
-    """Returns what to write for an operation without --op, or for a model of another command."""
-    from probe.case import ALIASES
-    from probe.operation import OF_CASES
-
-    first, *_ = words.split() or [words]
-    if first.lower() in (*OF_CASES, *ALIASES):
-        return f"write --op {first}"
-    if re.search(MODELS, first):
-        return f"a model is examined by another command: probe {first}, or probe network {first}"
-    return ""
-
-
 TWO_RECORDINGS = "give two recordings: probe diff RUN RUN; probe record MODEL --out RUN makes one"
 
 
@@ -391,9 +378,17 @@ def _usage(error: click.ClickException, arguments: Sequence[str]) -> ProbeError:
             todo = f"a model in a Python file is named as Python imports it: probe {name}:NAME"
         return InputError("command", found[1], why, todo)
     if found := re.match(r"Got unexpected extra arguments? \((.*)\)", told):
-        return InputError(
-            "argument", found[1], "it is not expected", _command_meant(found[1]) or todo
-        )
+        from probe.case import ALIASES
+        from probe.operation import OF_CASES
+
+        # an operation without --op, or a model of another command
+        first, *_ = found[1].split() or [found[1]]
+        if first.lower() in (*OF_CASES, *ALIASES):
+            todo = f"write --op {first}"
+        elif re.search(MODELS, first):
+            todo = "a model is examined by another command: "
+            todo += f"probe {first}, or probe network {first}"
+        return InputError("argument", found[1], "it is not expected", todo)
     if found := re.match(r"'(.*)' is not (?:one of )?('.*')", told):
         name = getattr(getattr(error, "param", None), "name", None) or "value"
         known = [word.strip("' ") for word in found[2].split(",")]

@@ -34,8 +34,8 @@ from probe.semantics import (
     Scans,
     Steps,
     Windows,
-    functions,
 )
+from probe.semantics.elementwise import row_of
 from probe.semantics.labels import ZERO, Labels
 from probe.semantics.windows import divisors
 from probe.summation.arithmetic import Doubles
@@ -444,7 +444,7 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
 
 def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
     """Returns a function's results with what a library may err by."""
-    word, known, form = meaning.word, functions.row_of(meaning.word), floats.format_of(dtype)
+    word, known, form = meaning.word, row_of(meaning.word), floats.format_of(dtype)
     if meaning.numbers and known.rounds != 0:  # which it has as float32 does
         by = found.size * 2.0**-22
         found = Interval(found.low - by, found.high + by)

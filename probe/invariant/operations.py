@@ -27,8 +27,9 @@ import numpy as np
 from probe import floats, operands, ulp
 from probe.case import Case
 from probe.invariant.classes import PIECES, mark_of_answers
-from probe.semantics import Each, Meaning, Unknown, functions
+from probe.semantics import Each, Meaning, Unknown
 from probe.semantics.contract import Shapes
+from probe.semantics.elementwise import row_of
 from probe.semantics.labels import Labels, joint, tag
 
 
@@ -44,7 +45,7 @@ def operation_kind(meaning: Meaning) -> OperationKind:
         return OperationKind.SOME
     if meaning.rounds is not None:
         parts = meaning.parts() or (meaning,)
-        either = any(functions.row_of(one.word).either for one in parts)
+        either = any(row_of(one.word).either for one in parts)
         return OperationKind.EITHER if either else OperationKind.EXACT
     return OperationKind.PLACE if isinstance(meaning, Each) else OperationKind.SOME
 

@@ -26,31 +26,29 @@ from probe.invariant.tensorflow_calls import (
     reshaped,
     tensor,
 )
-from probe.recorders.interpreter import Body, Interpreter
-from probe.recorders.tensorflow_graphs import (
+from probe.recorders.graphs import Body, Interpreter
+from probe.recorders.tensorflow_table import meaning
+from probe.recorders.tensorflow_values import (
     BRANCHES,
     CALLS,
     HANDED_ON,
     LOOPS,
+    NOTHING,
     READS,
     SHAPES,
     FunctionNode,
-    run_flow,
-    traced_graph,
-)
-from probe.recorders.tensorflow_table import meaning
-from probe.recorders.tensorflow_values import (
-    NOTHING,
     RanOperation,
     array,
     by_xla,
     call_options,
     definition_of,
     held_in,
+    run_flow,
     run_op,
     schema,
     sizes_of,
     structure,
+    traced_graph,
     type_of,
 )
 from probe.semantics import Each, Meaning, Reduces, of_complex

@@ -31,7 +31,8 @@ from probe.invariant.torch_sequences import Attention, mkldnn_rnn_layer
 from probe.recorders.torch_calls import AtenCall, RanCall, aten_call, changed_by, op_facts
 from probe.recorders.torch_table import meaning
 from probe.recorders.torch_values import tensors
-from probe.semantics import Each, Meaning, Unknown, functions, of_complex
+from probe.semantics import Each, Meaning, Unknown, of_complex
+from probe.semantics.elementwise import canonical, row_of
 
 # Pieces of what is computed row by row, in one pass over memory.
 ROWS = (1 << 14, 1 << 12)
@@ -524,7 +525,7 @@ class Kinds:
             return OperationKind.SOME, False
         call, computes = run_and_described(func, args, kwargs)
         self.complex |= any("complex" in one for one in call.dtypes)
-        by_name = functions.row_of(functions.canonical(call.op)).rounds is not None
+        by_name = row_of(canonical(call.op)).rounds is not None
         if isinstance(computes, Each) and not by_name:
             self.by_value.add(func)
         # which of several elements is written into one place, chance decides: others have places

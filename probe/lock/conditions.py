@@ -153,7 +153,7 @@ def restoring(group: str, facts: Mapping[str, tuple[str | int | None, str | int 
     """Returns variables that bring a condition of an entry back, as far as a process can have it.
 
     Empty values are to be unset. Of another processor: its instruction set, for every library that
-    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.lock.rerun`.
+    can be limited; sizes of caches stay. Releases are installed: :mod:`probe.lock.why`.
     """
     from probe.launch import instruction_limits
 

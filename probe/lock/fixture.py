@@ -17,7 +17,7 @@ import pytest
 
 from probe.answers.same_bits import differing_rows
 from probe.errors import InputError
-from probe.lock import reports
+from probe.lock import checks
 from probe.lock.checks import CHANGED, DIGESTS, NEW, UNKNOWN, BitsSession, Checked
 from probe.printing import counted
 from probe.recording.inputs import listed_inputs
@@ -25,7 +25,7 @@ from probe.recording.store import named_arrays
 from probe.recording.subject import library_of_values
 
 if TYPE_CHECKING:
-    from probe.lock.rerun import Command
+    from probe.lock.why import Command
 
 # Seconds after which tests are no longer recorded alone, a process each.
 RECORDING = 120.0
@@ -114,7 +114,7 @@ class BitsFixture:
 
 
 def hand_over(session: BitsSession, tests: list[str] | None, output: dict[str, Any]) -> None:
-    """Gives what a process of pytest-xdist found to the one that reports. ``tests``: all that there
+    """Gives what a process of pytest-xdist found to the one that checks. ``tests``: all that there
     are; None: some were left out."""
     both = session.accepted, session.finished, session.recordable
     output["bits"] = pickle.dumps((session.results, *both, tests))
@@ -146,50 +146,45 @@ def close_session(config: Any, session: BitsSession, tests: list[str] | None) ->
 
 
 def print_summary(reporter: Any, config: Any, session: BitsSession | None) -> None:
-    """Prints counts, every check that is not the same and its cause, and writes reports.
+    """Prints counts, every check that is not the same and its cause, and writes checks.
     ``session``: None where the lock can't be read."""
     results, unused = list[Checked](), getattr(config, "bits_unused", [])
     error, told = getattr(config, "bits_error", ""), list[str]()
     if session is not None:
         if session.out:
             return
-        results = session.results
-        _find_causes(results, session, config)
+        results, far = session.results, config.getoption("bits_why")
+        # of what is unknown only where that is asked for: it fails nothing, and each of a matrix of
+        # conditions would pay for it
+        verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
+        wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
+        if wrong:
+            from probe.lock import why
+
+            try:
+                why.explain_changes(
+                    wrong, session, lambda one: _pytest_command(config, one.test), far == "install"
+                )
+            except Exception as failed:  # a mistake of ours, or a library's: the verdicts stand
+                said = f"{type(failed).__name__} while causes were looked for: {failed}"
+                wrong[0].why = {"notes": [said]}
         written = () if error else session.accepted
-        told = reports.terminal_lines(results, written, unused, session.update and not error)
+        told = checks.terminal_lines(results, written, unused, session.update and not error)
     told += [error] * bool(error)
     for each in config.getoption("bits_report"):
         folder = config.invocation_params.dir
-        told.append(reports.write_report(each, folder, results, unused, error))
+        told.append(checks.write_report(each, folder, results, unused, error))
     if told:
         reporter.section("bits")
         for line in told:
             reporter.write_line(line)
 
 
-def _find_causes(results: list[Checked], session: BitsSession, config: Any) -> None:
-    """Looks for causes. Of what is unknown only where that is asked for: it fails nothing, and each
-    of a matrix of conditions would pay for it."""
-    far = config.getoption("bits_why")
-    verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
-    wrong = [one for one in results if one.verdict in verdicts and one not in session.accepted]
-    if not wrong:
-        return
-    from probe.lock import why
-
-    try:
-        why.explain_changes(
-            wrong, session, lambda one: _command(config, one.test), far == "install"
-        )
-    except Exception as error:  # a mistake of ours, or what a library raises: the verdicts stand
-        wrong[0].why = {"notes": [f"{type(error).__name__} while causes were looked for: {error}"]}
-
-
 def _record_operations(tests: list[str], session: BitsSession, config: Any) -> None:
     """Runs tests whose checks are accepted again, watched, in a process of their own. What was not
     the same there (tests share a state, which recording moved) is recorded alone: as it is run
     alone when its bits change."""
-    from probe.lock.rerun import run_again
+    from probe.lock.why import run_again
 
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
         reporter.write(f"\nrecording the operations of {counted(len(tests), 'test')}")
@@ -198,15 +193,15 @@ def _record_operations(tests: list[str], session: BitsSession, config: Any) -> N
         if time.monotonic() - begun > RECORDING or set(some) <= set(session.operations):
             continue
         with tempfile.TemporaryDirectory(prefix="probe-") as out:
-            found = run_again(_command(config, *some), Path(out), DIGESTS)
+            found = run_again(_pytest_command(config, *some), Path(out), DIGESTS)
         moved = {one.test for one in session.accepted if found.checks.get(one.check) != one.bits}
         for test in set(some) - (moved if len(some) > 1 else set()):
             session.operations[test] = found.operations(test)[0]
 
 
-def _command(config: Any, *tests: str) -> Command:
+def _pytest_command(config: Any, *tests: str) -> Command:
     """Returns what runs tests again."""
-    from probe.lock.rerun import Command
+    from probe.lock.why import Command
 
     plugins = config.pluginmanager
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

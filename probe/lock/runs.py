@@ -20,7 +20,7 @@ import numpy as np
 from probe.case import Case
 from probe.errors import InputError, ProbeError, TargetError, one_of
 from probe.launch import AnySession, library_variables, open_session
-from probe.lock import checks, rerun, why
+from probe.lock import checks, why
 from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked
 from probe.lock.conditions import LIBRARIES
 from probe.lock.file import Bits, LockFile, changing
@@ -53,7 +53,7 @@ def how_computed(
     return {"case": json.dumps(words), "target": found.get("target", "numpy")}
 
 
-def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) -> rerun.Command:
+def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) -> why.Command:
     """Returns what runs a check. A model on another release has that release before everything
     else on the path, as the model itself has to run on it. InputError: it can't be had."""
     words, before = {"check": test, **spec}, list[Path]()
@@ -65,23 +65,23 @@ def _command(spec: Mapping[str, str], test: str, folder: Path, install: bool) ->
             todo = "leave the release out"
             raise InputError("target", where.text, f"no package is known to be {module}", todo)
         releases = dict.fromkeys([module, "jaxlib"][: 1 + (module == "jax")], where.version)
-        found = rerun.overlay(releases, install, silent)
+        found = why.overlay(releases, install, silent)
         if not isinstance(found, Path):
             raise InputError("target", where.text, found, "take a different release")
         before, where = [found], where.with_(version=None)
         words["target"] = where.text
     variables: dict[str, Any] = library_variables(where) if where is not None else {}
     run = [sys.executable, "-m", "probe.lock.runs", json.dumps(words)]
-    return rerun.Command(run, folder, variables, before)
+    return why.Command(run, folder, variables, before)
 
 
 def computed_bits(
-    name: str, command: rerun.Command, record: bool = False
+    name: str, command: why.Command, record: bool = False
 ) -> tuple[list[Checked], list[str]]:
     """Runs one check; returns its arrays' bits, not judged yet, and digests of its operations.
     InputError and TargetError: it can't be run."""
     with tempfile.TemporaryDirectory(prefix="probe-") as out:
-        found = rerun.run_again(command, Path(out), checks.DIGESTS * record)
+        found = why.run_again(command, Path(out), checks.DIGESTS * record)
         if found.why:
             error = Path(out, "error.json")
             told = json.loads(error.read_text()) if error.exists() else {"why": found.why}
@@ -158,7 +158,7 @@ def check_runs(
     verdicts = {"no": (), "here": (CHANGED,)}.get(far, (CHANGED, UNKNOWN))
     if wrong := [one for one in results if one.verdict in verdicts and not one.why]:
 
-        def command(one: Checked) -> rerun.Command:
+        def command(one: Checked) -> why.Command:
             return _command(now.runs[one.test], one.test, path.parent, install)
 
         why.explain_changes(wrong, session, command, install, tell)
@@ -190,7 +190,19 @@ def compute(spec: dict[str, Any]) -> None:
     assert session.out is not None
     try:
         with ExitStack() as running:
-            outputs = (_case_outputs if "case" in spec else _model_outputs)(spec, running, session)
+            if "case" in spec:
+                where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
+                there: AnySession = open_session(
+                    where, inline=not apart.needs_other_interpreter(where)
+                )
+                running.enter_context(there)
+                x, w, b = case.operands()
+                arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
+                y = there.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
+                # formats that NumPy lacks travel as whole numbers
+                outputs = [y.view(np.dtype(case.dtype))]
+            else:
+                outputs = _model_outputs(spec, running, session)
     except ProbeError as error:
         told: dict[str, Any] = {"why": getattr(error, "why", str(error))}
         if isinstance(error, InputError):
@@ -201,16 +213,6 @@ def compute(spec: dict[str, Any]) -> None:
         name = f"{spec['check']}::{number}" if len(outputs) > 1 else spec["check"]
         session.checked(name, spec["check"], array, ("", 0))
     session.finish()
-
-
-def _case_outputs(spec: dict[str, Any], running: ExitStack, _: BitsSession) -> list[np.ndarray]:
-    where, case = Target.parse(spec["target"]), Case(**json.loads(spec["case"]))
-    session: AnySession = open_session(where, inline=not apart.needs_other_interpreter(where))
-    running.enter_context(session)
-    x, w, b = case.operands()
-    arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-    y = session.request({"do": "run", "spec": case.spec()}, arrays)[1]["y"]
-    return [y.view(np.dtype(case.dtype))]  # formats that NumPy lacks travel as whole numbers
 
 
 def _model_outputs(

@@ -1,5 +1,8 @@
 """Why a check's bits changed: it is run again under the entry's conditions until they return.
 
+A check is run again in a process of its own. Variables limit instructions and threads; an old
+release stands in a folder of the user's cache, in front of everything else on the path.
+
 First as things are: bits that do not repeat have no cause to find. Then under all conditions of the
 entry that this machine can have, then under fewer; a release is narrowed down to the first of those
 between. Where nothing brings the bits back it is the user's code (or data). Both sides are recorded
@@ -8,14 +11,20 @@ and compared as by :func:`probe.diff`.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from probe import floats
 from probe.answers.first_difference import of_stored, operation_text
@@ -25,14 +34,143 @@ from probe.budget import within
 from probe.comparison import decisions
 from probe.errors import InputError, ProbeError
 from probe.lock import conditions
-from probe.lock.checks import CHANGED, WHOLE, BitsSession, Checked
-from probe.lock.conditions import CORES_OF, FLAGS, THREADS, Apart, apart_text, facts_apart
-from probe.lock.rerun import Command, Rerun, distribution_of, overlay, run_again
+from probe.lock.checks import CHANGED, OUT, RECORD, WHOLE, BitsSession, Checked
+from probe.lock.conditions import (
+    CORES_OF,
+    FLAGS,
+    LIBRARIES,
+    THREADS,
+    Apart,
+    Facts,
+    apart_text,
+    facts_apart,
+)
 from probe.progress import Say, silent
 from probe.recording.apart import module_paths
 from probe.recording.replayed import RunnableRecording
-from probe.runtimes.packages import releases_known
+from probe.recording.store import Bits
+from probe.runtimes import packages
 from probe.switch_points.fewest import ReleaseStep, first_change, releases_in_order, smallest
+
+# Seconds that one run may take.
+TIME_LIMIT = 900.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """What runs a check: in which folder, with which variables (unset where they are empty), and
+    with which folders of old releases before everything else."""
+
+    words: Sequence[str]
+    folder: Path
+    variables: Mapping[str, str | int] = field(default_factory=dict)
+    before: Sequence[Path] = ()
+
+    def under(self, variables: Mapping[str, str | int], before: Sequence[Path]) -> Command:
+        """Returns the command under further conditions; its own ones win: they are what is run."""
+        more = {**variables, **self.variables}
+        return Command(self.words, self.folder, more, [*self.before, *before])
+
+    def environment(self) -> dict[str, str]:
+        """Returns the whole environment of the process."""
+        # a worker of xdist, or coverage's, would take the process for one of its own
+        busy = ("PYTEST_XDIST", "COV_CORE")
+        found = {k: v for k, v in os.environ.items() if not k.startswith(busy) and k != RECORD}
+        for name, value in self.variables.items():
+            found.pop(name, None)
+            if value != "" and name != CORES_OF:
+                found[name] = str(value)
+        paths = [*map(str, self.before), *filter(None, [found.get("PYTHONPATH")])]
+        return found | ({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})
+
+
+@dataclass
+class Rerun:
+    """What a check had when it was run again: bits by check, the conditions, and ``folder``, where
+    its arrays are, and its recording. ``seconds``: how long it took. ``why``: what went wrong.
+    ``recorded``: digests of operations by test, or why there are none."""
+
+    folder: Path
+    checks: dict[str, Bits] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
+    why: str = ""
+    seconds: float = 0.0
+    recorded: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+
+    def array(self, check: str) -> np.ndarray | None:
+        """Returns what a check had, as a container array; None: it isn't kept."""
+        try:
+            with np.load(self.folder / "arrays.npz", allow_pickle=False) as found:
+                return np.asarray(found[str([*self.checks].index(check))])
+        except (OSError, KeyError, ValueError):
+            return None
+
+    @property
+    def recording(self) -> Path | None:
+        """Returns the folder of its recording; None if there is none."""
+        found = self.folder / "recording"
+        return found if found.is_dir() else None
+
+    def operations(self, test: str) -> tuple[list[str], str]:
+        """Returns the digests of a test's operations, or why there are none."""
+        return self.recorded.get(test, ([], "it was not recorded"))
+
+
+def run_again(command: Command, out: Path, record: str = "") -> Rerun:
+    """Runs a command that tells the bits of its checks into the folder ``out``; ``record``: which
+    operations too, as of ``RECORD``."""
+    surroundings = command.environment() | {OUT: str(out)} | ({RECORD: record} if record else {})
+    words, cores = list(command.words), int(command.variables.get(CORES_OF) or 0)
+    if cores and hasattr(os, "sched_setaffinity"):
+        # an interpreter that becomes the command: libraries count processors as they are loaded
+        own = sorted(os.sched_getaffinity(0))
+        some = [*own, *(one for one in range(os.cpu_count() or 1) if one not in own)][:cores]
+        code = f"import os, sys; os.sched_setaffinity(0, {some}); "
+        words = [sys.executable, "-c", f"{code}os.execvp(sys.argv[1], sys.argv[1:])", *words]
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            words,
+            cwd=command.folder,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+        told = json.loads((out / "bits.json").read_text())
+    except subprocess.TimeoutExpired:
+        return Rerun(out, why=f"it took more than {TIME_LIMIT:g} s")
+    except (OSError, ValueError):
+        text = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()
+        return Rerun(out, why=f"it did not run ({text[-1][:200]})")
+    bits = {name: Bits(one[0], tuple(one[1]), one[2]) for name, one in told["checks"].items()}
+    seconds = time.monotonic() - begun
+    return Rerun(out, bits, told["conditions"], "", seconds, told["operations"])
+
+
+def overlay(releases: Mapping[str, str], install: bool, tell: Say) -> Path | str:
+    """Returns a folder with these releases, by the modules' names; a text: why there is none.
+
+    ``install``: also download what isn't there yet.
+    """
+    if "none" in releases.values():
+        return "it was not installed then"
+    wanted = {name: f"{distribution_of(name)}=={one}" for name, one in sorted(releases.items())}
+    text = ", ".join(wanted.values())
+    try:
+        found = packages.in_front(wanted, install, tell)
+    except packages.Failed as error:
+        return f"{text} can't be installed here: {error}"
+    return found or f"{text} is not installed (--bits-why=install installs it)"
+
+
+def distribution_of(name: str) -> str:
+    """Returns the distribution that brings a module here, or its first one: ``tensorflow-cpu`` is
+    half as large as ``tensorflow``, and the same on a processor."""
+    every = LIBRARIES.get(name, [name])
+    return next((one for one in every if any(metadata.Distribution.discover(name=one))), every[0])
+
 
 # Seconds after which no further check is looked into, unless releases are to be installed.
 BUDGET = 120.0
@@ -212,7 +350,18 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
             found |= _first_release(search, sets[0][0])
             if "first_release" in found:
                 found["said"] += f", first in {found['first_release']}"
-        return found | _compared_runs(search, search.run(sets[0]), sets[0])
+        # what differs between a run under the entry's conditions and one as it is here
+        back = search.run(sets[0])
+        ours, theirs = back.array(one.check), here.array(one.check)
+        if ours is not None and theirs is not None:
+            found |= _of_arrays(ours, theirs, one)
+        if missing := [ran for ran in (back, here) if ran.recording is None]:
+            return found | {"recorded": missing[0].operations(one.test)[1]}
+        with suppress(ProbeError):
+            # a decision that changed says the kind, whatever the operation did
+            kind = {"kind": found["kind"]} if "kind" in found else {}
+            found |= _walked_operations(search, back, here, sets[0]) | kind
+        return found
     held = False  # a processor's conditions are never all there: caches, instructions beyond
     if "processor" not in one.apart and not search.missing and one.apart:
         ran = search.run(list(one.apart))
@@ -247,7 +396,7 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
     name = group.partition(" ")[2]
     name = name if name in facts else BLAS
     old, new = map(str, facts[name])
-    order = releases_in_order(old, new, releases_known(distribution_of(name)))
+    order = releases_in_order(old, new, packages.releases_known(distribution_of(name)))
     if len(order) < 3:
         return {}
     # companions that have the same releases (jaxlib) go along; others (Keras) stay as they are
@@ -269,21 +418,6 @@ def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:
         told = {"first_release": change.first, "last_release": change.last}
         return {**told, "skipped_releases": change.skipped, "one_change": change.holds}
     return {}
-
-
-def _compared_runs(search: CauseSearch, old: Rerun, groups: Sequence[str]) -> dict[str, Any]:
-    """Returns what differs between a run under the entry's conditions and one as it is here."""
-    new, found = search.run(()), dict[str, Any]()
-    ours, theirs = old.array(search.one.check), new.array(search.one.check)
-    if ours is not None and theirs is not None:
-        found |= _of_arrays(ours, theirs, search.one)
-    if missing := [one for one in (old, new) if one.recording is None]:
-        return found | {"recorded": missing[0].operations(search.one.test)[1]}
-    with suppress(ProbeError):
-        # a decision that changed says the kind, whatever the operation did
-        kind = {name: found[name] for name in ("kind",) if name in found}
-        found |= _walked_operations(search, old, new, groups) | kind
-    return found
 
 
 def _of_arrays(old: Any, new: Any, one: Checked) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Draws the pictures of answers and reproductions; ``experiments/lib`` has the notebooks'.
 
 ``pictures`` has the colours and the pictures of counts and distances, ``trees`` those of sums,
-``walks`` those of two runs of a model: these draw into axes that they are given. ``views`` draws
-what an answer shows in a notebook, ``exports`` writes trees for other programs.
+which it also writes for other programs, ``walks`` those of two runs of a model. ``draw_...`` gives
+what an answer shows in a notebook, the others draw into axes that they are given.
 """
 
 from probe.plots.pictures import (

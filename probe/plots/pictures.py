@@ -1,13 +1,15 @@
-"""Draws pictures of answers, and defines the colours of ulps and verdicts for all pictures.
+"""Draws counts, distances and costs, and what answers show of them in a notebook (``draw_...``).
 
-Colours stay apart in grey print and for the colour-blind: more ulps are darker.
+
+The colours of ulps and verdicts are those of all pictures. They stay apart in grey print and for
+the colour-blind: more ulps are darker.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,6 +23,13 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from probe.floats import rounded_text
+from probe.window import shown_axis_value
+
+if TYPE_CHECKING:  # the colours are wanted by notebooks too, which ask nothing
+    from probe.invariant.mitigations import Measured
+    from probe.sweeps import Summary
+    from probe.switch_points.by_order import ByOrder
+    from probe.switch_points.search import Thresholds
 
 # Classes of |ulp|: the least value of each and its colour. White: there is no output.
 ULPS = {
@@ -290,3 +299,71 @@ def verdict_legend(
     patches = [Patch(color=colours[name], label=text) for name, text in words.items()]
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
     figure.legend(handles=patches, title=title, title_fontsize=8, fontsize=8, **place)
+
+
+def draw_swept(found: Summary, values: Sequence[int]) -> Figure:
+    """Draws |ulp| by target and value of the axis: the largest of each comparison."""
+    grid = pd.DataFrame(np.nan, index=list(found.targets), columns=list(values[:-1]))
+    for name, one in found.targets.items():
+        if one.comparisons:
+            grid.loc[name] = 0.0
+        for each in one.differences:
+            far = np.inf if each.max_ulp is None else float(each.max_ulp)
+            grid.loc[name, each.at] = max(grid.loc[name, each.at], far)
+    grid.columns = [shown_axis_value(found.vary, value) for value in grid.columns]
+    figure, (axes,) = panels(1, 1, 9.0, 1.6 + 0.35 * len(grid))
+    length_strips(axes, grid)
+    axes.set(
+        xlabel=found.vary, title=f"|ulp| against {shown_axis_value(found.vary, found.against)}"
+    )
+    ulp_legend(figure, grid.to_numpy())
+    return figure
+
+
+def draw_swept_by_order(
+    targets: Mapping[str, ByOrder], values: Sequence[int], vary: str
+) -> Figure | None:
+    """Draws the share of outputs added differently, by target and value of the axis."""
+    grid = pd.DataFrame(np.nan, index=list(targets), columns=list(values[:-1]))
+    for name, one in targets.items():
+        for at in one.values:
+            if at.compared > at.unknown:
+                grid.loc[name, at.at] = at.outputs / at.compared
+    if grid.empty:
+        return None
+    grid.columns = [shown_axis_value(vary, value) for value in grid.columns]
+    figure, (axes,) = panels(1, 1, 9.0, 1.4 + 0.35 * len(grid))
+    image, said = share_map(axes, grid), "added in a different order or rounding"
+    share_bar(figure, image, [axes], said)
+    axes.set_xlabel(vary)
+    return figure
+
+
+def draw_switching(found: Thresholds) -> Figure | None:
+    """Draws the sizes of each class, a row a class, and the floor; None where there is no class."""
+    from probe.switch_points import floors
+
+    every = floors.classes(found)
+    if not every:
+        return None
+    figure, (axes,) = panels(1, 1, 7.5, 1.2 + 0.3 * len(every))
+    rows = [[each for span in one.spans for each in span.drawn] for one in every]
+    names = [floors.kind_words(found, one.kind) for one in every]
+    class_spans(axes, rows, names, floors.floor(found).size)
+    axes.set(xlabel=f"{found.vary}, {found.target}")
+    return figure
+
+
+def draw_mitigated(found: Measured) -> Figure | None:
+    """Draws a bar for each remedy: its cost, coloured by whether it is exact."""
+    from probe.invariant import mitigations
+
+    told: Any = pd.DataFrame(mitigations.remedy_rows(found)["remedies"])
+    costs = told.of_fixed.dropna()
+    if costs.empty:
+        return None
+    figure, (axes,) = panels(1, 1, 7.5, 1.4 + 0.28 * len(costs))
+    cost_bars(axes, told, (min(costs.min(), 1) / 1.3, max(costs.max(), 1) * 1.6))
+    axes.set_xlabel(f"time at {found.content:,} over the default's at {found.fixed:,}")
+    verdict_legend(figure)
+    return figure

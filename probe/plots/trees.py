@@ -1,10 +1,19 @@
-"""Draws how outputs are added: trees, and the running sums to which products go."""
+"""Draws how outputs are added: trees, and the running sums to which products go; and writes trees
+for other programs: nested JSON, Graphviz, and HTML that folds.
+
+A tree may be a chain of thousands of additions, and nested JSON that deep can't be read: parsers,
+Python's too, give up at some hundred levels. So what is added to one running sum, one after the
+other, is a list. The longest running sum of a tree is written first and everything that joins it
+stands within, so that n products nest at most log2 n deep (as in heavy paths: Sleator and Tarjan,
+"A data structure for dynamic trees", 1983).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +22,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from probe import floats
+from probe.comparison import CaseRun, Comparison
 from probe.explaining.evidence import Evidence
 from probe.plots.pictures import DIFFERS
 from probe.summation.summation import Summation
@@ -49,7 +59,12 @@ def draw(
     some thirty leaves.
     """
     tree = summation.tree
-    x, y = _places_of_nodes(tree)
+    # leaves (by number) stand as the formula has them, nodes (by ~number) above their children
+    x = {leaf: float(place) for place, leaf in enumerate(tree.written)}
+    y = dict.fromkeys(tree.written, 0.0)
+    for node, children in enumerate(tree.nodes):
+        x[~node] = float(np.mean([x[child] for child in children]))
+        y[~node] = max(y[child] for child in children) + 1
     for node, children in enumerate(tree.nodes):
         for child in children:
             axes.plot([x[~node], x[child]], [y[~node], y[child]], color="#868e96", lw=1, zorder=1)
@@ -80,18 +95,6 @@ def draw(
     axes.set_axis_off()
     axes.set_xlim(-0.9 if sums else -0.6, max(x.values()) + 0.6)
     axes.set_ylim(-0.45, max(y.values()) + 0.5)
-
-
-def _places_of_nodes(tree: Tree) -> tuple[dict[int, float], dict[int, float]]:
-    """Returns where leaves (by number) and nodes (by ~number) stand: leaves as written, nodes
-    above."""
-    written = tree.written
-    x: dict[int, float] = {leaf: float(place) for place, leaf in enumerate(written)}
-    y: dict[int, float] = dict.fromkeys(written, 0.0)
-    for node, children in enumerate(tree.nodes):
-        x[~node] = float(np.mean([x[child] for child in children]))
-        y[~node] = max(y[child] for child in children) + 1
-    return x, y
 
 
 def rounded_nodes(summation: Summation, dtype: str) -> set[int]:
@@ -281,3 +284,141 @@ def summations(shown: Sequence[tuple[Summation, str]]) -> Figure:
     if leaves <= DRAWN:
         kinds_legend(made, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return made
+
+
+# Summations that are drawn, the most frequent first.
+SHOWN = 3
+
+
+def draw_explained(found: Comparison, evidence: Evidence | None) -> Figure | None:
+    """Draws both sides' trees of one output; of sides that agree, how the first output is added."""
+    words = [found.words(side) for side in (found.left, found.right)]
+    if evidence is not None and evidence.left.summation and evidence.right.summation:
+        return sides(evidence, (words[0], words[1]))
+    if not found.compared:
+        return None
+    both = ((found.left, found.pairs.left), (found.right, found.pairs.right))
+    each = [side.summation(places[0]) for side, places in both]
+    known = [(one, word) for one, word in zip(each, words, strict=True) if one is not None]
+    return summations(known) if known else None
+
+
+def draw_ordered(side: CaseRun) -> Figure | None:
+    """Draws the trees of the most frequent summations; None where no order is known."""
+    orders = side.orders
+    if orders is None or not orders.summations:
+        return None
+    counts = orders.counts()
+    ranked = sorted(range(len(counts)), key=lambda number: -counts[number])[:SHOWN]
+    outputs = {number: f"{counts[number]:,} outputs" for number in ranked}
+    return summations([(orders.summations[number], outputs[number]) for number in ranked])
+
+
+Nested: TypeAlias = "int | str | dict[str, Any]"
+
+# Additions of one running sum that HTML shows unfolded; more of them fold, so many in a part.
+AT_ONCE = 32
+
+
+def nested(tree: Tree) -> Nested:
+    """Returns the tree as plain Python: a product's number, ``"b"`` for the bias, or a running sum
+    ``{"products": n, "adds": [...]}``.
+
+    Each entry of ``adds`` lists what is added at once, rounded once: the first one what the sum
+    starts from, each of the others what joins it. ``{"products": 4, "adds": [[0, 1], [2], [3]]}``
+    is ``((0+1)+2)+3``.
+    """
+    found: list[dict[str, Any]] = []  # of every node; a running sum goes on in its own list
+    for children in tree.nodes:
+        inner = [found[~child] for child in children if child < 0]
+        start: dict[str, Any] = {"products": 0, "adds": []}
+        # the heavy path: the longest running sum goes on, and the others stand within it
+        total = max(inner, key=lambda one: one["products"], default=start)
+        others: list[Nested] = [
+            _leaf_in_json(child) if child >= 0 else found[~child]
+            for child in children
+            if child >= 0 or found[~child] is not total
+        ]
+        size = total["products"] + sum(
+            one["products"] if isinstance(one, dict) else 1 for one in others
+        )
+        total["adds"].append(others)
+        total["products"] = size
+        found.append(total)
+    return found[-1] if found else _leaf_in_json(tree.leaves[0])
+
+
+def _leaf_in_json(leaf: int) -> int | str:
+    return "b" if leaf == BIAS else leaf
+
+
+def nested_json(summation: Summation, dtype: str) -> dict[str, Any]:
+    """Returns a summation with its tree nested: what ``Summation.to_json`` says, and ``nested``."""
+    return summation.to_json(dtype) | {"nested": nested(summation.tree)}
+
+
+def dot(summation: Summation) -> str:
+    """Returns the tree for Graphviz (``dot -Tpdf``): boxes are products, circles additions.
+
+    A dashed edge is a product that enters its addition exactly (FMA).
+    """
+    tree, fused = summation.tree, summation.rounding.fused
+    lines = ["digraph sum {", "  rankdir=BT;", "  node [fontname=Helvetica];"]
+    lines += [f'  "{leaf_name(leaf)}" [shape=box];' for leaf in tree.leaves]
+    for node, children in enumerate(tree.nodes):
+        root = node == len(tree.nodes) - 1
+        lines.append(f'  s{node} [label="{"y" if root else "+"}", shape=circle];')
+        for child in children:
+            name = f"s{~child}" if child < 0 else f'"{leaf_name(child)}"'
+            style = " [style=dashed, label=fma]" if child in fused else ""
+            lines.append(f"  {name} -> s{node}{style};")
+    return "\n".join([*lines, "}", ""])
+
+
+STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em;max-width:60em}"
+    "details{margin-left:1.2em}summary{cursor:pointer}code{background:#f1f3f5;padding:0 .2em}"
+)
+
+
+def html(summation: Summation, title: str) -> str:
+    """Returns a page of its own, without scripts: every running sum folds."""
+    fused = summation.rounding.fused
+    head = f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title>"
+    told = "the sum of a line and of those above it in the same sum is rounded once a line"
+    note = f"<p>p0, p1, ...: products; b: the bias; {told}; <code>fma</code>: the product "
+    note += "enters exactly.</p>"
+    body = "".join(_folded_html(nested(summation.tree), fused, "y", open_=True))
+    return f"{head}<style>{STYLE}</style><h1>{escape(title)}</h1>{note}{body}\n"
+
+
+def _folded_html(
+    one: Nested, fused: frozenset[int], name: str, open_: bool = False
+) -> Iterator[str]:
+    """Yields a product or a running sum as HTML."""
+    if not isinstance(one, dict):
+        yield f"<div><code>{_product_in_html(one, fused)}</code></div>"
+        return
+    adds = one["adds"]
+    text = f"{name}: {one['products']:,} summands, {len(adds):,} steps"
+    yield f"<details{' open' * open_}><summary>{text}</summary>"
+    parts = range(0, len(adds), AT_ONCE)
+    for start in parts:
+        last = min(start + AT_ONCE, len(adds))
+        if len(parts) > 1:
+            yield f"<details{' open' * (start == 0)}><summary>steps {start + 1} to {last}</summary>"
+        for step in adds[start:last]:
+            yield "<div>+ " if step is not adds[0] else "<div>"
+            plain = [_product_in_html(each, fused) for each in step if not isinstance(each, dict)]
+            yield " + ".join(f"<code>{each}</code>" for each in plain)
+            for each in step:
+                if isinstance(each, dict):
+                    yield from _folded_html(each, fused, "a sum")
+            yield "</div>"
+        if len(parts) > 1:
+            yield "</details>"
+    yield "</details>"
+
+
+def _product_in_html(leaf: int | str, fused: frozenset[int]) -> str:
+    return "b" if leaf == "b" else f"p{leaf}{' fma' if leaf in fused else ''}"

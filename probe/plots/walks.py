@@ -69,7 +69,11 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     for one in [*found.computed, None]:
         quiet = one is not None and one.verdict in ("equal", "left", "right", "unknown")
         if some and (one is None or not quiet or some[0].verdict != one.verdict):
-            rows.append(_row_of_several(some))
+            words = {"left": "on the left alone", "right": "on the right alone"}
+            kind = some[0].verdict
+            what = "not known" if kind == "unknown" else words.get(kind, "equal")
+            text = _without_middle(some[0].name) if len(some) == 1 else f"{len(some)} {what}"
+            rows.append(PlotRow(text, kind, 0.0))
             some = []
         if one is not None and quiet:
             some.append(one)
@@ -90,13 +94,6 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     last = max(end, len(rows) - 4)
     shown = [*_row_of_rest(rows[:start]), *kept, *_row_of_rest(rows[end:last])]
     return [*shown, *rows[last:]]
-
-
-def _row_of_several(some: list[Region]) -> PlotRow:
-    if len(some) == 1:
-        return PlotRow(_without_middle(some[0].name), some[0].verdict, 0.0)
-    words = {"left": "on the left alone", "right": "on the right alone", "unknown": "not known"}
-    return PlotRow(f"{len(some)} {words.get(some[0].verdict, 'equal')}", some[0].verdict, 0.0)
 
 
 def _without_middle(text: str, most: int = 44) -> str:

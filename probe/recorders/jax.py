@@ -21,7 +21,7 @@ import numpy as np
 
 from probe.errors import InputError
 from probe.recorders import jax_programs as programs
-from probe.recorders.interpreter import SaidOnce
+from probe.recorders.graphs import SaidOnce
 from probe.recorders.jax_table import EquationProgram, fold, meaning, moves, only
 from probe.recording.contract import CONSTANT, INPUT, WEIGHT, Operation, Said, Seen, Visit
 from probe.recording.recording import SMALL, UncompiledSource, array_digest, steps_of_source
@@ -317,7 +317,8 @@ class _Trace(Base):  # type: ignore[misc]
                 reads += [self.values.seen(each) for each in programs.constants(one.words)]
                 means = self._composed(one.own, one.words, given, reads, (call, place))
             else:
-                means = meaning(one.called(functools.partial(_known_bits, given)))
+                held = [functools.partial(_jax_bits, each) for each in given]
+                means = meaning(one.called(held.__getitem__))
             path = "/".join(filter(None, (self._path(), one.path)))
             told = Said(means, programs.params_of(one.words))
             self._visit(one.op, path, reads, gives, told)
@@ -427,10 +428,6 @@ def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) ->
 
 # Operations whose second input is taken for weights where no operation gave it.
 WEIGHING = ("dot_general", "conv_general_dilated")
-
-
-def _known_bits(values: Sequence[Any], number: int) -> Callable[[], np.ndarray]:
-    return lambda: _jax_bits(values[number])
 
 
 IMPORTS = ("import jax", "import jax.numpy as jnp", "from jax import lax")

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from probe.recorders.interpreter import Body, Interpreter, Key, Node, repeated
+from probe.recorders.graphs import Body, Interpreter, Key, Node, repeated
 from probe.semantics.contract import Call, Operand
 
 # Primitives that run a jaxpr once, and the parameter that has it.

@@ -16,8 +16,8 @@ import numpy as np
 from probe import semantics as s
 from probe.recorders.jax_programs import LOOPS, Equation, Flat, flat_of, inner, unlike_params
 from probe.semantics import operations as o
-from probe.semantics.asked import BITS, asked_move
 from probe.semantics.contract import Call
+from probe.semantics.moving import BITS, asked_move
 
 # What each primitive computes.
 TABLE = s.OperationTable()

@@ -33,8 +33,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from probe.backends.litert import aligned_buffer
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import LiveValue
-from probe.recorders.interpreter import Body, Key, Node, repeated
+from probe.recorders.graphs import Body, Key, LiveValue, Node, repeated
 from probe.recorders.litert_table import Scale, meaning, quantised
 from probe.recording.contract import Input
 from probe.semantics import Meaning
@@ -321,7 +320,8 @@ class LiteRTOperators(graphs.Graph):
         return self.file.name(key)
 
     def lines(self, node: Node, own: Mapping[Any, str], out: str) -> list[str]:
-        """Returns a model of this one operator, whose weights are put into its bytes."""
+        """Returns a model of this one operator, whose weights are put into its bytes. ValueError:
+        it is too large for a script."""
         if "passed" in node.words:
             return [f"{out}{n or ''} = {own[key]}" for n, key in enumerate(node.slots)]
         words = ""
@@ -335,7 +335,11 @@ class LiteRTOperators(graphs.Graph):
         packed, places = self.file.piece([node], fed, self.known, self.constants | empty)
         root = schema.Model.GetRootAs(packed, 0)
         begin = np.frombuffer(packed, np.uint8).ctypes.data
-        found = ["model = bytearray(zlib.decompress(base64.b85decode(", *_quoted(packed), ")))"]
+        text = base64.b85encode(zlib.compress(packed, 9)).decode()
+        if len(text) > LONGEST:
+            raise ValueError(f"{len(text)} characters")
+        quoted = [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
+        found = ["model = bytearray(zlib.decompress(base64.b85decode(", *quoted, ")))"]
         for n in filter(empty.__contains__, places):  # in one order in every process
             data = root.Buffers(places[n]).DataAsNumpy()
             start = data.ctypes.data - begin
@@ -352,14 +356,6 @@ class LiteRTOperators(graphs.Graph):
             'results = [one.get_tensor(d["index"]) for d in one.get_output_details()]',
             *(f"{out}{n or ''} = results[{n}]" for n in range(len(node.gives))),
         ]
-
-
-def _quoted(data: bytes | bytearray) -> list[str]:
-    """Returns bytes as lines of text, compressed. ValueError: they are too many for a script."""
-    text = base64.b85encode(zlib.compress(data, 9)).decode()
-    if len(text) > LONGEST:
-        raise ValueError(f"{len(text)} characters")
-    return [f"    {text[at : at + 88]!r}" for at in range(0, len(text), 88)]
 
 
 def _invoked(made: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -11,8 +11,8 @@ from math import prod
 from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each operator computes.
 TABLE = s.OperationTable()

@@ -31,10 +31,11 @@ from probe.recording.contract import (
     address_lines,
 )
 from probe.recording.inputs import arrays_restored
-from probe.semantics import Meaning, Same, Step, Steps, Unknown, functions
+from probe.semantics import Meaning, Same, Step, Steps, Unknown
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move
 from probe.semantics.contract import Call, NotSettled, Operand, OperationTable, word_list
+from probe.semantics.elementwise import FUNCTIONS, canonical, row_of
+from probe.semantics.moving import asked_move
 
 # What NumPy's functions compute, by name; ``getitem`` and ``setitem`` are ``a[...]``.
 TABLE = OperationTable()
@@ -404,7 +405,7 @@ WatchedArray.T = property(lambda self: np.transpose(self))  # type: ignore[assig
 
 # NumPy's functions of elements, whose names the table of all functions mostly knows.
 UFUNCS = {
-    one.__name__: functions.canonical(one.__name__)
+    one.__name__: canonical(one.__name__)
     for one in vars(np).values()
     if isinstance(one, np.ufunc) and one.nout == 1 and one.signature is None
 }
@@ -421,9 +422,9 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     if not numbers or any(isinstance(one, tuple | list) for _, one in numbers):
         return each
     ((place, number), *more) = numbers
-    if len(args) == 2 and c.dtype() in FORMATS and each.word in functions.FUNCTIONS:
+    if len(args) == 2 and c.dtype() in FORMATS and each.word in FUNCTIONS:
         return o.beside(each.word, place, number, c.dtype())
-    either = functions.row_of(each.word).commutes  # a factor stands on either side
+    either = row_of(each.word).commutes  # a factor stands on either side
     given = tuple(repr(one) if either else (n, repr(one)) for n, one in [(place, number), *more])
     over = each.word == "divide" and place == 0  # 1 / 0 is no zero
     return replace(each, numbers=given, zero="" if over else each.zero)

@@ -21,8 +21,7 @@ import onnx
 from onnx import helper, numpy_helper, parser, printer
 
 from probe.errors import InputError
-from probe.recorders.graphs import Fed
-from probe.recorders.interpreter import Body, Node, in_graph_order
+from probe.recorders.graphs import Body, Fed, Node, in_graph_order
 from probe.recording.contract import Input
 from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 

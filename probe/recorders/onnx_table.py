@@ -16,8 +16,8 @@ import numpy as np
 from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each operator computes.
 TABLE = s.OperationTable()
@@ -225,17 +225,15 @@ def _onnx_pool(c: Call, kind: str) -> s.Meaning:
     return o.pool(kind, frame, False, _on(c, "count_include_pad"), _on(c, "ceil_mode"))
 
 
-def _own_row(*kept: int, beside: Sequence[int] = (), reads: Sequence[int] = ()) -> s.Row:
+def _own_row(*kept: int, beside: Sequence[int] = ()) -> s.Row:
     """Every output reads all of its row of some axes: with -1 of all axes but the last.
 
-    ``beside``: slots of what it reads its own row of besides; ``reads``: slots of all that is read,
-    where that is less."""
+    ``beside``: slots of what it reads its own row of besides."""
 
     def row(c: Call) -> s.Meaning:
         axes = range(c.rank() - 1) if kept == (-1,) else kept
         numbers = (*c.numbers(), c.gives[0][len(axes) :])
-        whole = o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
-        return s.reads_of(c, whole, *reads) if reads else whole
+        return o.own_rows(snake(c.op), axes, numbers, c.places(*beside))
 
     return row
 
@@ -307,7 +305,7 @@ def _onnx_gn(c: Call) -> s.Meaning:
     if c.domain or c.shape(1) != (c.shape()[1],):
         return s.Unknown("its scales are no number a channel, or its channels are last")
     groups, eps = (1, int(c["num_groups"])), c.get("epsilon", 1e-5)
-    return o.norm(range(1, c.rank()), eps, word="group_norm", along=1, groups=groups)
+    return o.norm(range(1, c.rank()), eps, word="group_norm", groups=groups)
 
 
 def _onnx_ln(c: Call, word: str) -> s.Meaning:

@@ -29,8 +29,7 @@ from probe import layout
 from probe.backends.onnxruntime import session_entries
 from probe.errors import InputError
 from probe.recorders import graphs, onnx_file, onnx_table
-from probe.recorders.graphs import LiveValue
-from probe.recorders.interpreter import Body, repeated
+from probe.recorders.graphs import Body, LiveValue, repeated
 from probe.recorders.onnx_file import BLOCKED, SPLIT, Block, Constant, OnnxNode, OnnxPlace
 from probe.recording.recording import array_digest
 from probe.semantics import Meaning

@@ -35,8 +35,7 @@ from onnx import helper, numpy_helper
 
 from probe.errors import InputError
 from probe.recorders import graphs
-from probe.recorders.graphs import Fed, Graph, Held, NodeGroup, Nodes, Runner
-from probe.recorders.interpreter import Body, Node
+from probe.recorders.graphs import Body, Fed, Graph, Held, Node, NodeGroup, Nodes, Runner
 from probe.recorders.onnx_file import graph_inputs, model_lines, words_in
 from probe.recorders.opencv_table import TABLE
 from probe.recording.contract import Input, Seen, Visit

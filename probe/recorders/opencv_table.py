@@ -15,8 +15,8 @@ import numpy as np
 
 from probe import semantics as s
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each type of layer computes. A parameter ``blobs`` counts a layer's own weights.
 TABLE = s.OperationTable()
@@ -197,7 +197,7 @@ def _lrn(c: Call) -> s.Meaning:
 
 
 def _dnn_norm(c: Call, axes: range, groups: tuple[int, int] | None, word: str) -> s.Meaning:
-    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, along=1, groups=groups)
+    norm = o.norm(axes, float(c.get("epsilon", 1e-5)), word=word, groups=groups)
     lines, build = range(1, c.count), s.StepBuilder(c.count)
     if all(c.rank(n) == 1 for n in lines):
         return norm

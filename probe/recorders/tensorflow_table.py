@@ -14,8 +14,8 @@ from typing import Any
 from probe import semantics as s
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
 from probe.semantics.contract import Call
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each operation computes.
 TABLE = s.OperationTable()

@@ -1,6 +1,8 @@
-"""TensorFlow's tensors as container arrays, its operations by their schema, run alone and written,
-its functions and what runs them, and people's names for variables. What TensorFlow has no public
-interface for is used in this file alone. Written with TensorFlow 2.21.
+"""TensorFlow's tensors as container arrays; its operations by their schema, run alone and written;
+its functions, what runs them, and their graphs of nodes; people's names for variables.
+
+What TensorFlow has no public interface for is used in this file alone. Written with TensorFlow
+2.21.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -22,6 +25,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import function_def_to_graph, op_callbacks, op_def_registry
 
+from probe.recorders.graphs import Body, Interpreter, Key, Node, behind_needs, repeated
 from probe.recording.contract import Lines
 from probe.semantics.contract import Call, Operand, Run
 
@@ -421,6 +425,163 @@ class RanOperation:
             return [f"{result} = tf.raw_ops.{op}({', '.join([*operands, *words])}){only}"]
 
         return lines
+
+
+# functions as graphs
+
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+LOOPS, BRANCHES = ("While", "StatelessWhile"), ("If", "StatelessIf", "Case", "StatelessCase")
+FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond")
+# Stateful by TensorFlow's registry, and yet the same however often they run.
+HARMLESS = (
+    *(*CALLS, *LOOPS, *BRANCHES, "ReadVariableOp", "VarIsInitializedOp", "VariableShape", "NoOp"),
+    *("Assert", "ResourceGather", "Placeholder", "CheckNumerics", "EnsureShape"),
+    *("LookupTableFindV2", "LookupTableSizeV2", "TensorListReserve"),
+)
+
+READS = ("ReadVariableOp", "VarIsInitializedOp", "VariableShape")
+HANDED_ON = ("Identity", "IdentityN", "StopGradient", "Snapshot")
+# What they give depends on no element, or on sizes alone: it is a constant of the run.
+SHAPES = ("Shape", "ShapeN", "Size", "Rank", "VariableShape", "ZerosLike", "OnesLike", "Range")
+
+
+@dataclass(eq=False)
+class FunctionNode(Node):
+    """An operation of a function: ``own`` its attributes, names and values in turn, ``path`` its
+    name; ``after``: nodes that run before it. Keys of values: (node, output)."""
+
+    after: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """Returns what a node calls that is of ``CALLS``."""
+        return str(self.words["f"])
+
+
+def run_flow(
+    runner: Interpreter, node: FunctionNode, read: list[Any], graph: Callable[[str], Body]
+) -> list[Any] | None:
+    """Runs a call, a loop or a branch by the nodes of what it calls, which ``graph`` gives by a
+    function's name. None of any other node."""
+    words = node.words
+    if node.op in CALLS:
+        return runner.walk(graph(node.function), read)
+    if node.op in LOOPS:
+        cond, body = graph(words["cond"]), graph(words["body"])
+
+        def given(_: int, state: Sequence[Any]) -> Sequence[Any] | None:
+            return state if bool(array(runner.walk(cond, state)[0])) else None
+
+        return repeated(lambda _, state: runner.walk(body, state), read, given)[0]
+    if node.op in BRANCHES:
+        which = int(array(read[0]))
+        names = words.get("branches") or [words["else_branch"], words["then_branch"]]
+        # any other number is the last one's
+        name = names[which if 0 <= which < len(names) else -1]
+        return runner.walk(graph(name), read[1:])
+    return None
+
+
+def traced_graph(name: str, known: dict[str, Body]) -> Body:
+    """Returns the graph of a function as it was traced, before any optimisation. ``known``: those
+    that have been read."""
+    if name not in known:
+        definition = definition_of(name)
+        graph, flat = graph_of(definition)
+        inputs = [one.name for one in definition.signature.input_arg]
+        nodes = [one for one in graph.node if one.name not in inputs]
+        outputs = definition.signature.output_arg
+        given = [_end_of(flat[definition.ret[one.name]]) for one in outputs]
+        known[name] = _body(nodes, [one.name for one in nodes], inputs, given)
+    return known[name]
+
+
+def optimised_graph(name: str, inputs: list[Any]) -> Body | None:
+    """Returns the graph that TensorFlow runs for these inputs; None where it holds loops."""
+    definition = definition_of(name)
+    count = len(definition.signature.output_arg)
+    graphs = optimised_graphs(lambda: run_op(name, inputs, call_options(), count))
+    outputs = ("_Retval", "_DeviceRetval")
+    graphs = [one for one in graphs if sum(node.op in outputs for node in one.node) == count]
+    if len(graphs) != 1 or any(node.op in FLOW for node in graphs[0].node):
+        return None
+    # an input that was optimised away keeps a name that no node reads
+    fed, given, nodes = [f"unread {n}" for n in range(len(inputs))], {}, []
+    for one in graphs[0].node:
+        if one.op in ("_Arg", "_DeviceArg"):
+            fed[int(one.attr["index"].i)] = one.name
+        elif one.op in outputs:
+            given[int(one.attr["index"].i)] = _end_of(one.input[0])
+        else:
+            nodes.append(one)
+    order = list(_written_order(definition, ""))
+    return _body(nodes, order, fed, [given[n] for n in range(count)])
+
+
+def _body(
+    protos: Sequence[Any], order: Sequence[str], inputs: Sequence[str], given: Sequence[Key]
+) -> Body:
+    """Returns nodes in the order of the program, each behind what it reads; those that aren't of
+    the program (Grappler's) right before their first user."""
+    by_name, place = {one.name: one for one in protos}, {name: n for n, name in enumerate(order)}
+    first = sorted(by_name, key=lambda name: -place.get(name, len(order)))[::-1]
+
+    def needs(name: str) -> list[str]:
+        every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
+        return [one for text in every if (one := _end_of(text.removeprefix("^"))[0]) in by_name]
+
+    ordered = [by_name[name] for name in behind_needs(first, needs)]
+    constants = {
+        (one.name, 0): tf.constant(tf.make_ndarray(one.attr["value"].tensor))
+        for one in ordered
+        if one.op == "Const"
+    }
+    nodes = [_function_node(one) for one in ordered if one.op != "Const"]
+    return Body(nodes, [(name, 0) for name in inputs], given, constants)
+
+
+def _function_node(one: Any) -> FunctionNode:
+    own = schema(one.op)
+    words = {name: attribute(one.attr[name]) for name in own.kinds if name in one.attr}
+    count = 0
+    for name, types in own.outputs:
+        counted = one.attr[name] if name else None
+        count += 1 if counted is None else len(counted.list.type) if types else int(counted.i)
+    slots = [_end_of(text) for text in one.input if not text.startswith("^")]
+    after = tuple(text[1:] for text in one.input if text.startswith("^"))
+    attributes = tuple(each for pair in words.items() for each in pair)
+    gives = [(one.name, n) for n in range(count)]
+    return FunctionNode(attributes, one.op, slots, gives, (), words, one.name, after=after)
+
+
+def _end_of(text: str) -> tuple[str, int]:
+    name, _, number = text.partition(":")
+    return name, int(number or 0)
+
+
+def _written_order(definition: Any, prefix: str) -> Iterator[str]:
+    """The names of a function's nodes in the order of the program, those that it calls in place."""
+    for node in definition.node_def:
+        yield prefix + node.name
+        inner = node.attr["f"].func.name if node.op in CALLS else ""
+        if inner and is_function(inner):
+            yield from _written_order(definition_of(inner), f"{prefix}{node.name}/")
+
+
+def called_functions(name: str) -> Iterator[Any]:
+    """Yields the definition of a function, and of all that it calls."""
+    pending, met = [name], set()
+    while pending:
+        now = pending.pop()
+        if now in met or not is_function(now):
+            continue
+        met.add(now)
+        made = definition_of(now)
+        yield made
+        for node in made.node_def:
+            for value in node.attr.values():
+                pending += [one.name for one in (value.func, *value.list.func) if one.name]
 
 
 # Name scopes that TensorFlow opens by itself, and its optimisers of graphs.

@@ -23,10 +23,25 @@ import numpy as np
 import torch
 
 from probe.errors import InputError
-from probe.recorders import torch_private as private
 from probe.recorders.torch_calls import RanCall, aten_call, changed_by, op_facts, signed
 from probe.recorders.torch_table import meaning
-from probe.recorders.torch_values import Lays, NamedWeight, Place, Values, address, array, tensors
+from probe.recorders.torch_values import (
+    CALL,
+    SKIPS,
+    Lays,
+    NamedWeight,
+    Place,
+    TorchDispatchMode,
+    Values,
+    address,
+    array,
+    called_for,
+    compiled_as_one,
+    modules,
+    skip,
+    tensors,
+    weights_of,
+)
 from probe.recording.contract import Again, Input, Operation, Said, Seen, Visit
 from probe.recording.recording import array_digest
 from probe.semantics import Compiled
@@ -80,7 +95,7 @@ class TorchRecorder:
         """Runs it, and calls ``visit`` behind each operation. Returns its outputs. Again: it asked
         for gradients, and they are on from now on."""
         mode = _Mode(self, visit)
-        with self._mode(), private.compiled_as_one(mode.compiled) as mode.compiling, mode:
+        with self._mode(), compiled_as_one(mode.compiled) as mode.compiling, mode:
             found = self.function()
         if self._other_bits(tensors(found)):
             self.gradients = True
@@ -126,14 +141,14 @@ class ModuleTree:
 
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
-        every = private.modules(root)
+        every = modules(root)
         self.paths = {
             id(m): (weakref.ref(m), _module_path(front, name)) for m, name in every.items()
         }
         self.weights = [
             NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
             for module, name in every.items()
-            for key, tensor in private.weights_of(module)
+            for key, tensor in weights_of(module)
         ]
 
 
@@ -164,7 +179,7 @@ class Paths:
         fresh, kept, depth = list[FrameType](), 0, self.depth
         while frame is not None:
             code = frame.f_code
-            if code is private.CALL:
+            if code is CALL:
                 if frame in depth:
                     kept = depth[frame] + 1
                     break
@@ -213,10 +228,10 @@ class Paths:
         self.values.weigh(found.weights)
 
 
-class _Mode(private.TorchDispatchMode):
+class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
-        private.skip(type(self).__torch_dispatch__)
+        skip(type(self).__torch_dispatch__)
         self.recorder, self.told = recorder, recorder.told
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
@@ -233,7 +248,7 @@ class _Mode(private.TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Whether PyTorch wraps what is below, so that nothing compiles it: it takes as long as
         some operations."""
-        return not private.SKIPS
+        return not SKIPS
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -254,7 +269,7 @@ class _Mode(private.TorchDispatchMode):
                     return func(*args, **kwargs)
         # inference mode alone shows such an operation in the place of those that it calls
         if known.of_others and all(one.lay.plain for one in places):
-            return private.called_for(func, args, kwargs, self)
+            return called_for(func, args, kwargs, self)
         if not ordinary:
             into, read = changed_by(known, args, kwargs)
             reads = [one for one, is_read in zip(reads, read, strict=True) if is_read]

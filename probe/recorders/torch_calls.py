@@ -15,7 +15,6 @@ import torch
 from torch import Tag
 
 from probe.layout import BOUNDARY
-from probe.recorders.torch_private import of_others, overload, packed_in, schema
 from probe.recorders.torch_values import (
     Place,
     Slot,
@@ -23,6 +22,10 @@ from probe.recorders.torch_values import (
     dtype,
     extent,
     lay_like,
+    of_others,
+    overload,
+    packed_in,
+    schema,
     shape,
     slot_of,
     tensors,

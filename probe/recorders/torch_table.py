@@ -16,7 +16,7 @@ from probe.recorders.torch_calls import AtenCall
 from probe.recorders.torch_values import Slot, dtype
 from probe.semantics import moving
 from probe.semantics import operations as o
-from probe.semantics.asked import asked_move, asked_resize
+from probe.semantics.moving import asked_move, asked_resize
 
 # What each operation computes, by its name without ``_`` behind it. Besides, functions of elements
 # that PyTorch tags as such.
@@ -63,7 +63,7 @@ CONSTRUCTORS: dict[str, tuple[str, Callable[..., s.Meaning]]] = {
     "elu": ("alpha scale input_scale", o.elu),
     "celu": ("alpha", o.celu),
     "softplus": ("beta threshold", o.softplus),
-    "hardsigmoid": ("", lambda: o.hard_sigmoid()),
+    "hardsigmoid": ("", o.hard_sigmoid),
     "hardtanh": ("min_val max_val", o.clip),
     "clamp": ("min max", o.clip),
     "clamp_min": ("min", lambda low: o.clip(low, None)),
@@ -275,7 +275,7 @@ def _aten_norm(c: AtenCall) -> s.Meaning:
 @TABLE.row("native_group_norm")
 def _aten_gn(c: AtenCall) -> s.Meaning:
     axes, present = range(1, c.rank()), (c.has("weight"), c.has("bias"))
-    return o.norm(axes, c["eps"], *present, "group_norm", 1, (1, c["group"]))
+    return o.norm(axes, c["eps"], *present, "group_norm", (1, c["group"]))
 
 
 @TABLE.row(

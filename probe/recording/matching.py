@@ -32,7 +32,8 @@ from probe.recording.recording import (
     computes,
     is_exact_content,
 )
-from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown, functions, mixing
+from probe.semantics import Compiled, Each, Exact, Made, Pads, Unknown, mixing
+from probe.semantics.elementwise import row_of
 from probe.semantics.labels import (
     NOTHING,
     ZERO,
@@ -535,7 +536,7 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
     if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
     scalars = _differing_scalars(ours, theirs)
-    commutes = len(ours) == 2 and functions.row_of(getattr(meaning, "word", "")).commutes
+    commutes = len(ours) == 2 and row_of(getattr(meaning, "word", "")).commutes
     if not scalars and commutes and (turned := _differing_scalars(ours[::-1], theirs)):
         scalars, ours = turned, ours[::-1]  # of a sum or a product of two, either way round
     alike = [v.shape for v in ours] == [v.shape for v in theirs]

@@ -3,9 +3,8 @@
 ``folder.reproduce`` shrinks a finding, explains it, writes its script (``program``) and proves it
 in fresh processes; ``folder.write_folder`` writes the folder, ``proof.verify`` runs it again.
 
-``program`` writes in lines of ``code``, ``shortest`` the shortest script; ``failing`` decides
-whether a smaller case still fails. ``content`` is what a report says, ``report`` writes it under
-the headings of ``forms``. ``emulate`` writes a revealed run for NumPy, with ``evaluator`` copied
-into it. Of models: ``modelled`` makes an operation a case, ``recorded`` writes the folder of one
-with its operands.
+``program`` writes scripts, ``shortest`` the shortest one; ``failing`` decides whether a smaller
+case still fails. ``report`` is what a report says, under the headings of a project's form.
+``emulate`` writes a revealed run for NumPy, with ``evaluator`` copied into it. Of models:
+``modelled`` makes an operation a case, ``recorded`` writes the folder of one with its operands.
 """

@@ -151,9 +151,14 @@ def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, 
     shown = tree.formula
     if len(shown) > TREE_SHOWN:
         shown = f"tree {tree.id}, {len(tree.leaves)} summands, {tree.depth} additions deep"
+
+    def shortened(leaves: Sequence[int]) -> str:
+        text = " ".join(map(str, leaves))
+        return text if len(text) < 60 else f"{len(leaves)} of them"
+
     described = {
         "tree": shown,
-        "text": "; ".join(summation.text("", _fused_leaves)),
+        "text": "; ".join(summation.text("", shortened)),
         "leaf": tree.leaves[0],
         "formats": rounding.formats(),
         "sets": list(rounding.sets()),
@@ -164,11 +169,6 @@ def _data_of_summation(summation: Summation) -> tuple[dict[str, Any], dict[str, 
         **{name: sorted(numbers) for name, numbers in rounding.sets().items()},
     }
     return described, {name: np.array(numbers, np.int32) for name, numbers in lists.items()}
-
-
-def _fused_leaves(leaves: Sequence[int]) -> str:
-    text = " ".join(map(str, leaves))
-    return text if len(text) < 60 else f"{len(leaves)} of them"
 
 
 # Products of an output up to which its sum is written out.

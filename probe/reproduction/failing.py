@@ -10,7 +10,7 @@ bit for bit, and the case as it was found agrees in bits too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -324,14 +324,21 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
     The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
     """
     numbers = [n for n, name in enumerate(found.cause) if name == cause][:MOST]
-    classes, leaves = classes_of(found.left.case)
+    given, case = found.left.operands, found.left.case
+    classes, leaves = classes_of(case)
     best: tuple[int, int] | None = None
     for number in numbers:
         pair = int(found.differing[number])
         position, filter_ = (int(n) for n in found.pairs.left[pair])
-        read = leaves[classes[position]].tolist()
-        # products of 0 change no sum, wherever they are added
-        kept = _not_zero(found, position, filter_, read)
+        # products of 0 change no sum, wherever they are added; nor does a bias of 0
+        group = filter_ // (case.filters // case.groups)
+        x = floats.widen(given.columns[group][:, position], case.dtype)
+        w = floats.widen(given.weights[:, filter_], case.dtype)
+        b = None if given.b is None else floats.widen(given.b[filter_ : filter_ + 1], case.dtype)
+        kept = [
+            leaf for leaf in leaves[classes[position]].tolist() if x[leaf] != 0 and w[leaf] != 0
+        ]
+        kept += [BIAS] * (b is not None and float(b[0]) != 0)
         left = found.left.summation(found.pairs.left[pair])
         right = found.right.summation(found.pairs.right[pair])
         if left is None or right is None or len(kept) < 2:
@@ -342,18 +349,6 @@ def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int
             if first:
                 return number
     return None if best is None else best[1]
-
-
-def _not_zero(found: Comparison, position: int, filter_: int, read: Sequence[int]) -> list[int]:
-    """Returns the leaves of an output whose products are not 0, and the bias where it isn't."""
-    given, case = found.left.operands, found.left.case
-    group = filter_ // (case.filters // case.groups)
-    x = floats.widen(given.columns[group][:, position], case.dtype)
-    w = floats.widen(given.weights[:, filter_], case.dtype)
-    kept = [leaf for leaf in read if x[leaf] != 0 and w[leaf] != 0]
-    if given.b is not None and float(floats.widen(given.b[filter_ : filter_ + 1], case.dtype)[0]):
-        kept.append(BIAS)
-    return kept
 
 
 # Settings that are tried: each costs a start of the library.
@@ -389,11 +384,23 @@ def by_values(failed: Failing, finding: Finding) -> list[str]:
 def by_switches(
     finding: Finding, start: Finding, where: Target, tell: Callable[[str], None]
 ) -> list[str]:
-    """Returns which other settings of the target give both sides of both cases the same sums."""
-    found = []
-    for other in _others(where):
-        if budget.spent():
+    """Returns which other settings of the target give both sides of both cases the same sums: of
+    the first ``SWITCHES`` that the backend suggests and that can run here."""
+    found, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
+    for text in sorted(suggested, key=lambda one: "isa" in one):
+        if budget.spent() or tried == SWITCHES:
             break
+        # settings of switches alone: no devices, no backends that are different libraries
+        if not text.startswith(",") or "backend=" in text:
+            continue
+        changed = dict(part.split("=", 1) for part in text.strip(",").split(","))
+        try:
+            other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
+        except InputError:
+            continue
+        if other == where or target.why_unavailable(other):
+            continue
+        tried += 1
         tell(f"trying {other.text}")
         try:
             with failing(other) as failed:
@@ -416,25 +423,3 @@ def same_sums(failed: Failing, finding: Finding) -> bool:
     found = failed.explained(finding)
     whole = found.replayed == found.compared
     return whole and not found.by_order and not len(found.differing)
-
-
-def _others(where: Target) -> Iterator[Target]:
-    """Yields the first ``SWITCHES`` other settings that the backend suggests and that can run here.
-
-    They are settings of switches alone: no devices, no backends that are different libraries.
-    """
-    given, suggested = 0, backends.get(where.name).suggestions
-    for text in sorted(suggested, key=lambda one: "isa" in one):
-        if not text.startswith(",") or "backend=" in text:
-            continue
-        changed = dict(part.split("=", 1) for part in text.strip(",").split(","))
-        try:
-            other = replace(where, switches=tuple((dict(where.switches) | changed).items()))
-        except InputError:
-            continue
-        if other == where or target.why_unavailable(other):
-            continue
-        yield other
-        given += 1
-        if given == SWITCHES:
-            return

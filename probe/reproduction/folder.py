@@ -18,7 +18,6 @@ from probe.launch import library_variables
 from probe.printing import plain
 from probe.progress import Say, silent
 from probe.reproduction import emulate, program, proof, report
-from probe.reproduction.content import FurtherTarget, Reproduction, facts_of
 from probe.reproduction.failing import (
     Failing,
     KeepsCause,
@@ -28,6 +27,7 @@ from probe.reproduction.failing import (
     failing,
     shown_by_products,
 )
+from probe.reproduction.report import FurtherTarget, Reproduction, facts_of
 from probe.reproduction.shortest import shortest_script
 from probe.shrink import BUDGET, Shrunk, smallest_finding
 from probe.target import Target

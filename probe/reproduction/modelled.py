@@ -8,7 +8,7 @@ reduced form keeps the cause that was found in the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from probe import backends, layout, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Comparison, Finding, outputs_of_call
+from probe.comparison import ComparedShapes, Finding, outputs_of_call
 from probe.errors import InputError, NotReproduced, ProbeError
 from probe.explaining.evidence import named_kernels
 from probe.printing import counted, ranges
@@ -28,8 +28,8 @@ from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.source import SAID
 from probe.reproduction import folder as room
-from probe.reproduction.content import Reproduction
 from probe.reproduction.failing import failing
+from probe.reproduction.report import Reproduction
 from probe.target import Target
 
 # Smaller cases that are tried: each is larger than one by hand, and somebody waits for it.
@@ -54,11 +54,20 @@ def case_of_region(sides: Sides) -> Modelled:
     """Returns the case of a difference. InputError: it is none, with the reason."""
     calls = [_single_call(one) for one in sides]
     cases = [one.case for one in calls]
-    assert cases[0] is not None and cases[1] is not None
-    given = [_operands_of_call(*pair) for pair in zip(calls, sides, strict=True)]
+    given: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
+    for call, one in zip(calls, sides, strict=True):
+        assert call.case is not None
+        parts, part = call.operands(one.reads), call.inputs[0]
+        if "w" not in parts:
+            raise _no_case("it has no weights")
+        x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
+        w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
+        w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
+        given.append((x, w, parts.get("b")))
     for name, one, other in zip("wb", given[0][1:], given[1][1:], strict=True):
         if not _same_bytes(one, other):
             raise _no_case(f"the two runs have different {name}")
+    assert cases[0] is not None and cases[1] is not None
     mine, theirs = cases[0].arguments(), cases[1].arguments()
     apart = [name for name in mine if mine[name] != theirs[name]]
     if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
@@ -96,37 +105,19 @@ def _single_call(one: Alone) -> TargetCall:
     stages = Ports(one.side).stages(one.operation)
     does: Any = stages[0].does
     if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
-        does = _weighted(does)
+        # a product of two arrays as one of weights: a function's own arrays are no layer's, so that
+        # nothing says which of the two they are; groups of products stay what they are
+        x, w = does.inputs
+        (groups, rows, channels), sizes = x.shape, w.shape
+        if groups == 1:
+            words: dict[str, Any] = {"in_channels": channels, "batch": rows}
+            words["filters"] = sizes[1] if does.spec["transposed"] else sizes[2]
+            case = Case("dense", dtype=does.spec["dtype"], **words)
+            does = replace(does, case=case, parts={"w": w})
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _no_case("it is not one product of weights or one convolution")
     found: TargetCall = does
     return found
-
-
-def _weighted(does: TargetCall) -> TargetCall:
-    """Returns a product of two arrays as one of weights: a function's own arrays are no layer's,
-    so that nothing says which of the two they are. Groups of products stay what they are."""
-    x, w = does.inputs
-    (groups, rows, channels), sizes = x.shape, w.shape
-    if groups != 1:
-        return does
-    filters = sizes[1] if does.spec["transposed"] else sizes[2]
-    words = {"in_channels": channels, "filters": filters, "batch": rows}
-    case = Case("dense", dtype=does.spec["dtype"], **words)  # type: ignore[arg-type]
-    return replace(does, case=case, parts={"w": w})
-
-
-def _operands_of_call(
-    call: TargetCall, one: Alone
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    assert call.case is not None
-    parts, part = call.operands(one.reads), call.inputs[0]
-    x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
-    if "w" not in parts:
-        raise _no_case("it has no weights")
-    w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
-    w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
-    return x, w, parts.get("b")
 
 
 def _same_bytes(one: np.ndarray | None, other: np.ndarray | None) -> bool:
@@ -167,7 +158,15 @@ def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
     InputError: none of those that are tried does.
     """
     why = "its library lays operands out in no known way"
-    for word in _layouts_to_try(made):
+    # as users call it, at the recorded address, and as the library keeps others; threads are part
+    # of a recording's target
+    words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
+    if len(set(made.addresses)) == 1 and made.addresses[0]:
+        words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
+    known = [backends.get(one.name).layouts for one in made.targets]
+    for word in words:
+        if not all(layout.keeps_layout(word, some) for some in known):
+            continue
         tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
         try:
             finding = replace(made.finding, case=made.finding.case.with_(layout=word))
@@ -189,17 +188,6 @@ def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
             return replace(made, finding=finding)
         why = "by itself, in a fresh process, the same call gives different bits than in the model"
     raise _no_case(why)
-
-
-def _layouts_to_try(made: Modelled) -> Iterator[str]:
-    """Yields layouts: as users call it, at the recorded address, and as the library keeps others.
-    Threads are part of a recording's target."""
-    words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
-    if len(set(made.addresses)) == 1 and made.addresses[0]:
-        words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
-    for word in words:
-        if all(layout.keeps_layout(word, backends.get(one.name).layouts) for one in made.targets):
-            yield word
 
 
 def write_case(
@@ -318,18 +306,12 @@ def where_it_differs(cause: Cause) -> str:
         which = ranges((some + 1).tolist(), 4)
         many = len(some) > 1
         who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
-        if _others_add_alike(told, np.flatnonzero(~np.isin(every, some))):
+        others = [
+            (one, other)
+            for n in np.flatnonzero(~np.isin(every, some)).tolist()
+            if (one := told.left.summation(told.pairs.left[n])) is not None
+            and (other := told.right.summation(told.pairs.right[n])) is not None
+        ]
+        if others and all(one == other for one, other in others):
             who += f", computed by a different kernel than the other {word}s"
     return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"
-
-
-def _others_add_alike(told: Comparison, others: np.ndarray) -> bool:
-    """Returns whether outputs of other entries were revealed, and all of them add alike on both
-    sides."""
-    known = [
-        (one, other)
-        for n in others.tolist()
-        if (one := told.left.summation(told.pairs.left[n])) is not None
-        and (other := told.right.summation(told.pairs.right[n])) is not None
-    ]
-    return bool(known) and all(one == other for one, other in known)

@@ -1,25 +1,348 @@
-"""Writes ``reproduce.py``: a finding as a script of one or two libraries and NumPy."""
+"""Writes what a library's user would write: lines that compute a case or a layer, and
+``reproduce.py``, a finding as a script of one or two libraries and NumPy.
+
+The lines are those that a backend emits, which the worker compiles and runs, so a script holds what
+was measured. They are laid out as ruff and black do, and operands have their exact bits.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
 import textwrap
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from probe import window
+from probe import backends, floats, window
+from probe.backends.contract import Unsupported
+from probe.backends.source import Source, ValueShapes, Writing
 from probe.case import Case
-from probe.comparison import Finding
+from probe.comparison import Arrays, Finding
 from probe.errors import InputError
 from probe.launch import library_variables
-from probe.reproduction import code
-from probe.reproduction.code import ScriptLibrary, of_case
+from probe.operation import case_program
 from probe.runtimes.packages import release_recipe
 from probe.target import Target
+
+WIDTH = 100
+OPENING, CLOSING = "([{", ")]}"
+
+
+def spaced(text: str) -> str:
+    """A program with two empty lines around its functions and at most one elsewhere outside."""
+    found: list[str] = []
+    quoted = function = False
+    for line in text.splitlines():
+        top = bool(line) and not quoted and not line[0].isspace() and line[0] not in ")]}"
+        starts = top and line.startswith(("def ", "@"))
+        if top and found and (starts or function):
+            while not found[-1]:
+                found.pop()
+            found += [] if found[-1].startswith("@") else ["", ""]
+        elif not line and not quoted and found[-2:] and not found[-1]:
+            continue
+        function = (starts or function) if (top and starts) or not top else False
+        quoted ^= line.count('"""') % 2 == 1
+        found.append(line)
+    return "\n".join(found) + "\n"
+
+
+def imports(lines: Iterable[str]) -> list[str]:
+    """Import statements in isort's order, what comes from one module in one of them."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        head, _, names = line.partition(" import ")
+        found.setdefault(head, []).extend(names.split(", ") if names else [])
+    merged = [
+        f"{head} import {', '.join(dict.fromkeys(names))}" if names else head
+        for head, names in found.items()
+    ]
+    return sorted(merged, key=lambda line: (line.startswith("from "), line.lower()))
+
+
+def literal(value: object) -> str:
+    """Returns a value as formatters write it: with double quotes."""
+    return re.sub(r"'([^'\"]*)'", r'"\1"', repr(value))
+
+
+def block(lines: Iterable[str], indent: int = 4) -> list[str]:
+    """Returns the lines indented, those that are too long broken at their brackets."""
+    found: list[str] = []
+    for line in lines:
+        own = len(line) - len(line.lstrip())
+        found += wrapped_statement(line.strip(), indent + own) if line.strip() else [""]
+    return found
+
+
+def wrapped_statement(line: str, indent: int = 0) -> list[str]:
+    """Returns one statement as lines of at most ``WIDTH`` characters, if its brackets allow it."""
+    whole = " " * indent + line
+    if len(whole) <= WIDTH:
+        return [whole]
+    # where the last outermost bracket that holds something opens and closes
+    start = end = depth = opened = 0
+    for place, letter in _outside_strings(line):
+        if letter in OPENING:
+            opened = place if depth == 0 else opened
+            depth += 1
+        elif letter in CLOSING:
+            depth -= 1
+            if depth == 0 and place > opened + 1:
+                start, end = opened, place
+    if not end:
+        return [whole]
+    head, inner, tail = line[: start + 1], line[start + 1 : end].rstrip(","), line[end:]
+    pad = " " * (indent + 4)
+    if len(pad + inner) <= WIDTH and "*" not in inner[:1]:
+        middle = [pad + inner + ("," if line[start] != "(" else "")]
+        if line[start] != "(":
+            middle = [pad + part + "," for part in _parts_at_commas(inner)]
+    else:
+        # a comma in brackets that only group would make a tuple of them
+        groups = line[start] == "(" and not re.search(r"[\w)\]]$", line[:start])
+        comma = "" if groups and len(_parts_at_commas(inner)) == 1 else ","
+        middle = [
+            one
+            for part in _parts_at_commas(inner)
+            for one in wrapped_statement(part + comma, indent + 4)
+        ]
+    return [" " * indent + head, *middle, " " * indent + tail]
+
+
+def _parts_at_commas(inner: str) -> list[str]:
+    """Returns what commas outside of brackets separate."""
+    found, depth, start = [], 0, 0
+    for place, letter in _outside_strings(inner):
+        depth += (letter in OPENING) - (letter in CLOSING)
+        if letter == "," and depth == 0:
+            found.append(inner[start:place].strip())
+            start = place + 1
+    return [*found, inner[start:].strip()]
+
+
+def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
+    """Yields places and characters that are not within quotes."""
+    quote, escaped = "", False
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote and not escaped else quote
+            escaped = letter == "\\" and not escaped
+        elif letter in "\"'":
+            quote = letter
+        else:
+            yield place, letter
+
+
+# Numbers that are written one by one; more of them are packed.
+WRITTEN = 256
+
+# Numbers in an array of zeros that get a line each.
+PICKED = 24
+
+# Functions that read what ``assignments`` writes.
+READERS = {
+    "numbers": '''
+def numbers(text, *shape):
+    """An array from exact hexadecimal numbers."""
+    return np.array([float.fromhex(one) for one in text.split()], np.{dtype}).reshape(shape)
+''',
+    "unpacked": '''
+def unpacked(text, *shape):
+    """An array from its compressed bits."""
+    packed = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(packed, "{little}").reshape(shape).copy()
+''',
+}
+
+
+def numpy_dtype(dtype: str) -> str:
+    """NumPy's dtype of a script's arrays: bfloat16 is written as float32."""
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def exact_array(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns a container array as a script has it: ``numpy_dtype(dtype)``, exact."""
+    return np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
+
+
+def assignments(name: str, array: np.ndarray) -> list[str]:
+    """Assignments that make the array ``name`` (float16, float32 or float64)."""
+    count, shape = int(np.count_nonzero(array)), ", ".join(map(str, array.shape))
+    # mostly zeros, as after shrinking: the few that count are read at a glance
+    if count <= PICKED and array.size > max(8, 2 * count):
+        found = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
+        for place in np.argwhere(array).tolist():
+            value, at = array[tuple(place)], ", ".join(map(str, place))
+            number = hexadecimal(float(value))
+            found.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
+        return found
+    if array.size <= WRITTEN:
+        written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
+        found = _reader_call(name, "numbers", written, shape)
+        if array.size <= 1:
+            return found
+        # the first ones as decimals, as many as a line has room for
+        text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
+        while len(text + ", ".join(values)) > 94:
+            values.pop()
+        return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *found]
+    # the script may run on a machine of the other byte order, so the order is written down
+    little = array.astype(array.dtype.newbyteorder("<"))
+    packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
+    return _reader_call(name, "unpacked", packed, shape)
+
+
+def _reader_call(name: str, reader: str, text: str, shape: str) -> list[str]:
+    one = f'{name} = {reader}("{text}", {shape})'
+    if len(one) <= WIDTH:
+        return [one]
+    pieces = textwrap.wrap(text, 92, break_on_hyphens=False)
+    body = [f'    "{part} "' for part in pieces[:-1]] + [f'    "{pieces[-1]}",']
+    return [f"{name} = {reader}(", *body, *(f"    {size}," for size in shape.split(", ")), ")"]
+
+
+def hexadecimal(value: float) -> str:
+    """``float.hex`` without the zeros at the end of its digits."""
+    digits, _, exponent = value.hex().partition("p")
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    return f"{digits}p{exponent}" if exponent else digits
+
+
+# The name of probe's own arithmetic.
+NUMPY = "probe on NumPy"
+
+
+@dataclass(frozen=True)
+class ScriptLibrary:
+    """Lines of a script that uses one library. All of them run on Python 3.6 where it does.
+
+    ``name``: as its users write it. ``version``: the expression that tells it. ``imports``: after
+    NumPy's. ``setup``: once, before anything is computed. ``body``: of a function of the NumPy
+    arrays ``x`` (batch, *spatial, in_channels), ``w`` (*kernel, in_channels/groups, filters) and
+    ``b`` (filters,) or None, which returns (batch, *spatial_out, filters) as an array; bfloat16
+    goes in and out as float32. ``modules``: distributions that it needs beside NumPy. ``standard``:
+    modules of Python's own that ``body`` uses. ``source``: its stages; None for probe's.
+    """
+
+    name: str
+    version: str
+    imports: tuple[str, ...]
+    body: tuple[str, ...]
+    setup: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    standard: tuple[str, ...] = ()
+    source: Source | None = None
+
+
+def of_case(target: Target, version: str, case: Case, operands: Arrays) -> ScriptLibrary:
+    """Returns how a script computes ``case`` (its length set) with a target's release ``version``.
+
+    ``operands``: x, w and b of the case, for libraries whose models hold them.
+
+    Raises InputError where no script is written for it.
+    """
+    x, w, b = operands
+    named = {"w": w} if b is None else {"w": w, "b": b}
+    if is_written(target):
+        return of_layer(target, version, case.spec(), tuple(x.shape), named)
+    if target.name == "reference":  # probe's own arithmetic: such a script needs probe
+        if case.dtype == "bfloat16":
+            why = "no script is written for bfloat16"
+            raise InputError("target", target.text, why, "use another target")
+        names = ["w"] * case.weighted + ["b"] * (case.bias is not None)
+        given = ", ".join(f'"{name}": {name}' for name in names)
+        body = (
+            "from probe.backends.reference import Reference",
+            "",
+            "backend = Reference()",
+            f'backend.start({literal(dict(target.switches))}, "cpu")',
+            f"operator = backend.operator({literal(case.spec())})",
+            f"run = operator.bind({{{given}}})",
+            "return operator.output(run(operator.input(x)))",
+        )
+        return ScriptLibrary(NUMPY, "np.__version__", (), body, modules=("probe-numerics",))
+    todo = f"use one of {', '.join(backends.BACKENDS)}"
+    raise InputError("target", target.text, "no script is written for it", todo)
+
+
+def is_written(target: Target) -> bool:
+    """Returns whether the target's library emits lines."""
+    return issubclass(backends.get(target.name), Writing)
+
+
+def library_title(target: Target) -> str:
+    """Returns the name of the target's library, as its users write it."""
+    return str(backends.get(target.name).title) if is_written(target) else NUMPY
+
+
+def of_layer(
+    target: Target,
+    version: str,
+    layer: Mapping[str, Any],
+    shape: tuple[int, ...],
+    operands: Mapping[str, np.ndarray],
+) -> ScriptLibrary:
+    """Returns how a script computes one operation of an input (batch, *spatial, channels).
+
+    ``layer``: its spec; ``operands``: by name. Raises InputError where the library has none.
+    """
+    backend = backends.get(target.name)().described(dict(target.switches), target.device, version)
+    program = case_program(dict(layer))
+    try:
+        backend.lay(program.layout)
+        source = backend.emit(program, ValueShapes(program, shape))
+        held = _model_assignments(source, program.operands(), layer["dtype"], operands)
+    except Unsupported as error:
+        why = f"no script is written for {error}"
+        raise InputError("target", target.text, why, "use another target") from None
+    stages = source.make + source.enter + held + source.load + source.run
+    if stages and stages[0].startswith(("@", "def ")):
+        stages = ("", *stages)
+    body = (*stages, f"return {source.leave}")
+    text = "\n".join((*body, *backend.setup(), backend.version_text))
+    words, imports = set(re.findall(r"\w+", text)), []
+    for line in backend.imports:  # a script imports what it uses, and no more
+        head, _, names = line.partition(" import ")
+        if not line.startswith("from "):
+            imports += [line] * (re.split("[ .]+", line)[-1] in words)
+        elif used := [name for name in names.split(", ") if name.split(" ")[-1] in words]:
+            imports.append(f"{head} import {', '.join(used)}")
+    more = ("base64",) if any("base64." in line for line in held) else ()
+    return ScriptLibrary(
+        *(backend.title, backend.version_text, tuple(imports), body),
+        setup=backend.setup(),
+        modules=backend.modules,
+        standard=(*backend.standard, *source.standard, *more),
+        source=source,
+    )
+
+
+def _model_assignments(
+    source: Source, names: list[str], dtype: str, operands: Mapping[str, np.ndarray]
+) -> tuple[str, ...]:
+    """Assignments to the models in formats of their own."""
+    if source.hold is None:
+        return ()
+    wide = {name: operands[name] for name in names}
+    if dtype == "bfloat16":
+        wide = {name: floats.widen(array, dtype) for name, array in wide.items()}
+    given = {name: np.ascontiguousarray(array) for name, array in wide.items()}
+    lines: list[str] = []
+    for name, content in source.hold(given).items():
+        if isinstance(content, str):
+            lines += [f"{name} = (", *(f"    {line!r}" for line in content.splitlines(True)), ")"]
+            continue
+        text = textwrap.wrap(base64.b64encode(content).decode(), 84)
+        lines += [f"{name} = base64.b64decode(", *(f'    "{line}"' for line in text), ")"]
+    return tuple(lines)
+
 
 Slices = tuple[slice, ...]
 SIDE_WORDS = ("left", "right")
@@ -52,7 +375,7 @@ def templates() -> Environment:
 def entry_of_dict(words: Mapping[str, str], name: str) -> str:
     """Returns one entry of a dict of dicts, as Python's formatters write it."""
     inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
-    return "\n".join(code.wrapped_statement(f'"{name}": {{{inner}}},', 4))
+    return "\n".join(wrapped_statement(f'"{name}": {{{inner}}},', 4))
 
 
 def script_of_finding(
@@ -73,16 +396,20 @@ def script_of_finding(
     shapes = finding.left.output_shape(), finding.right.output_shape()
     blocks = finding.blocks(same_place)
     names, dtype = [one.name for one in libraries], finding.case.dtype
-    operands = _operand_assignments(finding)
+    # x, w and b, as far as the operator has them
+    given = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
+    given |= {} if finding.b is None else {"b": finding.b}
+    arrays = {name: exact_array(array, dtype) for name, array in given.items()}
+    operands = [line for name, array in arrays.items() for line in assignments(name, array)]
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
-    used = [name for name in code.READERS if f" = {name}(" in "\n".join(operands)]
-    kind, little = code.numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
+    used = [name for name in READERS if f" = {name}(" in "\n".join(operands)]
+    kind, little = numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
     variables = [library_variables(target) for target in targets]
     own_imports = []
     for one in libraries:  # what the expression of the version needs
         root = one.version.partition(".")[0]
         needed = [line for line in one.imports if re.split("[ ,]+", line)[-1] == root]
-        own_imports.append(code.block(needed))
+        own_imports.append(block(needed))
     # two targets run in processes of their own, each of which imports and sets up its own library
     imported = [] if isolated else libraries[0].imports
     standard = {"platform", "sys", *(name for one in libraries for name in one.standard)}
@@ -100,13 +427,13 @@ def script_of_finding(
             apart=interpreters_apart(targets, libraries) if isolated else [],
             pinned=[one.version for one in targets] if isolated else [None, None],
             names=names,
-            standard=code.imports(
+            standard=imports(
                 one if one.startswith("from") else f"import {one}" for one in standard
             ),
             variables=variables,
-            imports=code.imports(["import numpy as np", *imported]),
+            imports=imports(["import numpy as np", *imported]),
             setup=[] if isolated else list(libraries[0].setup),
-            readers=[code.READERS[one].format(dtype=kind, little=little).strip() for one in used],
+            readers=[READERS[one].format(dtype=kind, little=little).strip() for one in used],
             operands=operands,
             blocks=[tuple(map(slices_as_written, one, shapes)) for one in blocks],
             functions=work.functions,
@@ -122,7 +449,7 @@ def script_of_finding(
             narrow=dtype == "bfloat16",
         )
     )
-    return code.spaced(text)
+    return spaced(text)
 
 
 def docstring_lines(*texts: str) -> list[str]:
@@ -280,29 +607,15 @@ class _ScriptFunctions:
         )
         lines = found.body
         if self.isolated:
-            for before in (found.setup, code.imports(found.imports)):
+            for before in (found.setup, imports(found.imports)):
                 lines = (*before, *[""] * bool(before), *lines)
-        made = ScriptFunction(
-            "", parameters, "The outputs, channels last.", tuple(code.block(lines))
-        )
+        made = ScriptFunction("", parameters, "The outputs, channels last.", tuple(block(lines)))
         for one in self.functions:
             if replace(one, name="") == made:
                 return one.name
         name = f"compute{word}" if number == 0 else f"compute_right{word}"
         self.functions.append(replace(made, name=name))
         return name
-
-
-def _operand_assignments(finding: Finding) -> list[str]:
-    """Assignments to x, w and b, as far as the operator has them."""
-    found = {"x": finding.x}
-    if finding.case.weighted:
-        found["w"] = finding.w
-    if finding.b is not None:
-        found["b"] = finding.b
-    dtype = finding.case.dtype
-    written = {name: code.exact_array(array, dtype) for name, array in found.items()}
-    return [line for name, array in written.items() for line in code.assignments(name, array)]
 
 
 def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:

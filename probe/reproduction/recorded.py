@@ -14,11 +14,13 @@ import platform
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +34,7 @@ from probe.recording.contract import Operation
 from probe.recording.difference import Region
 from probe.recording.recording import Run
 from probe.recording.source import find_cause
-from probe.reproduction import code, content, emulate, program, proof
+from probe.reproduction import emulate, program, proof, report
 from probe.reproduction.folder import FORMAT, fresh
 from probe.reproduction.program import ScriptFunction
 from probe.target import Target
@@ -92,12 +94,25 @@ def write_operation(
             (work / "model.py").write_text(text, encoding="utf-8")
             made.files.append("model.py")
         made.files += ["report.md", "machine.json"]
-        report = _report(made, sides, region, cause, drawn)
-        (work / "report.md").write_text(report, encoding="utf-8")
-        about = json.dumps(
-            _content_of_machine_json(made, sides, region, cause), indent=2, default=plain
-        )
-        (work / "machine.json").write_text(about + "\n", encoding="utf-8")
+        text = _report(made, sides, region, cause, drawn)
+        (work / "report.md").write_text(text, encoding="utf-8")
+        facts, pair = machine.facts(), sides[0].pair
+        names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
+        about = {  # as ``probe verify`` reads it
+            "format": FORMAT,
+            "targets": [one.side.target for one in sides],
+            "library_versions": [library_and_version(one).rpartition(" ")[2] for one in sides],
+            "operation": {"op": name_as_text(region.op), "path": name_as_text(region.path)},
+            "compared": pair.compared,
+            "differing": pair.differing,
+            "max_ulp": pair.max_ulp,
+            "cause": {k: v for k, v in cause.to_json().items() if not k.endswith("_orders")},
+            "bits": made.ran.bits,
+            "machine": {name: facts[name] for name in names}
+            | {"python": platform.python_version(), "numpy": np.__version__},
+        }
+        text = json.dumps(about, indent=2, default=plain) + "\n"
+        (work / "machine.json").write_text(text, encoding="utf-8")
         folder.mkdir(parents=True, exist_ok=True)
         for name in made.files:
             shutil.copyfile(work / name, folder / name)
@@ -140,26 +155,19 @@ def _write_proved_script(
         except SyntaxError as error:
             why = f"its recorded code is not valid Python: {error.msg}"
             break
-        ran = _run_afresh(work, script, times)
+        path = work / "reproduce.py"
+        path.write_text(script, encoding="utf-8")
+        ran = proof.own_interpreter(path)
+        if ran.status == proof.DIFFERS:  # else it can't tell, and need not run again
+            runs = [ran, *(proof.own_interpreter(path) for _ in range(times - 1))]
+            if len({(one.status, one.printed) for one in runs}) > 1:
+                ran = proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
         same = bool(ran.bits) and ran.bits == expected[: len(ran.bits)]
         if same and ran.verdict == proof.VERDICTS[proof.DIFFERS]:
             files = ["reproduce.py", *([OPERANDS] if OPERANDS in script else [])]
             return WrittenFolder(work, files, script, ran)
         why = why or machine.publishable(f"in a fresh process the script says: {ran.said}")
     raise NotReproduced(f"script=reproduce.py: {why}")
-
-
-def _run_afresh(work: Path, script: str, times: int) -> proof.ScriptRun:
-    """Returns a run in fresh processes that say the same; else one that can't tell."""
-    path = work / "reproduce.py"
-    path.write_text(script, encoding="utf-8")
-    first = proof.own_interpreter(path)
-    if first.status != proof.DIFFERS:
-        return first
-    runs = [first, *(proof.own_interpreter(path) for _ in range(times - 1))]
-    if len({(one.status, one.printed) for one in runs}) > 1:
-        return proof.ScriptRun(proof.CANNOT_RUN, "fresh processes give different bits")
-    return first
 
 
 def _draw_orders(work: Path, made: WrittenFolder, sides: Sides, cause: Cause) -> bool:
@@ -214,9 +222,9 @@ def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, dra
     )
     if cause.comparison is not None and cause.replayed:
         evidence = differing_example(cause.comparison)
-        found += ["", content.cause_in_full(cause.comparison, evidence, drawn)]
+        found += ["", report.cause_in_full(cause.comparison, evidence, drawn)]
     if cause.rounding.beyond:
-        proof = "" if cause.comparison is None else content.beyond(cause.comparison)
+        proof = "" if cause.comparison is None else report.beyond(cause.comparison)
         found += ["", proof or f"{cause.rounding.words[:1].upper()}{cause.rounding.words[1:]}."]
     parts += ["## Why", "", *found, ""]
     parts += ["## Versions and machine", ""]
@@ -224,30 +232,6 @@ def _report(made: WrittenFolder, sides: Sides, region: Region, cause: Cause, dra
     parts += [f"- {', '.join(used)}, NumPy {np.__version__}, Python {platform.python_version()}"]
     parts += [f"- {facts['os']}, {facts['cpu_model']}, {facts['cpu_isa']}, {facts['cores']} cores"]
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _content_of_machine_json(
-    made: WrittenFolder, sides: Sides, region: Region, cause: Cause
-) -> dict[str, Any]:
-    """Returns the content of ``machine.json``, as ``probe verify`` reads it."""
-    facts, pair = machine.facts(), sides[0].pair
-    names = ("os", "cpu_model", "cpu_vendor", "cpu_isa", "cores", "machine")
-    return {
-        "format": FORMAT,
-        "targets": [one.side.target for one in sides],
-        "library_versions": [library_and_version(one).rpartition(" ")[2] for one in sides],
-        "operation": {
-            "op": name_as_text(region.op),
-            "path": name_as_text(region.path),
-        },
-        "compared": pair.compared,
-        "differing": pair.differing,
-        "max_ulp": pair.max_ulp,
-        "cause": {k: v for k, v in cause.to_json().items() if not k.endswith("_orders")},
-        "bits": made.ran.bits,
-        "machine": {name: facts[name] for name in names}
-        | {"python": platform.python_version(), "numpy": np.__version__},
-    }
 
 
 # Elements of all operands together up to which they stand in the script.
@@ -321,28 +305,51 @@ def script_of_operation(
     """Returns the text of the script; its file of operands is written beside it."""
     events = [one.operation for one in sides]
     names, arrays = named_operands(sides)
-    places = [_compared_part(one) for one in sides]
+    # the outputs that are compared: a block is written as slices; what is no block goes into the
+    # file of operands, as flat indices
+    places: list[str | np.ndarray] = []
+    for one in sides:
+        shape, index = one.value.shape, one.index
+        if one.pair.selection.whole:
+            places.append("...")
+            continue
+        at = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
+        block = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in at)
+        every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[block].reshape(-1)
+        whole = np.array_equal(every, index)
+        places.append(program.slices_as_written(block, shape) if whole else index)
     written = _assignments(arrays) if all(isinstance(one, str) for one in places) else None
     stored = written is None
     if stored:
-        index = {
-            f"{word}_index": one
-            for word, one in zip(("left", "right"), places, strict=True)
-            if isinstance(one, np.ndarray)
+        indices = {
+            f"{word}_index": part
+            for word, part in zip(("left", "right"), places, strict=True)
+            if isinstance(part, np.ndarray)
         }
-        store_operands(work / OPERANDS, sides, **index)
+        store_operands(work / OPERANDS, sides, **indices)
         written = [f'{name} = operands["{name}"]' for name in arrays]
     assert written is not None
-    for word, one in zip(("left", "right"), places, strict=True):
-        part = f"np.s_[{one}]" if isinstance(one, str) else f'operands["{word}_index"]'
-        written.append(f"{word.upper()} = {part}")
+    for word, part in zip(("left", "right"), places, strict=True):
+        text = f"np.s_[{part}]" if isinstance(part, str) else f'operands["{word}_index"]'
+        written.append(f"{word.upper()} = {text}")
     functions, calls = _functions_and_calls(sides, events, before, names, ways)
     imports = {*ways.imports, *(line for event in events for line in event.imports)}
     dtype = sides[0].value.dtype
     size = 8 * sides[0].gives[sides[0].output].dtype.itemsize
     text = "\n".join(written)
-    distribution = ways.distribution or _distribution(sides[0])
-    variables = [_variables(one) for one in sides]
+    distribution = ways.distribution
+    if not distribution:
+        name = library_of_side(sides[0])
+        with suppress(metadata.PackageNotFoundError):
+            metadata.version(name)
+            distribution = name if re.fullmatch(r"[\w.-]+", name) else ""
+    variables: list[dict[str, str]] = []  # of the environment, by the sides' targets
+    for one in sides:
+        known: dict[str, str] = {}
+        with suppress(ProbeError, KeyError, ValueError):  # it is no target that is known
+            known = library_variables(Target.parse(one.side.target))
+        quiet = re.compile(r"[\w.,:=+/ -]*")  # nothing that would end a text of the script
+        variables.append({k: v for k, v in known.items() if all(map(quiet.fullmatch, (k, v)))})
     apart = variables[0] != variables[1]
     standard = ["import os", "import platform", "import sys"]
     standard += ["import io", "import subprocess"] * apart
@@ -357,10 +364,10 @@ def script_of_operation(
         .render(
             title=operation_title(sides, region),
             about=program.docstring_lines(what, same),
-            standard=code.imports(standard),
+            standard=program.imports(standard),
             variables=variables,
             apart=apart,
-            imports=code.imports(["import numpy as np", *sorted(imports)]),
+            imports=program.imports(["import numpy as np", *sorted(imports)]),
             stored=OPERANDS if stored else "",
             readers=[READER] if " = numbers(" in text else [],
             operands=written,
@@ -375,7 +382,7 @@ def script_of_operation(
         )
     )
     ast.parse(rendered)
-    return code.spaced(rendered)
+    return program.spaced(rendered)
 
 
 READER = '''def numbers(text, dtype, *shape):
@@ -393,36 +400,21 @@ def _assignments(arrays: dict[str, np.ndarray]) -> list[str] | None:
         if array.dtype.kind == "c":
             return None
         if array.dtype.kind == "f":
-            text = " ".join(map(code.hexadecimal, map(float, array.reshape(-1).tolist())))
+            text = " ".join(map(program.hexadecimal, map(float, array.reshape(-1).tolist())))
             shape = "".join(f", {size}" for size in array.shape)
             line = f'{name} = numbers("{text}", "{array.dtype.name}"{shape})'
         else:
             values = array.reshape(-1).tolist()
             line = f"{name} = np.array({values}, np.{array.dtype.name}).reshape({array.shape})"
-        found += _broken_at_words(line)
+        if len(line) <= program.WIDTH or '"' not in line:
+            found += program.wrapped_statement(line)
+            continue
+        # a long text is broken between its words
+        head, text, tail = line.split('"', 2)
+        rows = textwrap.wrap(text, 88, break_on_hyphens=False)
+        found += [head, *(f'    "{one} "' for one in rows[:-1]), f'    "{rows[-1]}",']
+        found += [*(f"    {one}," for one in tail.strip(",) ").split(", ")), ")"]
     return found
-
-
-def _broken_at_words(line: str) -> list[str]:
-    """Returns a line that holds a long text, broken into several."""
-    if len(line) <= code.WIDTH or '"' not in line:
-        return code.wrapped_statement(line)
-    head, text, tail = line.split('"', 2)
-    words, rows, row = text.split(" "), [], ""
-    for word in words:
-        if len(row) + len(word) > 88:
-            rows.append(row)
-            row = ""
-        row += f"{word} "
-    rows.append(row.rstrip())
-    arguments = tail.strip(",) ").split(", ")
-    return [
-        head,
-        *(f'    "{one}"' for one in rows[:-1]),
-        f'    "{rows[-1]}",',
-        *(f"    {one}," for one in arguments),
-        ")",
-    ]
 
 
 def _functions_and_calls(
@@ -448,7 +440,7 @@ def _functions_and_calls(
             lines.append(f"y = y[{one.output}] if isinstance(y, (list, tuple)) else y")
         back = ways.back_narrow if one.value.dtype == "bfloat16" else ways.back
         lines.append(f"return {back.format('y')}")
-        body = tuple(code.block(lines))
+        body = tuple(program.block(lines))
         about = f"{name_as_text(one.operation.op)}, as it was recorded."
         made = ScriptFunction("", ", ".join(numbers), about, body)
         known = [one for one in functions if replace(one, name="") == made]
@@ -457,20 +449,6 @@ def _functions_and_calls(
             functions += known
         calls.append(f"{known[0].name}({', '.join(names[which])})")
     return functions, calls
-
-
-def _compared_part(one: Alone) -> str | np.ndarray:
-    """Returns the outputs that are compared: slices as they are written, or flat indices."""
-    shape, index = one.value.shape, one.index
-    if one.pair.selection.whole:
-        return "..."
-    # a block is written as slices; what is no block goes into the file of operands
-    places = np.stack(np.unravel_index(index, shape)) if shape else np.zeros((0, 1), int)
-    part = tuple(slice(int(at.min()), int(at.max()) + 1) for at in places)
-    every = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)[part].reshape(-1)
-    if np.array_equal(every, index):
-        return program.slices_as_written(part, shape)
-    return index
 
 
 def named_operands(
@@ -499,16 +477,6 @@ def store_operands(path: Path, sides: Sides, **more: np.ndarray) -> None:
     np.savez_compressed(path, **arrays, **more)  # type: ignore[arg-type]
 
 
-def _variables(one: Alone) -> dict[str, str]:
-    """Environment variables of a side's target; {} where it is none that is known."""
-    try:
-        found = library_variables(Target.parse(one.side.target))
-    except (ProbeError, KeyError, ValueError):
-        return {}
-    plain = re.compile(r"[\w.,:=+/ -]*")
-    return {k: v for k, v in found.items() if plain.fullmatch(k) and plain.fullmatch(v)}
-
-
 def library_of_side(one: Alone) -> str:
     """Returns the name of the library, as targets have it."""
     return re.split(r"[=@,]", one.side.target)[0]
@@ -520,15 +488,6 @@ def thread_lines(one: Alone) -> list[str]:
     if found is None or library_of_side(one) != "torch":
         return []
     return [f"torch.set_num_threads({found.group(1)})"]
-
-
-def _distribution(one: Alone) -> str:
-    name = library_of_side(one)
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-    return name if re.fullmatch(r"[\w.-]+", name) else ""
 
 
 def library_and_version(one: Alone) -> str:

@@ -21,8 +21,8 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.explaining.evidence import Evidence, value_of_bits
-from probe.reproduction import code, proof
-from probe.reproduction.code import ScriptLibrary, of_case
+from probe.reproduction import program, proof
+from probe.reproduction.program import ScriptLibrary, of_case
 from probe.target import Target
 
 # Numbers of an array that are written out; of more only those that are not 0, by their places.
@@ -146,7 +146,14 @@ def _native_script(
     for name, array in whole.items():
         written, uses = _lines_of_array(name, array, finding.case.dtype, maker)
         lines, numpy = [*lines, *written], numpy or uses
-    calls = [_output_expression(side, whole, target.name == "torch") for side in sides]
+    calls = []
+    for side in sides:  # its number, as an expression of the whole arrays
+        call = side.call
+        for name, array in side.arrays.items():
+            cut = _slice_of_whole(name, array, whole[name], target.name == "torch")
+            word = rf"(?<=[(, ]){name}(?=[,)])"
+            call = re.sub(word, lambda _, c=cut: c, call)  # type: ignore[misc]
+        calls.append(call + side.place)
     used = "\n".join(calls)
     imports = [i for i in libraries[0].imports if not i.endswith(" as F") or "F." in used]
     head = ["import numpy as np"] * numpy + imports + setup
@@ -199,15 +206,6 @@ def _side(
     return _NumPySide(arrays, call, number)
 
 
-def _output_expression(side: _NumPySide, whole: Mapping[str, np.ndarray], views: bool) -> str:
-    """Returns the side's number as an expression of the whole arrays."""
-    call = side.call
-    for name, array in side.arrays.items():
-        cut = _slice_of_whole(name, array, whole[name], views)
-        call = re.sub(rf"(?<=[(, ]){name}(?=[,)])", lambda _, c=cut: c, call)  # type: ignore[misc]
-    return call + side.place
-
-
 def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
     """Returns the slice of the whole array that a side takes. InputError: it is none."""
     if array.shape == whole.shape:
@@ -245,19 +243,16 @@ def _lines_of_array(name: str, array: np.ndarray, dtype: str, maker: str) -> tup
         where = f"[{', '.join(map(str, places.tolist()))}]"
         if len(places) > 1 and last - first + 1 == len(places):
             where = f"{first}:{last + 1}"
-        lines.append(f"{name}.flat[{where}] = {_numbers_at_places(flat[places], dtype, name)}")
+        # one number where all are alike
+        alike = len(np.unique(flat[places])) == 1
+        if len(places) > SPARSE and not alike:
+            raise InputError("case", name, "too many numbers", "take the long script")
+        shown = flat[places[:1]] if alike else flat[places]
+        numbers = ", ".join(_shortest_decimal(v, dtype) for v in shown.tolist())
+        lines.append(f"{name}.flat[{where}] = {numbers}")
     if maker != "np.array":
         lines.append(f"{name} = {maker}({name}{ending if wide != dtype else ''})")
     return lines, True
-
-
-def _numbers_at_places(values: np.ndarray, dtype: str, name: str) -> str:
-    """Returns what stands at those: one number where all are alike. InputError: too many."""
-    alike = len(np.unique(values)) == 1
-    if len(values) > SPARSE and not alike:
-        raise InputError("case", name, "too many numbers", "take the long script")
-    shown = values[:1] if alike else values
-    return ", ".join(_shortest_decimal(v, dtype) for v in shown.tolist())
 
 
 def _nested_literal(array: np.ndarray, dtype: str) -> str:
@@ -303,13 +298,13 @@ def _general(
             continue
         wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
         whole = max(wide, key=np.size)
-        lines += _lines_of_array(name, whole, code.numpy_dtype(dtype), "np.array")[0]
+        lines += _lines_of_array(name, whole, program.numpy_dtype(dtype), "np.array")[0]
         for call, part in zip(calls, wide, strict=True):
             cut = _slice_of_whole(name, part, whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
     one = libraries[0]
     names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
-    body = code.block(one.body)
+    body = program.block(one.body)
     printed = [
         f"f({', '.join(call)})[{', '.join(map(str, place))}]"
         for call, place in zip(calls, places, strict=True)

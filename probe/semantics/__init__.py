@@ -10,14 +10,12 @@ reads does; whether its other outputs must agree is reported as unknown.
 of the outputs, ``what`` a label of the operation's name and numbers.
 
 ``operations``: the constructors that tables call; ``contract``: what all meanings say, calls and
-tables. A file for each kind of meaning: ``elementwise`` with the table of ``functions``,
-``moving`` and movement that is ``asked`` of the operation itself, ``sums`` and scans, ``groups``
-(softmax, norms, attention, recurrent layers), sliding ``windows``. ``labels`` are the fingerprints,
-``mixing`` is how they come together.
+tables. A file for each kind of meaning: ``elementwise`` with the table of functions, ``moving``,
+``sums`` and scans, ``groups`` (softmax, norms, attention, recurrent layers), sliding ``windows``.
+``labels`` are the fingerprints, ``mixing`` is how they come together.
 """
 
-from probe.semantics import functions, operations
-from probe.semantics.asked import Asked, Map, Mapped
+from probe.semantics import operations
 from probe.semantics.contract import (
     Compiled,
     Exact,
@@ -41,8 +39,11 @@ from probe.semantics.contract import (
 from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes, of_complex
 from probe.semantics.groups import Attends, Encodes, Normalises, Recurs
 from probe.semantics.moving import (
+    Asked,
     Broadcasts,
     Joins,
+    Map,
+    Mapped,
     Moves,
     Pads,
     Passes,
@@ -70,6 +71,6 @@ __all__ = [
     "NotSettled", "OperationTable", "Pads", "Passes", "Picks", "Quantised", "Recurs",
     "Reduces", "Reshapes", "Row", "Same", "Scans", "Shapes", "Splits", "Step", "StepBuilder",
     "Steps", "Turns", "Unknown", "Vanishes", "Whole", "Windows", "Written", "by_table",
-    "functions", "of_complex", "operations", "reads_of", "rows_for", "then",
+    "of_complex", "operations", "reads_of", "rows_for", "then",
     "word_list", "worded",
 ]  # fmt: skip

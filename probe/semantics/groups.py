@@ -179,7 +179,14 @@ class Attends(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
-        shared = [_shared(one, reads[0].shape) for one in reads[1:3]]
+        heads, axis, shared = reads[0].shape, len(reads[0].shape) - 3, []
+        for one in reads[1:3]:  # a head of keys and values for every head of the queries
+            if axis >= 0 and one.shape[axis] != heads[axis]:
+                times = heads[axis] // one.shape[axis]
+                shape = (*one.shape[:axis], heads[axis], *one.shape[axis + 1 :])
+                array = np.repeat(one.full((axis,)), times, axis)
+                one = one._replace(shape=shape, array=array)
+            shared.append(one)
         keys, values = shared
         scores = (*reads[0].shape[:-1], keys.shape[-2])
         product = Contracts(f"{letters}le,{letters}se->{letters}ls")
@@ -213,16 +220,6 @@ class Attends(Meaning):
         return scores, np.broadcast_to(
             hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
         ) & ~hidden.all(-1, keepdims=True)
-
-
-def _shared(labels: Labels, queries: tuple[int, ...]) -> Labels:
-    """Returns keys or values with a head for every head of the queries."""
-    axis = len(queries) - 3
-    if axis < 0 or labels.shape[axis] == queries[axis]:
-        return labels
-    times = queries[axis] // labels.shape[axis]
-    shape = (*labels.shape[:axis], queries[axis], *labels.shape[axis + 1 :])
-    return labels._replace(shape=shape, array=np.repeat(labels.full((axis,)), times, axis))
 
 
 def lowest(dtype: str) -> np.ndarray:

@@ -254,42 +254,38 @@ class Selection(NamedTuple):
         rest = [n for a, n in enumerate(shape) if a not in self.axes and not self.flat]
         return len(self.left) * prod(rest)
 
-    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
-        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
+    def _seen(self, array: np.ndarray, side: int) -> tuple[np.ndarray, Any]:
+        """Returns a view of a side's value, and the index of what is selected in it."""
         index = (self.left, self.right)[side]
-        if index is None:
-            return array
+        assert index is not None
         if self.flat:
-            return array.reshape(-1)[index]
+            return array.reshape(-1), index
         rest = [axis for axis in range(array.ndim) if axis not in self.axes]
         turned = array.transpose(*self.axes, *rest)
-        if not self.axes:
-            return turned[None] if len(index) else turned[None][:0]
-        places = np.unravel_index(index, self.sizes[side])
-        found: np.ndarray = turned[places]
+        if self.axes:
+            return turned, np.unravel_index(index, self.sizes[side])
+        return turned[None], slice(min(len(index), 1))
+
+    def taken(self, array: np.ndarray, side: int) -> np.ndarray:
+        """Returns the selected elements of the left (0) or right (1) value: (named, *others)."""
+        if self.whole:
+            return array
+        view, at = self._seen(array, side)
+        found: np.ndarray = view[at]
         return found
 
     def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
         """Returns a copy of a side's value with these elements in the places of the selected."""
-        index = (self.left, self.right)[side]
-        if index is None:
+        if self.whole:
             return values.reshape(array.shape).copy()
         found = np.array(array, order="C")
-        if self.flat:
-            found.reshape(-1)[index] = values
-            return found
-        rest = [axis for axis in range(array.ndim) if axis not in self.axes]
-        turned = found.transpose(*self.axes, *rest)
-        if self.axes:
-            turned[np.unravel_index(index, self.sizes[side])] = values
-        elif len(index):
-            turned[...] = values[0]
+        view, at = self._seen(found, side)
+        view[at] = values
         return found
 
     def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
         """Returns where a side's value of ``shape`` is selected: bool."""
-        index = (self.left, self.right)[side]
-        if index is None:
+        if self.whole:
             return np.ones(shape, bool)
         every = self.taken(np.ones(shape, bool), side)
         return self.put(np.zeros(shape, bool), every, side)

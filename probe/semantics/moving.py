@@ -1,23 +1,41 @@
-"""What moves, repeats and copies elements and computes none; and elements put or added at places
-that indices name: scatters, one-hots, slices that are replaced.
+"""Movement: what moves, repeats and copies elements and computes none.
+
+Where a row says only that an operation moves elements, and which of its operands these are, the
+operation itself is asked where: it runs on numbers that count positions, in as many digits as the
+format holds exactly, and what comes out says where everything stood. No slice, gather or padding of
+a library is written again in NumPy, and none can differ from the library's own.
+
+Last, elements put or added at places that indices name: scatters, one-hots, slices that are
+replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from probe import floats
 from probe.semantics import mixing
-from probe.semantics.asked import Map, Mapped
-from probe.semantics.contract import Call, Exact, Meaning, Shapes, StepBuilder, Unknown, reads_of
+from probe.semantics.contract import (
+    Call,
+    Exact,
+    Meaning,
+    NotSettled,
+    Run,
+    Shapes,
+    StepBuilder,
+    Unknown,
+    reads_of,
+)
 from probe.semantics.elementwise import Made, fitted, of_number
-from probe.semantics.labels import Labels, Name, joint, tag
-from probe.semantics.sums import Accumulates
+from probe.semantics.labels import Labels, Name, joint, of_content, tag
+from probe.semantics.sums import Accumulates, Blends, Whole
 
 
 @dataclass(frozen=True)
@@ -41,13 +59,8 @@ class Moves(Exact):
     kept: tuple[int, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        given = tuple(one.shape for one in reads)
-        maps = self._maps(given, shapes)
-        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
-
-    def _maps(self, given: Shapes, shapes: Shapes) -> tuple[Map, ...]:
-        """Returns where each result has its elements from, as its function moves their numbers."""
-        places, start = [], 1
+        # where each result has its elements from, as the function moves their numbers
+        given, places, start = tuple(one.shape for one in reads), [], 1
         for shape in given:
             end = start + prod(shape)
             places.append(np.arange(start, end, dtype=np.uint64).reshape(shape))
@@ -57,7 +70,8 @@ class Moves(Exact):
         sources = [
             np.asarray(one, np.int64).reshape(to) - 1 for one, to in zip(every, shapes, strict=True)
         ]
-        return tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
+        maps = tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
+        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
 
 
 NEVER = count()
@@ -246,6 +260,323 @@ class Passes(Exact):
         return [reads[n] for n in self.numbers]
 
 
+# asked of the operation itself
+
+
+# Bits of the numbers 0, 1, 2, ... that a format holds exactly, with a sign where it has one.
+BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "int64": 62, "int32": 30,
+        "uint32": 30, "uint64": 62, "int16": 14, "uint16": 15, "int8": 6, "uint8": 7, "bool": 1,
+        "complex64": 23, "complex128": 52}  # fmt: skip
+
+# Elements, read or given, up to which an operation is asked: positions take 8 bytes each.
+MOST = 1 << 24
+
+
+class Map(NamedTuple):
+    """Where a result has its elements from. ``source``: flat over all moved operands one behind the
+    other, of the result's shape; -1: a constant, which is in ``constants``."""
+
+    source: np.ndarray
+    constants: np.ndarray
+
+
+def maps_of(
+    run: Run, given: Sequence[np.ndarray | None], shapes: Shapes, dtypes: Sequence[str]
+) -> list[Map] | None:
+    """Returns for each result where its elements are from; None: the operation computes.
+
+    ``given``: its operands, None where its elements are moved; ``shapes``, ``dtypes``: of all.
+
+    Positions count p = 1, 2, ..., n. In a second run they are -(n + p), or 2n + 1 - p where there
+    is no sign: other numbers in the opposite order. So a constant gives itself away, as it stays,
+    and so does what computes: relu, abs and clips by the sign, sorting and maxima by the order.
+    """
+    data = [n for n, one in enumerate(given) if one is None]
+    sizes = [prod(shapes[n]) for n in data]
+    count = sum(sizes)
+    bits = min(BITS[dtypes[n]] for n in data)
+    signed = not any(dtypes[n].startswith(("u", "bool")) for n in data)
+    # a narrow format holds a position digit by digit, a run each: bfloat16 has 7 bits of them
+    digits = max(1, -(-(2 * count + 1).bit_length() // bits))
+    runs: list[list[np.ndarray]] = []
+    constants: list[np.ndarray] = []
+    for second in (False, True):
+        totals: list[np.ndarray] = []
+        for digit in range(digits):
+            reads, start = list(given), 1
+            for n, size in zip(data, sizes, strict=True):
+                place = np.arange(start, start + size)
+                if second:
+                    place = place + count if signed else 2 * count + 1 - place
+                number = (place >> digit * bits) & ((1 << bits) - 1)
+                number = -number if second and signed else number
+                reads[n] = _in_format(number.reshape(shapes[n]), dtypes[n])
+                start += size
+            made = [np.asarray(one) for one in run(reads)]  # type: ignore[arg-type]
+            constants = constants or made
+            every = [_integers_in(one, dtypes[data[0]]) << digit * bits for one in made]
+            totals = [a + b for a, b in zip(totals, every, strict=True)] if totals else every
+        runs.append(totals)
+    found = []
+    for one, two, constant in zip(*runs, constants, strict=True):
+        turned = -count - one if signed else 2 * count + 1 - one
+        moved = (one > 0) & (one <= count) & (two == turned)
+        if not (moved | (one == two)).all():
+            return None
+        kind = np.int32 if count < 1 << 31 else np.int64
+        found.append(Map(np.where(moved, one - 1, -1).astype(kind), np.where(moved, 0, constant)))
+    return found
+
+
+def _in_format(numbers: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype in floats.FORMATS:
+        return floats.round_to(numbers.astype(np.float64), dtype)
+    return numbers.astype(dtype)
+
+
+def _integers_in(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns whole numbers; what is none, as an infinity that pads, is -1 in every run."""
+    if dtype == "bfloat16":
+        array = floats.widen(array, dtype)
+    values = array.real if array.dtype.kind == "c" else array
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    values = values.astype(np.float64)
+    whole = np.isfinite(values) & (np.abs(values) < 2.0**62)
+    whole &= values == np.floor(np.where(whole, values, 0))
+    return np.where(whole, np.where(whole, values, 0), -1).astype(np.int64)
+
+
+def still(one: Map, shapes: Shapes) -> list[tuple[int, int, int]]:
+    """Returns (axis of the operands, axis of the result, start) along which nothing moves.
+
+    ``shapes``: of the moved operands. The result's elements at k along its axis are there the
+    operands' at start + k, and constants are the same all along.
+    """
+    found: list[tuple[int, int, int]] = []
+    rank = len(shapes[0])
+    if any(len(shape) != rank for shape in shapes) or not one.source.size:
+        return found
+    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
+    owner = np.searchsorted(starts, one.source, side="right") - 1
+    steps = [np.cumprod((1, *shape[:0:-1]))[::-1] for shape in shapes]
+    for axis, size in enumerate(one.source.shape):
+        if size < 2:
+            continue
+        line = np.moveaxis(one.source, axis, 0)
+        whose = np.moveaxis(owner, axis, 0)
+        fixed = np.moveaxis(one.constants, axis, 0)
+        if (whose != whose[:1]).any() or (fixed != fixed[:1]).any():
+            continue
+        inside = whose[0] >= 0
+        for k in range(rank):
+            length = {shape[k] for shape in shapes}
+            if len(length) > 1 or k in {pair[0] for pair in found}:
+                continue
+            # of each element its operand's step along this axis; constants don't step
+            step = np.array([*(each[k] for each in steps), 0])[whose[0]]
+            at = np.arange(size).reshape(-1, *(1,) * (line.ndim - 1))
+            first = ((line[0] - starts[whose[0]]) // np.maximum(step, 1) % length.pop())[inside]
+            if (line == line[:1] + at * step).all() and first.size and (first == first[0]).all():
+                found.append((k, axis, int(first[0])))
+                break
+    return found
+
+
+@dataclass(frozen=True)
+class Mapped(Exact):
+    """Elements are moved and copied, none is computed: each result has a map of where from.
+
+    ``data``: numbers of the operands whose elements are moved, of these ``shapes``.
+    """
+
+    data: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    maps: tuple[Map, ...]
+
+    @cached_property
+    def own(self) -> list[tuple[list[int], Map, list[tuple[int, int, int]]]]:
+        """Of each result which operands it has elements of, where these are from among them alone,
+        and the axes along which nothing moves: a part of a value that was written elsewhere is as
+        it was."""
+        starts = np.cumsum([0, *map(prod, self.shapes)])
+        found = []
+        for one in self.maps:
+            owner = np.searchsorted(starts, one.source, side="right") - 1
+            used = sorted(set(np.unique(owner).tolist()) - {-1})
+            shapes = [self.shapes[n] for n in used]
+            shift = np.zeros(len(starts) + 1, one.source.dtype)
+            shift[used] = np.cumsum([0, *map(prod, shapes)])[: len(used)] - starts[used]
+            mine = one._replace(source=one.source + shift[owner])
+            found.append((used, mine, still(mine, shapes) if used else []))
+        return found
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        data = [reads[n] for n in self.data]
+        if all(one.array.shape == one.shape for one in data):  # nothing is left out
+            return [
+                self._moved(data, one, [], to) for one, to in zip(self.maps, shapes, strict=True)
+            ]
+        return [
+            self._moved([data[n] for n in used] or data, one, pairs, to)
+            for (used, one, pairs), to in zip(self.own, shapes, strict=True)
+        ]
+
+    @staticmethod
+    def _moved(
+        data: Sequence[Labels], one: Map, axes: Sequence[tuple[int, int, int]], to: tuple[int, ...]
+    ) -> Labels:
+        out = [
+            (i, o, start)
+            for i, o, start in axes
+            if all(each.implicit(i) for each in data) and len({each.name(i) for each in data}) == 1
+        ]
+        names: list[Name] = list(range(len(to)))
+        index, constants = one.source, one.constants
+        for i, o, start in out:  # one element stands for all along such an axis
+            name = data[0].name(i)
+            names[o] = ("rows", mixing.hashed(name), start) if start else name  # as of ``Picks``
+            index, constants = index.take([0], o), constants.take([0], o)
+        ins = {i for i, _, _ in out}
+        flat, begin, small_begin = [], 0, 0
+        small = np.full(index.shape, -1)
+        for each in data:
+            full = each.full([axis for axis in range(len(each.shape)) if axis not in ins])
+            mine = (index >= begin) & (index < begin + prod(each.shape))
+            if full.size:
+                own = np.where(mine, index - begin, 0)
+                if ins:
+                    places = np.unravel_index(own, each.shape)
+                    places = tuple(p * 0 if axis in ins else p for axis, p in enumerate(places))
+                    own = np.ravel_multi_index(places, full.shape)
+                small = np.where(mine, own + small_begin, small)
+            flat.append(full.reshape(-1))
+            begin, small_begin = begin + prod(each.shape), small_begin + full.size
+        every = np.concatenate([*flat, np.zeros(1, np.uint64)])
+        array = np.where(small < 0, of_content(constants).array, every[small])
+        return Labels(to, array, mixing.all_known(data), tuple(names))
+
+
+@dataclass(frozen=True)
+class Asked(Exact):
+    """The same, as the operation itself tells when it is first wanted.
+
+    ``given``: all operands, None in the places of those whose elements are moved; ``shapes``,
+    ``dtypes``: of all.
+    """
+
+    run: Run
+    given: tuple[np.ndarray | None, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @cached_property
+    def answer(self) -> Meaning:
+        """Returns the movement; ``Unknown`` where the operation computes, or doesn't run so."""
+        try:
+            maps = maps_of(self.run, self.given, self.shapes, self.dtypes)
+        except Exception as error:  # of whatever kind a library has
+            return Unknown(f"it can't be asked where it moves what ({type(error).__name__})")
+        if maps is None:
+            return Unknown("it computes, where only movement is described")
+        data = tuple(n for n, one in enumerate(self.given) if one is None)
+        return Mapped(data, tuple(self.shapes[n] for n in data), tuple(maps))
+
+    def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
+        return self.answer.labels(reads, shapes, what)
+
+    def written(self, reads: Shapes, gives: Shapes) -> Meaning:
+        return self.answer
+
+
+def asked_move(call: Call, *slots: int) -> Meaning:
+    """Returns that an operation moves the elements of the operands in these slots (the first, if
+    none is named) and computes nothing. NotSettled where another operand isn't known."""
+    chosen = set(call.places(*(slots or (0,))))
+    run, held = _runnable(call, chosen)
+    operands = {one.at: one for one in call.reads if one is not None and one.at >= 0}
+    size = max(prod(shape) for shape in (*call.gives, *(operands[n].shape for n in chosen)))
+    if size > MOST:
+        raise NotSettled(f"it moves {size:,} elements, and is asked where of at most {MOST:,}")
+    every = sorted(operands)
+    return Asked(
+        run,
+        tuple(held[at] for at in every),
+        tuple(operands[at].shape for at in every),
+        tuple(operands[at].dtype for at in every),
+    )
+
+
+def _runnable(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
+    """Returns what runs an operation, and its operands but these. NotSettled: they aren't known."""
+    if call.run is None:
+        raise NotSettled(f"{call.op} can't be run alone")
+    held: dict[int, Any] = {}
+    for one in sorted((one for one in call.reads if one is not None), key=lambda one: one.at):
+        if one.at < 0:
+            continue
+        if one.at in chosen:
+            held[one.at] = None
+        elif one.content is None:
+            raise NotSettled(f"{call.op} reads sizes or indices that floating-point numbers decide")
+        else:
+            held[one.at] = np.array(one.content())
+    return call.run, held
+
+
+# Bits behind the point of a weight that is asked: libraries round it in formats of their own.
+FINE = 18
+
+
+def asked_resize(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> Meaning:
+    """Returns a resize of the first operand along these axes by weights that the operation tells;
+    where it can't be asked, that each output reads its plane. ``numbers``: what decides then."""
+    try:
+        if call.dtype() not in floats.FORMATS:
+            raise NotSettled("it rounds to integers")
+        return reads_of(call, blended(call, axes), 0)
+    except NotSettled:
+        kept = tuple((axis, axis) for axis in range(call.rank()) if axis not in axes)
+        return reads_of(call, Whole(kept, "resize", numbers), 0)
+
+
+def blended(call: Call, axes: Sequence[int]) -> Blends:
+    """Returns a resize of the first operand along these axes, of which the operation itself tells
+    the weights: each axis has its own, and those of one output add up to 1. NotSettled where there
+    are too many elements, or where its other operands aren't known."""
+    shape, to, rank = call.shape(), call.gives[0], call.rank()
+    others = [axis for axis in range(rank) if axis not in axes]
+    planes, at = prod(shape[axis] for axis in others), call.at(0)
+    if [shape[axis] for axis in others] != [to[axis] for axis in others]:
+        raise NotSettled("it resizes the batch or the channels")
+    runs = sum(-(-shape[axis] // max(planes, 1)) for axis in axes)
+    if not planes or runs * max(prod(shape), prod(to)) > MOST:
+        raise NotSettled(f"it blends too many elements to be asked how: {prod(shape):,}")
+    run, held = _runnable(call, {at})
+    # every plane has a one at another place of the axis, and zeros: it becomes a column of weights
+    number = np.arange(planes).reshape([shape[a] if a in others else 1 for a in range(rank)])
+    taps = []
+    for axis in axes:
+        place = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        columns = []
+        for start in range(0, shape[axis], planes):
+            ones = np.broadcast_to((number + start == place).astype(np.float64), shape)
+            held[at] = _in_format(ones, call.dtype())
+            found = np.asarray(run([held[n] for n in sorted(held)])[0])
+            found = floats.widen(found, "bfloat16") if call.dtype() == "bfloat16" else found
+            first = tuple(0 if a in axes and a != axis else slice(None) for a in range(rank))
+            line = np.moveaxis(found[first], sum(a < axis for a in others), -1)
+            columns.append(line.reshape(planes, to[axis]))
+        matrix = np.concatenate(columns).T.astype(np.float64)
+        if not np.allclose(matrix.sum(1), 1, atol=1e-3):
+            raise NotSettled("its weights do not add up to 1: it is no resize")
+        matrix = np.round(matrix * 2.0**FINE) / 2.0**FINE
+        most = int((matrix != 0).sum(1).max(initial=1))
+        index = np.argsort(matrix == 0, axis=1, kind="stable")[:, :most]
+        taps.append((axis, index, np.take_along_axis(matrix, index, 1)))
+    return Blends(tuple(taps))
+
+
 # at places that indices name: these are known while a run goes on, so no operation is asked
 
 
@@ -287,8 +618,13 @@ def put_at(
     there, which broadcasts to them; ``into``: the slot of the array that is written into, zeros if
     there is none. ``adds``: the updates are added."""
     shape, given = call.gives[0], call.shape(updates)
-    if adds:
-        return _add_at(call, places, updates, into)
+    if adds:  # updates broadcast to the places, and are added there in any order
+        build = StepBuilder(call.count)
+        wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
+        terms = build.add(wide, call.places(updates), places.shape)
+        first = build.add(Made(0), (), shape) if into is None else call.at(into)
+        build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
+        return build.done()
     if len(np.unique(places)) < places.size:
         return Unknown(SEVERAL)
     start = 0 if into is None else prod(shape)
@@ -301,16 +637,6 @@ def put_at(
     data = tuple(range(len(shapes)))
     slots = (updates,) if into is None else (into, updates)
     return reads_of(call, Mapped(data, shapes, (Map(index, constants),)), *slots)
-
-
-def _add_at(call: Call, places: np.ndarray, updates: int, into: int | None) -> Meaning:
-    """Updates broadcast to the places, and are added there in any order."""
-    build, shape = StepBuilder(call.count), call.gives[0]
-    wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
-    terms = build.add(wide, call.places(updates), places.shape)
-    first = build.add(Made(0), (), shape) if into is None else call.at(into)
-    build.add(Accumulates(places.reshape(-1)), (first, terms), shape)
-    return build.done()
 
 
 def one_hot(

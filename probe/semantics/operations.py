@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import functions
 from probe.semantics.contract import Call, Meaning, StepBuilder, Steps, Unknown, then
-from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes
+from probe.semantics.elementwise import Chooses, Each, Holds, Made, Vanishes, canonical, row_of
 from probe.semantics.groups import Normalises
 from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Same, Splits, Turns
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
@@ -47,8 +46,8 @@ def function(
 
     ``reads``, ``along``: as of ``Each``. ``numbers``: arguments that are not arrays, by name.
     """
-    name = functions.canonical(word)
-    known = functions.row_of(name)
+    name = canonical(word)
+    known = row_of(name)
     given = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
     zero = known.zero or "stays" * known.keeps_zero
     if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
@@ -60,7 +59,7 @@ def function(
 def arithmetic(word: str, dtype: str) -> Each:
     """Returns a function of numbers of a format: where a library divides integers by the name of
     its division, it does so towards zero, and a quotient times a third is another number then."""
-    whole = functions.canonical(word) == "divide" and "int" in dtype
+    whole = canonical(word) == "divide" and "int" in dtype
     return function("truncate_divide" if whole else word)
 
 
@@ -105,24 +104,22 @@ def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = 
     return Each("clip", "stays" * stays, (low, high), reads)
 
 
-def leaky_relu(slope: float, reads: tuple[int, ...] | None = None) -> Each:
+def leaky_relu(slope: float) -> Each:
     """Returns x where x > 0, else ``slope`` times x."""
-    return function("leaky_relu", reads, alpha=slope) if slope else function("relu", reads)
+    return function("leaky_relu", alpha=slope) if slope else function("relu")
 
 
-def elu(
-    alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0, reads: tuple[int, ...] | None = None
-) -> Each:
+def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
     given = as_float32((alpha, scale, inner))
     if given == as_float32((*SELU, 1.0)):
-        return function("selu", reads)
+        return function("selu")
     if given == (given[0], 1.0, 1.0):
-        return function("elu", reads, alpha=alpha)
+        return function("elu", alpha=alpha)
     if given == (given[0], 1.0, as_float32(1 / alpha)):
-        return function("celu", reads, alpha=alpha)
-    return function("elu", reads, alpha=alpha, scale=scale, inner=inner)
+        return function("celu", alpha=alpha)
+    return function("elu", alpha=alpha, scale=scale, inner=inner)
 
 
 def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
@@ -130,26 +127,24 @@ def selu(alpha: float = SELU[0], gamma: float = SELU[1]) -> Each:
     return elu(alpha, gamma)
 
 
-def celu(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+def celu(alpha: float = 1.0) -> Each:
     """Returns CELU; ``alpha`` of 1 is ELU."""
-    return elu(alpha, 1.0, 1 / alpha, reads)
+    return elu(alpha, 1.0, 1 / alpha)
 
 
-def gelu(approximate: bool = False, reads: tuple[int, ...] | None = None) -> Each:
+def gelu(approximate: bool = False) -> Each:
     """Returns GELU by erf, or its approximation by tanh."""
-    return function("gelu_tanh" if approximate else "gelu", reads)
+    return function("gelu_tanh" if approximate else "gelu")
 
 
-def swish(alpha: float = 1.0, reads: tuple[int, ...] | None = None) -> Each:
+def swish(alpha: float = 1.0) -> Each:
     """Returns ``x * sigmoid(alpha * x)``: SiLU where ``alpha`` is 1."""
-    return function("silu", reads) if alpha == 1 else function("scaled_silu", reads, alpha=alpha)
+    return function("silu") if alpha == 1 else function("scaled_silu", alpha=alpha)
 
 
-def hard_sigmoid(
-    alpha: float = 1 / 6, beta: float = 0.5, reads: tuple[int, ...] | None = None
-) -> Each:
+def hard_sigmoid(alpha: float = 1 / 6, beta: float = 0.5) -> Each:
     """Returns ``clip(alpha * x + beta, 0, 1)``."""
-    return function("hard_sigmoid", reads, alpha=alpha, beta=beta)
+    return function("hard_sigmoid", alpha=alpha, beta=beta)
 
 
 def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
@@ -160,24 +155,21 @@ def softplus(beta: float = 1.0, threshold: float = 20.0) -> Each:
     return function("softplus", beta=beta, threshold=threshold)
 
 
-def power(exponent: float, reads: tuple[int, ...] | None = None) -> Meaning:
+def power(exponent: float) -> Meaning:
     """Returns a power with a number as its exponent."""
     if exponent in (1, 2):
-        return Same() if exponent == 1 else function("square", reads)
+        return Same() if exponent == 1 else function("square")
     if exponent == -1:  # where it goes through a logarithm it isn't rounded correctly
-        return replace(function("reciprocal", reads), approximate=True)
-    each = function("power", reads, exponent=exponent)
-    return Each(each.word, "stays" * (exponent > 0), each.numbers, reads)
+        return approximate("reciprocal")
+    return replace(function("power", exponent=exponent), zero="stays" * (exponent > 0))
 
 
-def cast(
-    before: str, after: str, saturates: bool = True, reads: tuple[int, ...] | None = None
-) -> Meaning:
+def cast(before: str, after: str, saturates: bool = True) -> Meaning:
     """Returns a conversion between dtypes, by NumPy's names."""
     if before == after:
         return Same()
-    words = {} if saturates else {"saturates": False}
-    return function("cast", reads, to=after, **words)
+    words: dict[str, Any] = {} if saturates else {"saturates": False}
+    return function("cast", to=after, **words)
 
 
 def bitcast(before: str, after: str, whole: bool = True) -> Meaning:
@@ -245,23 +237,23 @@ def norm(
     scale: bool = True,
     shift: bool = True,
     word: str = "layer_norm",
-    along: int | None = None,
     groups: tuple[int, int] | None = None,
 ) -> Normalises:
     """Returns a normalisation over ``axes``: LayerNorm, RMSNorm, GroupNorm, InstanceNorm.
 
     ``scale``, ``shift``: whether there are these arrays, in this order: without that, a scale alone
-    would be taken for a shift. ``along``, ``groups``: as of ``Normalises``.
+    would be taken for a shift; of a GroupNorm or InstanceNorm they have a number a channel, and
+    channels are second. ``groups``: as of ``Normalises``.
     """
     numbers = (as_float32(eps), bool(scale), bool(shift))
     # PyTorch puts an InstanceNorm's batch among the channels, along which nothing is left out then
-    apart = word == "instance_norm"
+    apart, along = word == "instance_norm", 1 if word in ("instance_norm", "group_norm") else None
     return Normalises(tuple(axes), word, numbers, along=along, groups=groups, apart=apart)
 
 
 def instance_norm(rank: int, eps: float, scale: bool = True, shift: bool = True) -> Normalises:
     """Returns a normalisation of each channel's plane, channels second."""
-    return norm(range(2, rank), eps, scale, shift, "instance_norm", along=1)
+    return norm(range(2, rank), eps, scale, shift, "instance_norm")
 
 
 def batch_norm(
@@ -367,15 +359,13 @@ def matmul(
     ranks: tuple[int, int] = (2, 2),
     turned: tuple[bool, bool] = (False, False),
     reads: tuple[int, int] = (0, 1),
-    bias: int | None = None,
-    numbers: tuple[Any, ...] = (),
 ) -> Contracts:
     """Returns a product of matrices, batches of them or vectors, as NumPy's matmul; ``turned``:
-    which of them are transposed; ``reads``, ``bias``, ``numbers``: as of ``Contracts``."""
+    which of them are transposed; ``reads``: as of ``Contracts``."""
     first = "k" if ranks[0] == 1 else "...km" if turned[0] else "...mk"
     second = "k" if ranks[1] == 1 else "...nk" if turned[1] else "...kn"
     out = "..." + "m" * (ranks[0] > 1) + "n" * (ranks[1] > 1)
-    return Contracts(f"{first},{second}->{out}", reads, bias, numbers=numbers)
+    return Contracts(f"{first},{second}->{out}", reads)
 
 
 def gemm(
@@ -383,21 +373,20 @@ def gemm(
     turned: Sequence[bool] = (False, False),
     alpha: float = 1.0,
     beta: float = 1.0,
-    bias: int = 2,
 ) -> Meaning:
-    """Returns ``alpha a b + beta c``, of the operands in the first two slots and in ``bias``, where
+    """Returns ``alpha a b + beta c``, of the operands in the first two slots and the third, where
     there is one; ``turned``: which of the first are transposed."""
     ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
     one, two = (function("multiply", other=number) for number in (alpha, beta))
     product = matmul(ranks, (turned[0], turned[1]), reads)
-    if not call.has(bias) or beta == 0:
+    if not call.has(2) or beta == 0:
         return product if alpha == 1 else then(call, product, one)
-    added, shape = call.at(bias), call.gives[0]
+    added, shape = call.at(2), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
     build = StepBuilder(call.count)
     scaled = build.add(one, (build.add(product, reads, shape),), shape)
-    other = build.add(two, (added,), call.shape(bias))
+    other = build.add(two, (added,), call.shape(2))
     build.add(function("add"), (scaled, other), shape)
     return build.done()
 
@@ -432,7 +421,7 @@ def along(
     gone = {axis % max(rank, 1) for axis in axes}
     kept = [axis for axis in range(rank) if axis not in gone]
     places = kept if keep else range(len(kept))
-    return Whole(tuple(zip(kept, places, strict=True)), functions.canonical(word), numbers)
+    return Whole(tuple(zip(kept, places, strict=True)), canonical(word), numbers)
 
 
 def own_rows(
@@ -446,7 +435,7 @@ def own_rows(
 def matrices(word: str, rank: int, *flags: str) -> Whole:
     """Returns what reads all of a matrix, of a stack along the first axes: its determinant, its
     inverse. ``flags``: that are set."""
-    return own_rows(functions.canonical(word), range(rank - 2), flags)
+    return own_rows(canonical(word), range(rank - 2), flags)
 
 
 def sort(rank: int, axis: int, descending: bool = False) -> Whole:
@@ -579,7 +568,7 @@ def triangular_solve(call: Call, slots: tuple[int, int], how: Iterable[bool]) ->
 def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = False) -> Meaning:
     if exclusive:
         return Unknown("it leaves out its own element")
-    return Scans(axis, functions.canonical(word), reverse)
+    return Scans(axis, canonical(word), reverse)
 
 
 # movement whose meaning sizes of 1 leave open: which of two such axes is which, no position tells

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import functions, mixing
+from probe.semantics import mixing
 from probe.semantics.contract import Meaning, Numbers, Shapes
-from probe.semantics.elementwise import applied, divided, fitted, of_float
+from probe.semantics.elementwise import applied, divided, fitted, of_float, row_of
 from probe.semantics.labels import ZERO, Labels, joint, of_content, tag, with_words
 
 
@@ -105,7 +105,7 @@ class Reduces(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        return functions.row_of(self.word).rounds
+        return row_of(self.word).rounds
 
     @property
     def sums(self) -> bool:
@@ -238,7 +238,7 @@ class Whole(Meaning):
 
     @property
     def rounds(self) -> int | None:
-        return functions.row_of(self.word).rounds
+        return row_of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         one = reads[0]

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from probe.geometry import BY_SIZE, WindowSizes
 
-#: Formats in which a product of two values of the key's format is exact.
+# Formats in which a product of two values of the key's format is exact.
 WIDER = {
     "float16": ("float32", "float64"),
     "bfloat16": ("float32", "float64"),

@@ -10,8 +10,8 @@ from probe.activations import ACTIVATIONS, activation_rounds_once
 
 Layers = tuple[tuple[str, str], ...]
 
-#: Names of activations whose every output is an element of the input, or one rounded operation of
-#: a few: no order of additions, and no function that a vector and its tail may compute differently.
+# Names of activations whose every output is an element of the input, or one rounded operation of
+# a few: no order of additions, and no function that a vector and its tail may compute differently.
 EXACT_ACTIVATIONS = frozenset(("linear", *filter(activation_rounds_once, ACTIVATIONS)))
 
 

@@ -29,8 +29,8 @@ from probe.summation.tree import BIAS
 
 Doubles = NDArray[np.float64]
 
-#: Elements worked on at once: five float64 rows of this length fit the level-two cache, and the
-#: calls into NumPy cost less than the work.
+# Elements worked on at once: five float64 rows of this length fit the level-two cache, and the
+# calls into NumPy cost less than the work.
 BLOCK = 16384  # speed alone
 
 _LOWEST = np.iinfo(np.int64).min

@@ -25,7 +25,7 @@ import numpy as np
 
 from probe.errors import InputError
 
-#: The number of the bias leaf: larger than any product's, so it sorts last. It is written ``b``.
+# The number of the bias leaf: larger than any product's, so it sorts last. It is written ``b``.
 BIAS = 1 << 30
 
 _TOKEN = re.compile(r"\s*(\d+|b|[()+])")

@@ -10,39 +10,26 @@ that have no weight for them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from probe import window
-from probe.campaign import Failure
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import TargetError
-from probe.launch import AnySession, open_session
+from probe.launch import AnySession
 from probe.layout import CONTIGUOUS
 from probe.summation.orders import Orders
 from probe.summation.summation import Row, Summation
 from probe.summation.windows import reach_of_inputs
-from probe.sweeps import Summary
-from probe.sweeps import sweep_cases as sweep_bits
 from probe.sweeps.plan import axis_values
-from probe.target import Target
-
-if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
-    from probe.store import Store
 
 PATIENCE = 3  # processes that may be lost one after the other
-# Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.
-PATIENT = 900.0
 
 # Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge.
 BUDGET = 1024
-
-# Failures that another day may not have: a busy machine, an installation without a network.
-PASSING = ("timeout", "unavailable")
 
 
 @dataclass
@@ -253,56 +240,3 @@ class _RevealWork:
         found = AtValue(value, side.orders, refusal)
         found.reached = 0 if refusal else int(reached.sum())
         return found, side
-
-
-def measure_by_order(
-    where: Target,
-    cases: Sequence[Case],
-    lengths: Sequence[int],
-    store: Store,
-    experiment: str,
-    revealed: Mapping[Case, Sequence[int]],
-    whole: Mapping[Case, Sequence[int]] | None = None,
-) -> Summary:
-    """Sweeps ``cases`` over ``lengths`` on one target, then reveals ``revealed`` at its lengths.
-
-    ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
-    stored, failures too; a failure of the reveal is also one of the summary's.
-    """
-    session = open_session(where, time_limit=PATIENT, start_limit=PATIENT)
-    try:
-        found = sweep_bits(
-            *(cases, [where], lengths),
-            store=store,
-            experiment=experiment,
-            opens=lambda _: session,
-            close=False,
-            whole=whole,
-        )
-        one = found.targets[where.text]
-        if one.comparisons and not found.interrupted:
-            for case, values in revealed.items():
-                try:
-                    session.revive()
-                    revealed_rows = sweep_by_order(session, case, values).rows(str(one.run_id))
-                    for table, rows in revealed_rows.items():
-                        store.append(table, rows)
-                except TargetError as error:
-                    one.failures.append(Failure(error.kind, error.why, case.id))
-        store.flush()
-        return found
-    finally:
-        session.close()
-
-
-def measured(store: Store) -> set[str]:
-    """Targets whose orders are stored, and those that failed for what may not pass: a crash, say.
-
-    Who took long, or was not to be had, is asked again.
-    """
-    from probe.store import parquet
-
-    store.flush()
-    found = set(parquet.read_table(store.path, "reveals")["target"].to_pylist())
-    failed = parquet.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
-    return found | {row["target"] for row in failed if row["kind"] not in PASSING}

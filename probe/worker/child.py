@@ -35,7 +35,7 @@ from probe.backends import contract, rewritten
 from probe.backends.layers import numpy_function
 from probe.worker import compare, protocol
 
-#: Sets of lines that keep the operands of a call at a time.
+# Sets of lines that keep the operands of a call at a time.
 BOUND = 16
 
 
@@ -284,9 +284,9 @@ class Network:
         return y, spent, ""
 
 
-#: Operators kept ready; the least recently used one is dropped.
+# Operators kept ready; the least recently used one is dropped.
 OPERATORS = 256
-#: Seconds that a child may still work after its parent has gone.
+# Seconds that a child may still work after its parent has gone.
 GRACE = 2.0
 
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from probe import floats, ulp
 
-#: A reply is sent when this much time has passed, or this much has been found, since the last one.
+# A reply is sent when this much time has passed, or this much has been found, since the last one.
 INTERVAL = 0.05
 LARGEST = 1 << 22
 
-#: Outputs of at most this many bytes are compared and digested as one piece.
+# Outputs of at most this many bytes are compared and digested as one piece.
 SMALL = 1 << 16
 DIGITS = 32
 
-#: How often, and for how many seconds, both addresses are asked before bits are said to go by them.
+# How often, and for how many seconds, both addresses are asked before bits are said to go by them.
 MOST_REPEATS, REPEATING = 100, 0.2
 
 EQUAL, DIFFERS, ALIGNMENT = "equal", "differs", "alignment differs"
@@ -233,9 +233,9 @@ def _raw(array):
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-#: Outputs of at most this many bytes travel in one answer.
+# Outputs of at most this many bytes travel in one answer.
 ANSWER_BYTES = 1 << 25
-#: Seconds after which an answer goes out: who waits for it has a time limit, and the calls add up.
+# Seconds after which an answer goes out: who waits for it has a time limit, and the calls add up.
 ANSWER_SECONDS = 10.0
 
 

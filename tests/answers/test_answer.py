@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import probe
+from probe.answers import answer
 from probe.cli import shell
 from probe.errors import InputError
 
@@ -125,18 +126,6 @@ def test_an_answer_is_what_the_command_prints(asked, capsys, tmp_path):
     assert repr(found) == repr(found)  # nothing of it is used up
 
 
-def test_the_repr_of_an_explanation_itself_is_short():
-    found = probe.explain(CASE, PAIR[0], 9, against_target=PAIR[1]).found
-    assert len(repr(found).splitlines()) == 3 and "order" in repr(found)
-
-
-def test_an_answer_has_what_was_found():
-    found = probe.explain(CASE, PAIR[0], 9, against_target=PAIR[1])
-    assert found.causes == found.found.causes and found.replayed == found.compared
-    with pytest.raises(AttributeError, match="Explained has no attribute|no attribute"):
-        _ = found.nonsense
-
-
 def test_a_picture_leaves_no_figure_behind():
     import matplotlib.pyplot as plt
 
@@ -183,7 +172,6 @@ def test_wrong_input_is_an_input_error():
         "did you mean reference": lambda: probe.order(CASE.with_(length=9), "refrence"),
         "length=None: the order depends": lambda: probe.order(CASE, "reference"),
         r"lengths=5..x: '5..x' is not a number or a range": lambda: probe.sweep(CASE, "5..x"),
-        r"lengths=.*: these": lambda: probe.sweep(CASE, [5, 7.5]),
         "fixed=8: it compares padded": lambda: probe.network(sum, vary="batch", at=1, fixed=8),
         "by=order: padding compares": lambda: probe.network(sum, fixed=8, by="order"),
         "by=bytes: unknown": lambda: probe.sweep(CASE, [5, 9], "reference", by="bytes"),
@@ -193,9 +181,17 @@ def test_wrong_input_is_an_input_error():
             lambda: probe.network(lambda x: x)
         ),
         "model=dict: dict is neither a model": lambda: probe.network({"rank": 1}, "reference"),
+        "target=None: there is no such library": lambda: probe.sweep(CASE, [5, 9], None),
         "fixed=9: a case is compared": lambda: probe.remedies(CASE, [5, 9], "reference", fixed=9),
         "trust=True: a case reads": lambda: probe.remedies(CASE, [5, 9], "reference", trust=True),
     }
+    assert answer.length_values([9, 7, 5, 5]) == answer.length_values("5..9:2") == [5, 7, 9]
+    for lengths, why in (
+        (9, r"write range\(1, 10\) or \[1, 9\]"),
+        ([5, 7.5], "these are not whole"),
+    ):
+        with pytest.raises(InputError, match=why):
+            answer.length_values(lengths)
     for message, ask in wrong.items():
         with pytest.raises(InputError, match=message):
             ask()
@@ -220,7 +216,7 @@ def test_types_are_known_to_a_type_checker(tmp_path):
         env={"MYPYPATH": str(ROOT), "PATH": ""},
     )
     assert 'note: Revealed type is "probe.comparison.judged.Comparison"' in done.stdout, done.stdout
-    assert 'note: Revealed type is "probe.answers.order.Ordered"' in done.stdout
+    assert 'note: Revealed type is "probe.answers.cases.Ordered"' in done.stdout
     assert done.stdout.count("error:") == 1 and "user.py:7" in done.stdout
 
 

@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from probe import backends, target
 from probe.answers import doctor
 from probe.cli import shell
-from probe.cli.show import facts
 from probe.errors import TargetError
 
 
@@ -80,20 +78,6 @@ def test_packages_that_were_left_out_are_named_with_what_they_add(few, monkeypat
     found = by_part(doctor.examine_machine())
     assert found["xxhash"].command == "pip install xxhash" and "models" in found["xxhash"].adds
     assert found["duckdb"].state == "missing" and "jinja2" not in found
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_a_pip_of_another_python_is_said(few, monkeypatch, tmp_path, capsys, same):
-    """Its packages would not be found: the hint says which Python has to install them."""
-    own = tmp_path / "own" / "python"
-    monkeypatch.setattr(doctor.sys, "executable", str(own))
-    pip = own.parent / "pip" if same else tmp_path / "other" / "pip"
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(pip))
-    assert doctor.other_pip() == (None if same else f"{own} -m pip")
-    lacking = doctor.Check("torch", "missing", "", "targets of torch", "pip install torch")
-    shown = facts.examined(doctor.Examined([lacking], {}, doctor.other_pip()))
-    Console(width=200).print(shown)
-    assert ("belongs to a different Python" in capsys.readouterr().out) is not same
 
 
 @pytest.mark.parametrize("replayed", [0, 14])

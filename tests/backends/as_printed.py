@@ -15,7 +15,7 @@ import numpy as np
 from probe import backends, floats, operands
 from probe.backends.contract import Unsupported
 from probe.case import Case
-from probe.reproduction import code
+from probe.reproduction import program
 from probe.target import Target
 
 COMMON = {"in_channels": 4, "length": 9}
@@ -78,7 +78,7 @@ def widened(array: np.ndarray, dtype: str) -> np.ndarray:
 
 def printed(target: Target, version: str, case: Case, arrays: tuple) -> np.ndarray:
     """What the script's function gives of the same operands."""
-    written = code.of_case(target, version, case, arrays)
+    written = program.of_case(target, version, case, arrays)
     given = {
         name: widened(array, case.dtype)
         for name, array in zip("xwb", arrays, strict=True)
@@ -88,7 +88,7 @@ def printed(target: Target, version: str, case: Case, arrays: tuple) -> np.ndarr
     text = [*standard, "import numpy as np", *written.imports, *written.setup]
     text.append("def compute(x, w=None, b=None):")
     names: dict = {}
-    exec("\n".join([*text, *code.block(written.body)]), names)
+    exec("\n".join([*text, *program.block(written.body)]), names)
     return np.ascontiguousarray(names["compute"](**given))
 
 

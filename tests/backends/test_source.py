@@ -12,8 +12,8 @@ from probe.case import Case
 from probe.errors import TargetError
 from probe.launch import InlineSession
 from probe.operation import case_program, layer_program
-from probe.reproduction import code
-from probe.reproduction.code import of_case
+from probe.reproduction import program
+from probe.reproduction.program import of_case
 from probe.summation.masks import SessionOperator
 from probe.summation.orders import reveal
 from probe.summation.tree import Tree
@@ -90,7 +90,7 @@ def test_a_script_holds_the_model_of_a_product(started, text, shape):
     x, w, b = case.operands()
     found = of_case(target, "", case, (x, w, b))
     lines = [*("import base64", "import numpy as np"), *found.imports, "def script(x, w, b):"]
-    lines += [f"    {line}" for line in code.block(list(found.body))]
+    lines += [f"    {line}" for line in program.block(list(found.body))]
     names = {}
     exec("\n".join(lines), names)
     y = conforming.run(started(text), case.spec(), x, w, b)

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 
-import click
 import pytest
 
 import probe
@@ -149,38 +148,6 @@ def test_length_is_lengths_in_a_sweep(capsys):
     assert ran(capsys, f"{words} --length 40")[0] == 2  # one length is no sweep
 
 
-COMPLETIONS = {
-    "probe sw": {"sweep"},
-    "probe order --op con": {"conv1d", "conv2d", "conv3d"},
-    "probe order --dtype float": {"float32", "float64", "float16"},
-    "probe order --operands can": {"cancel"},
-    "probe order --padding sa": {"same", "same_lower"},
-    "probe sweep --vary b": {"batch"},
-    "probe sweep --by o": {"order"},
-    "probe explain --kernels s": {"said"},
-    "probe explain --against-target refer": {"reference"},
-    "probe order --target tensorflow,one": {"tensorflow,onednn=0", "tensorflow,onednn=1"},
-    "probe order --target tensorflow,onednn=0,contr": {
-        "tensorflow,onednn=0,contraction=0",
-        "tensorflow,onednn=0,contraction=1",
-    },
-    "probe order --fail-on f": {"finding"},
-    "probe order --target nonsense,": set(),
-}
-
-
-@pytest.mark.parametrize("typed", COMPLETIONS)
-def test_a_shell_completes_values(typed):
-    from click.shell_completion import ShellComplete
-
-    *before, last = typed.split()[1:]
-    completer = ShellComplete(shell.commands, {}, "probe", "_PROBE_COMPLETE")
-    found = completer.get_completions(before, last)
-    assert COMPLETIONS[typed] <= {one.value for one in found}
-    assert all(one.value.startswith(last) for one in found)
-    assert found or not COMPLETIONS[typed]
-
-
 def test_bash_gets_its_script():
     environment = {**os.environ, "_PROBE_COMPLETE": "zsh_source"}
     command = [sys.executable, "-m", "probe"]
@@ -210,11 +177,6 @@ def test_commands_lose_nothing_on_narrow_terminals(width, capsys, monkeypatch):
         folded = "".join(out.split())
         lost = {word for word in words[0] - words[1] if word not in folded}
         assert not lost, (command, lost)
-
-
-def test_the_case_words_are_options_of_one_kind():
-    found = click.command()(options.case_options(lambda words: None))
-    assert all(isinstance(param, options.Shared) for param in found.params)
 
 
 def test_a_package_that_was_left_out_is_named_with_its_command(monkeypatch, capsys):

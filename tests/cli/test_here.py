@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from probe import machine
-from probe.cli import experiment, shell
+from probe.cli import here, shell
 from probe.errors import ProbeError
 from probe.store import Store
 from tests.cli.commands import answered
@@ -210,7 +210,7 @@ def test_a_cell_that_fails_is_one_line(checkout):
     path = notebook(checkout, "1 / 0")
     before = path.read_bytes()
     with pytest.raises(ProbeError, match=r"demo.ipynb: a cell fails: ZeroDivisionError"):
-        experiment.execute_notebook(path)
+        here.execute_notebook(path)
     assert path.read_bytes() == before
 
 
@@ -220,3 +220,9 @@ def test_an_experiment_without_a_notebook_says_so(checkout, capfd):
     assert "results in results/demo" in out and "notebooks/demo.ipynb does not exist" in err
     assert shell.run(["run", "other"]) == 2
     assert "run one of demo\n" in capfd.readouterr().err
+
+
+def test_help_of_a_script_executes_no_notebook(monkeypatch, capfd):
+    monkeypatch.setattr(here, "execute_notebook", lambda *_: 1 / 0)
+    assert shell.run(["run", "batch_invariance", "--", "--help"]) == 0
+    assert "--quick" in capfd.readouterr().out

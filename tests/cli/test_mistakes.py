@@ -41,14 +41,6 @@ PYTHON = {
         lambda: probe.sweep(case(), 40, "numpy"),
         r"lengths=40: one length has nothing.*; write range\(1, 41\) or \[1, 40\]",
     ),
-    "one length of remedies": (
-        lambda: probe.remedies(case(), 40, "numpy"),
-        r"lengths=40: one length has nothing",
-    ),
-    "lengths that run backwards": (
-        lambda: probe.sweep(case(), "9..5", "numpy"),
-        "lengths=9..5: 9..5 runs backwards; write 5..64",
-    ),
     "another library's word for channels": (
         lambda: case(channels=3),
         "channels=3: there is no such argument of a case; did you mean in_channels",
@@ -108,20 +100,12 @@ COMMANDS = {
     "a module": ("thing", "command=thing: .*probe thing:NAME"),
     "a model that isn't there": ("no.onnx", "model=no.onnx: there is no such file; give a file"),
     "a function that isn't there": ("thing:no", "model=thing:no: .*as Python imports it"),
-    "a model behind a case's command": (
-        "explain model.onnx",
-        "argument=model.onnx: .*another command: probe model.onnx",
-    ),
     "one recording": ("diff run", "RUN=.none.: it is required; give two recordings"),
-    "a command with a slip": ("explin", "command=explin: .*did you mean explain"),
-    "an option before its command": ("--target order", "options follow the command"),
     "a short name of a library": (
         "order --op sum --in-channels 3 --length 4 --target tf",
         "target=tf: .*did you mean tensorflow",
     ),
     "no inputs": ("thing:f", "inputs=.none.: .*give --inputs FILE.npz, or --shape 8x64"),
-    "no folder": ("reproduce --op sum --in-channels 9 --at 1 --against 2", "out=.none.: .*--out"),
-    "no lengths": ("remedies thing:f", "lengths=.none.: it is required; give --lengths"),
     "a length of rows": (
         "explain --op dense --in-channels 8 --length 5 --against 9",
         "length=5: dense has no length",

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import probe
-from probe.cli import network, options, shell
+from probe.cli import models, options, shell
 from probe.errors import TargetError
 from tests.cli.commands import ran
 
@@ -23,6 +23,7 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+OF_REFERENCE = "--op conv1d --kernel 5 --operands cancel --at 6 --against 20 --target reference"
 BAD = {
     "sweep --op conv1d --kernel 5 --lengths 3..9": "length=3: shorter than the kernel",
     "sweep --op conv1d --kernel 5 --in-channels 3 --groups 2 --lengths 5..9": "in_channels=3: not",
@@ -104,6 +105,19 @@ BAD = {
     "results nowhere": "path=nowhere: there is no such folder",
     "merge nowhere --out x": "path=nowhere: there is no such folder",
     "merge": "DIR...=(none): it is required",
+    f"shrink {OF_REFERENCE}": "bit for bit",
+    f"shrink {OF_REFERENCE} --by luck": "by=luck",
+    f"reproduce {OF_REFERENCE} --kernels some --out out": "kernels=some",
+    f"reproduce {OF_REFERENCE} --form none --out out": "form=none",
+    "reproduce --op conv1d --row 1 --out out": "row=1",
+    "verify .": "machine.json",
+    "check": "there is no such file",
+    "lock": "there is nothing to run",
+    "lock none.onnx": "there is no such file",
+    "lock m:f --op dense": "a case is given too",
+    "lock --op sum --length 9 --bless=": "a reason is required",
+    "lock --op sum --length 9 --shape 3x4": "a case generates its own operands",
+    "setup hub": "there is no such service",
     "run nonsense": "experiment=nonsense: there is no",
     "run ../x": "experiment=../x: there is no",
     "nonsense": "command=nonsense: there is no such command; use one of examine",
@@ -223,34 +237,10 @@ def test_numbers_that_start_with_a_dash_are_values(capsys):
     assert status == 0 and json.loads(out)["case"] == case
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"op": "conv1d", "kernel": "5", "in_channels": "64", "filters": "8"},
-        {"op": "conv2d", "kernel": "1x5", "weights": "-0.7,1,2,3,4", "bias": "-0.5", "length": "9"},
-        {"op": "depthwise_conv2d", "kernel": "3", "in_channels": "4", "padding": "0:1,2:2"},
-        {"op": "conv2d", "kernel": "3", "stride": "1x2", "height": "4", "dtype": "float16"},
-    ],
-)
-def test_a_case_is_written_as_the_words_that_make_it(words):
-    case = options.case_of_words(words)
-    line = options.command_line(case)
-    flags = [f"--{word.replace(' ', '=', 1)}" for word in line.removeprefix("--").split(" --")]
-    given = {}
-
-    def keep(words):
-        given.update(words)
-
-    import click
-
-    click.command()(options.case_options(keep)).main(flags, standalone_mode=False)
-    assert options.case_of_words(given) == case
-
-
 def test_the_next_command_has_the_seed():
     two = {"axis": "batch", "at": "1", "against": "8", "sizes": None, "by": "bits"}
     run = options.ModelRun(None, ("8x96",), "4", trust=False)
-    every = [line for line, _ in network._after_equal("m:f", run, two)[:2]]
+    every = [line for line, _ in models._after_equal("m:f", run, two)[:2]]
     assert all("--against 8 --shape 8x96 --seed 4 --sizes 1" in line for line in every)
 
 

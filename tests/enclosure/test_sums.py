@@ -17,7 +17,7 @@ from probe.comparison import ComparedShapes, Revealer, compare_shapes, run_and_r
 from probe.enclosure import BEYOND, UNKNOWN, WITHIN, of_operands, of_sums
 from probe.enclosure.sums import FEW, allowed
 from probe.launch import open_session
-from probe.reproduction import content
+from probe.reproduction import report
 from probe.summation.arithmetic import fma_float64, to_odd, two_sum
 from probe.target import Target
 from tests.convolutions import explain_case
@@ -225,14 +225,14 @@ def test_the_proof_in_a_report_is_a_computation_that_anybody_can_run(capsys):
     def change(y):
         y[4, 1] *= 1.01
 
-    told = content.beyond(wrong_on_the_right(change))
+    told = report.beyond(wrong_on_the_right(change))
     assert told.startswith("An output on the right is beyond rounding")
     (code,) = re.findall(r"```python\n(.*)\n```", told, re.DOTALL)
     assert len(code.splitlines()) == 5
     exec(code, {})
     printed = float(capsys.readouterr().out)
     assert printed > 1 and f"prints {printed:.3g}:" in told
-    assert content.beyond(wrong_on_the_right(lambda y: None)) == ""
+    assert report.beyond(wrong_on_the_right(lambda y: None)) == ""
 
 
 def test_an_ulp_that_no_order_was_found_for_is_within_rounding():

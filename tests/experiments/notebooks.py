@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 
-from probe.cli.experiment import execute_notebook
+from probe.cli.here import execute_notebook
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from lib import windows as diagrams
 from lib.conventions import measure
 from lib.windows import Readings
 from probe import Case, Store, Target, load
-from probe.answers.explain import predicted
+from probe.answers.cases import predicted
 from probe.errors import TargetError
 from probe.launch import InlineSession
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lib.orders import measured
 from probe import load
 from probe.runtimes.packages import release_recipe
 from probe.store import Store
-from probe.switch_points.by_order import measured
 from probe.target import Target
 
 pytestmark = pytest.mark.long

@@ -111,7 +111,7 @@ target = "reference,algorithm=pairwise,length_switch=9"
 assert probe.explain(case, target, 5, 16).to_json()["differing"] > 0
 probe.reproduce(case, target, 5, 16, out="report")
 assert probe.order(np.sum, 9, dtype="float64").to_json()["orders"]
-import probe.answers.first_difference, probe.answers.network, probe.answers.thresholds
+import probe.answers.first_difference, probe.answers.network, probe.answers.cases
 """
     done = subprocess.run(
         [sys.executable, "-c", script],

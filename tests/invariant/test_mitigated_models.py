@@ -12,7 +12,7 @@ from probe import Case, Target
 from probe.answers.network import remedies
 from probe.backends import torch as in_mode
 from probe.cli import shell
-from probe.cli.show.networks import padded_model as shown
+from probe.cli.show.models import padded_model as shown
 from probe.errors import InputError
 from probe.invariant import mitigations as of_cases
 from probe.invariant.mitigated_models import recommended_way

@@ -1,4 +1,4 @@
-"""Verdicts: what is the same, changed, unknown or new, under which conditions."""
+"""Verdicts: what is the same, changed, unknown or new, under which conditions; and what is said."""
 
 import json
 import pickle
@@ -6,16 +6,18 @@ import pickle
 import numpy as np
 import pytest
 
-from probe.lock import file
+from probe.lock import checks, file
 from probe.lock.checks import (
     CHANGED,
     NEW,
     SAME,
     UNKNOWN,
     BitsSession,
+    Checked,
     judged_check,
 )
 from probe.lock.conditions import facts_apart
+from probe.lock.file import Accepted
 from probe.recording.store import bits_of
 
 HERE = {"cores": 2, "processor": "amd", "isa": "avx512_core", "architecture": "x86_64"}
@@ -133,3 +135,70 @@ def test_of_two_processes_that_add_one_check_the_second_replaces_nothing(tmp_pat
         session.finish()
     (one,) = file.read_lock(path).checks["t.py::test"].values()
     assert one.bits == OLD
+
+
+def checked(verdict, name="tests/test_a.py::test_x"):
+    one, other = bits_of(1.0), bits_of(2.0)
+    found = Checked(name, name, one, {"cores": 2}, verdict, "ab", Accepted(other, "why | so"))
+    found.apart = {"release numpy": {"library.numpy": ("2.4.6", "2.5.0")}}
+    found.place = ("tests/test_a.py", 7)
+    found.why = {
+        "cause": "release 2.4.6 -> 2.5.0 of numpy",
+        "operation": "sum of 768 numbers",
+        "class": "order",
+        "kind": "rounding",
+        "decisions": {"total": 3, "changed": 0},
+    }
+    return found
+
+
+def test_reports_say_what_changed_from_what_and_where():
+    results = [checked(CHANGED), *[checked(SAME, f"t::{n}") for n in range(40)]]
+    told = checks.summarised(results)
+    assert told == (
+        "1 of 41 checks changed: order, release 2.4.6 -> 2.5.0 of numpy, sum of 768 numbers; "
+        "0 decisions (rounding)"
+    )
+    lines = checks.page_report("markdown", results, ["gone"], "").splitlines()
+    assert lines[0] == f"### Bits: {told}"
+    row = "tests/test_a.py::test_x | changed | release 2.4.6 -> 2.5.0 of numpy"
+    assert lines[2:] == [
+        "| check | verdict | cause | operation | kind |",
+        "| --- | --- | --- | --- | --- |",
+        f"| {row} | sum of 768 numbers | rounding |",
+        "",
+        "Unused entries: `gone`",
+    ]
+    assert "| a\\|b c |" in checks.page_report("markdown", [checked(CHANGED, "a|b\nc")], (), "")
+    assert "&lt;" not in checks.page_report("html", results, (), "")
+    assert checks.page_report("html", [checked(CHANGED, "<b>")], (), "").count("<b>") == 0
+    assert checks.json_report(results)["changed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "told"),
+    [
+        ([UNKNOWN], "0 of 1 check has the same bits (1 unknown)"),
+        ([UNKNOWN, UNKNOWN], "0 of 2 checks have the same bits (2 unknown)"),
+        ([SAME, UNKNOWN], "1 of 2 checks has the same bits (1 unknown)"),
+        ([SAME, SAME], "2 of 2 checks have the same bits"),
+    ],
+)
+def test_the_first_line_is_a_sentence(verdicts, told):
+    assert checks.summarised([checked(one) for one in verdicts]) == told
+
+
+def test_sarif_points_at_the_line_of_the_check():
+    """As OASIS' SARIF 2.1.0 requires: version, runs, tool.driver.name, results with a message."""
+    found = checks.sarif_report([checked(CHANGED), checked(UNKNOWN), checked(SAME)])
+    assert found["version"] == "2.1.0"
+    (run,) = found["runs"]
+    rules = [one["id"] for one in run["tool"]["driver"]["rules"]]
+    assert len(run["results"]) == 2
+    for one, level in zip(run["results"], ("error", "note"), strict=True):
+        assert rules[one["ruleIndex"]] == one["ruleId"]
+        assert one["level"] == level
+        assert one["message"]["text"].startswith("check=")
+        place = one["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == "tests/test_a.py"
+        assert place["region"] == {"startLine": 7}

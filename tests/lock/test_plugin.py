@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from probe.lock import file, plugin
-from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
 
@@ -28,10 +27,9 @@ TEST = """
 
 
 @pytest.fixture
-def project(tmp_path):
-    found = Project(tmp_path)
-    found.write("test_it.py", TEST)
-    return found
+def project(project):
+    project.write("test_it.py", TEST)
+    return project
 
 
 def test_from_new_to_green_to_changed_to_blessed(project):
@@ -137,32 +135,6 @@ def test_models_with_a_state_are_green_after_their_update(project):
     assert recorded == {"test_plain", "test_statistics_of_the_test_before"}
 
 
-def test_names_that_occur_twice_and_values_without_bits_are_one_line(project):
-    project.write(
-        "test_it.py",
-        """
-        import numpy as np
-
-        def test_twice(bits):
-            bits.check(1, "x")
-            bits.check(2, "x")
-
-        def test_parts(bits):
-            bits.check({"x": 1})
-            bits.check(2, "x")
-
-        def test_objects(bits):
-            bits.check(np.array([None]))
-        """,
-    )
-    status, told = project.pytest("--bits-update")
-    assert status == 1
-    assert "name=x: this test has checked something of this name already" in told
-    assert "two checks of this test have one name" in told
-    assert "an array of objects has no bits" in told
-    assert "Traceback" not in told
-
-
 @pytest.mark.slow
 def test_unused_entries_are_told_and_removed_and_a_renamed_test_keeps_its_own(project):
     project.pytest("--bits-update")
@@ -257,47 +229,3 @@ def test_a_project_that_does_not_use_it_sees_nothing(project):
     status, told = project.pytest()
     assert status == 0, told
     assert "bits" not in told
-
-
-def test_same_bits_of_a_model_at_every_batch_size(project):
-    project.write(
-        "test_it.py",
-        """
-        import numpy as np
-        import pytest
-
-        @pytest.fixture
-        def inputs():
-            return np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
-
-        @pytest.fixture
-        def model():
-            return lambda x: x * 2
-
-        @pytest.fixture
-        def other():
-            return lambda x: {"out": x + np.float32(len(x) == 3) * np.float32(1e-3)}
-
-        @pytest.mark.same_bits(batch=range(1, 9))
-        def test_good(model, inputs):
-            pass
-
-        @pytest.mark.same_bits(batch=range(1, 9), model="other")
-        def test_bad():
-            pass
-
-        @pytest.mark.same_bits(batch=range(1, 33))
-        def test_few(model, inputs):
-            pass
-
-        @pytest.mark.same_bits(sizes=3)
-        def test_word(model, inputs):
-            pass
-        """,
-    )
-    status, told = project.pytest()
-    assert status == 1
-    assert "1 passed" in told
-    assert "batch=3: out: 15 of 15 differ" in told
-    assert "has no 32 rows along axis 0" in told
-    assert "same_bits=sizes: it is not expected" in told

@@ -22,53 +22,6 @@ def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine()
     assert runs.exit_status(found) in (0, 3), [one.message for one in found]
 
 
-def test_a_case_is_locked_checked_changed_and_blessed(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "bits.lock"
-    assert run(["lock", *CASE, "--name", "rows"]) == 0
-    assert run(["check"]) == 0
-    assert run(["lock", *CASE, "--name", "rows"]) == 0
-    assert "accepted already" in capfd.readouterr().out
-    with file.changing(path) as lock:  # as if another release had given them
-        (named,) = lock.checks["rows"]
-        lock.accept("rows", lock.conditions[named], bits_of(np.zeros(3)), "planted")
-    assert run(["check", "--why", "no", "--json"]) == 1
-    found = json.loads(capfd.readouterr().out)
-    assert found["changed"] == 1
-    assert found["checks"][0]["reason"] == "planted"
-    assert run(["lock", *CASE, "--name", "rows"]) == 2
-    assert "--bless REASON" in capfd.readouterr().err
-    assert run(["lock", *CASE, "--name", "rows", "--bless", "because"]) == 0
-    assert run(["check"]) == 0
-    assert 'reason = "because"' in path.read_text()
-
-
-def test_the_case_of_its_help_is_locked(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(["lock", "--help"]) == 0
-    (line,) = (one for one in capsys.readouterr().out.splitlines() if " lock --op" in one)
-    assert run(line.split()[1:]) == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["check"], "there is no such file"),
-        (["lock"], "there is nothing to run"),
-        (["lock", "none.onnx"], "there is no such file"),
-        (["lock", "m:f", "--op", "dense"], "a case is given too"),
-        (["lock", *CASE, "--bless", " "], "a reason is required"),
-        (["lock", *CASE, "--shape", "3x4"], "a case generates its own operands"),
-        (["setup", "hub"], "there is no such service"),
-    ],
-)
-def test_wrong_input_is_one_line(words, told, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run(words) == 2
-    assert told in capsys.readouterr().err
-    assert not (tmp_path / "bits.lock").exists()
-
-
 def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkeypatch, capfd):
     """Of a run with several outputs, the lock has a check for each."""
     monkeypatch.chdir(tmp_path)
@@ -107,7 +60,7 @@ def test_a_model_on_another_release_runs_with_that_release_before_everything(tmp
         asked.append((dict(releases), install))
         return tmp_path / "old" if install else "it is not installed"
 
-    monkeypatch.setattr(runs.rerun, "overlay", overlay)
+    monkeypatch.setattr(runs.why, "overlay", overlay)
     spec = {"model": "a:b", "target": "jax==0.4.30,threads=1"}
     found = runs._command(spec, "name", tmp_path, True)
     assert asked == [({"jax": "0.4.30", "jaxlib": "0.4.30"}, True)]

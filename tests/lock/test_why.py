@@ -6,17 +6,17 @@ The bits of these projects depend on what the test reads, so that every machine 
 import json
 import os
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from probe.lock import file, why
 from probe.lock.checks import CHANGED, BitsSession, Checked
+from probe.lock.conditions import CORES_OF
 from probe.lock.file import Accepted
-from probe.lock.rerun import Command, Rerun
-from probe.lock.why import with_companions
+from probe.lock.why import Command, Rerun, with_companions
 from probe.lock.workflow import limiting_variables
 from probe.recording.store import bits_of
-from tests.lock.projects import Project
 
 pytestmark = pytest.mark.long
 
@@ -27,11 +27,6 @@ FLAG = """
     def test_flag(bits):
         bits.check(np.float32([1, 2, 3]) * (1 + len(os.environ.get("MKL_CBWR", ""))))
 """
-
-
-@pytest.fixture
-def project(tmp_path):
-    return Project(tmp_path)
 
 
 def found(project):
@@ -219,7 +214,7 @@ def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_pa
         return Rerun(tmp_path, {"c": old if said.endswith(("1.0", "1.1", "1.2")) else new}, {}, "")
 
     monkeypatch.setattr(why, "overlay", overlay)
-    monkeypatch.setattr(why, "releases_known", lambda name: [f"1.{n}" for n in range(12)])
+    monkeypatch.setattr(why.packages, "releases_known", lambda name: [f"1.{n}" for n in range(12)])
     monkeypatch.setattr(why.CauseSearch, "run_under", ran)
     search = why.CauseSearch(one, Command([], tmp_path), ExitStack(), True)
     search.ran = {("release a",): Rerun(tmp_path, {"c": old}), (): Rerun(tmp_path, {"c": new})}
@@ -229,3 +224,19 @@ def test_releases_between_are_tried_until_the_first_that_changed_is_known(tmp_pa
     # a companion of the same release goes along; one that counts otherwise stays as it is
     assert all(each == {"a": each["a"], "b": each["a"]} for each in asked)
     assert len(asked) <= 4
+
+
+def test_a_release_that_is_not_here_is_not_installed_unasked(tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path))
+    told = why.overlay({"numpy": "1.0"}, False, print)
+    assert told == "numpy==1.0 is not installed (--bits-why=install installs it)"
+
+
+def test_a_commands_own_variables_and_releases_come_first():
+    own = why.Command(["x"], Path("."), {"A": "own"}, [Path("pinned")])
+    found = own.under({"A": "entry", "B": "", CORES_OF: 1}, [Path("old")])
+    assert found.variables == {"A": "own", "B": "", CORES_OF: 1}
+    variables = found.environment()
+    assert variables["A"] == "own"
+    assert not {"B", CORES_OF} & set(variables)
+    assert variables["PYTHONPATH"].split(":")[:2] == ["pinned", "old"]

@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import probe
 from lib import nine_layers
-from probe.cli.network import network as command
-from probe.errors import InputError, ProbeError
+from probe.errors import InputError
 from probe.invariant.mitigated_models import judged_ways, recommended_way
 from probe.padding import search
 from probe.padding.search import PaddedModel
 from probe.recorders.ndarray import operation
 from probe.recording.replayed import OnTarget
-from probe.semantics import Contracts, Each, Reduces, Scans, Unknown
+from probe.semantics import Contracts, Each, Reduces, Scans
 from tests.padding import graphs
 from tests.padding.graphs import BIAS, FIXED, ONE, TWO, WIDE, X, answered, conv, convolved, graph
 
@@ -219,24 +217,6 @@ def test_answers_say_the_same_in_lines_json_and_the_command(tmp_path, capsys, mo
         answered(graphs.residual(), lengths=[5], padded=3)
 
 
-def test_operations_that_nobody_understands_are_in_the_way_of_orders():
-    riddle = operation("riddle", Unknown("nobody said"))(lambda x: np.asarray(x) * np.float32(0.5))
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
-    found = probe.network(lambda x: riddle(x), sizes=[2], **words)
-    (two,) = found.to_json()["sizes"]
-    assert (two["by_order"], two["in_the_way"]) == ("unknown", "riddle")
-
-
-def test_a_function_in_the_way_of_orders_is_named_with_what_is_not_proved():
-    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
-    wave = operation("wave", Each("gelu"))(lambda x: np.sin(x))
-    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
-    (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
-    assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave")
-    assert two["why"] == "whether gelu gives the same bits at every position is not proved"
-
-
 def test_ways_of_padding_are_judged_and_timed():
     rows = np.random.default_rng(3).standard_normal((1, 12, 2)).astype(np.float32)
 
@@ -289,40 +269,6 @@ def switching(tmp_path, **words):
     path = nine_layers.onnx_model(tmp_path / "small.onnx", width=3, blocks=2, **words)
     shape = {"x": (1, 1, 1, 80)}
     return str(path), "reference,algorithm=pairwise,length_switch=9", {"shapes": shape, "fixed": 80}
-
-
-@pytest.mark.slow
-def test_a_graph_is_padded_on_a_target_that_is_not_its_own(tmp_path):
-    path, target, words = switching(tmp_path)
-    found = probe.network(path, target, lengths=[1, 20, 40], plan=tmp_path / "plan", **words)
-    told = found.to_json()
-    assert (told["verdict"], told["first"], told["target"]) == ("differs", "conv3", target)
-    for one in told["contents"]:  # conv3 adds as at the full length where it gives 9 positions
-        assert one["least"] <= one["safe"] and one["certified"]
-        assert one["at_safe"]["by_order"] == "same"
-    assert found.plan.failed == [] and found.plan.certified
-    assert [one["safe"] for one in told["contents"]] == [64, 64, 68]
-    assert any("ran there" in one for one in told["notes"])
-
-
-def test_a_target_that_fails_does_not_hide_the_others(tmp_path):
-    path, target, words = switching(tmp_path)
-    options = ["--fixed", "80", "--lengths", "1", "--shape", "x=1x1x1x80"]
-    options += [
-        "--target",
-        "tensorflow==0.1",
-        "--target",
-        target,
-        "--plan",
-        str(tmp_path / "plans"),
-    ]
-    shown = CliRunner().invoke(command, [path, *options, "--json"], standalone_mode=False)
-    told = json.loads(shown.stdout)
-    assert shown.return_value == 3 and list(told["targets"]) == [target]
-    assert [one["target"] for one in told["failures"]] == ["tensorflow==0.1"]
-    assert len(list((tmp_path / "plans").glob("*/plan.json"))) == 1
-    with pytest.raises(ProbeError):
-        probe.network(path, "tensorflow==0.1", lengths=[1], **words)
 
 
 def programs(kind, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from lib import pictures
-from probe import plots
+from probe.plots import pictures as plots
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from probe import semantics
-from probe.semantics import Chooses, Steps, functions, operations
+from probe.semantics import Chooses, Steps, operations
 from probe.semantics.contract import Meaning
+from probe.semantics.elementwise import FUNCTIONS, canonical
 
 WORDED = ("Normalises", "Reduces", "Scans", "Whole", "Each", "Windows", "Steps", "Meaning")
 """What constructors return whose word says what it is; of the others the class does."""
@@ -76,7 +77,7 @@ def constructors() -> dict[str, set[str]]:
     for one in tree.body:
         if isinstance(one, ast.FunctionDef):
             returned = ast.unparse(one.returns) if one.returns else ""
-            some = set(map(functions.canonical, _words(one)))
+            some = set(map(canonical, _words(one)))
             defaults = zip(one.args.args[::-1], one.args.defaults[::-1], strict=False)
             some |= {ast.literal_eval(d) for arg, d in defaults if arg.arg == "word"}
             if returned in WORDED:
@@ -96,13 +97,13 @@ def built(module: str, known: set[str]) -> set[str]:
         elif isinstance(one, ast.Constant) and isinstance(one.value, str):
             for word in re.findall(r"\w+", one.value):
                 inner = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
-                found |= {functions.canonical(w) for w in (word, word.lower(), inner)} & known
+                found |= {canonical(w) for w in (word, word.lower(), inner)} & known
     return found
 
 
 def every(modules: dict[str, str]) -> dict[str, set[str]]:
     """Returns what each of several tables builds."""
-    known = set(functions.FUNCTIONS)
+    known = set(FUNCTIONS)
     for module in (operations.__name__, *modules.values()):
-        known |= set(map(functions.canonical, _words(_tree(module))))
+        known |= set(map(canonical, _words(_tree(module))))
     return {library: built(module, known) for library, module in modules.items()}

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import Each, functions
+from probe.semantics import Each
+from probe.semantics.elementwise import row_of
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(np, name)
@@ -24,7 +25,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "not": np.logical_not,
     "bitwise_not": np.invert,
 }
-"""NumPy's functions of correctly rounded results, by the names of ``semantics.functions``."""
+"""NumPy's functions of correctly rounded results, by the names of ``semantics.elementwise``."""
 
 
 def wrong(meaning: Any, reads: Sequence[np.ndarray], given: np.ndarray) -> bool | None:
@@ -33,7 +34,7 @@ def wrong(meaning: Any, reads: Sequence[np.ndarray], given: np.ndarray) -> bool 
     plain = isinstance(meaning, Each) and meaning.along is None and not meaning.numbers
     if not plain or not meaning.exact or meaning.word not in FUNCTIONS:
         return None
-    assert functions.row_of(meaning.word).rounds in (0, 1)
+    assert row_of(meaning.word).rounds in (0, 1)
     used = list(reads) if meaning.reads is None else [reads[n] for n in meaning.reads]
     for place, value, dtype in meaning.beside:
         if dtype == "bfloat16":

@@ -25,10 +25,10 @@ HERE = Path(__file__).parent
 OWN = "../semantics"
 LIBRARIES = {
     "numpy": ("ndarray", "test_ndarray_table test_ndarray"),
-    "torch": ("torch_table", f"test_torch_table {OWN}/test_meaning {OWN}/test_places test_torch"),
+    "torch": ("torch_table", f"test_torch_table {OWN}/test_meaning test_torch"),
     "tensorflow": ("tensorflow_table", "test_tensorflow_table test_tensorflow"),
     "jax": ("jax_table", "test_jax_table test_jax"),
-    "onnxruntime": ("onnx_table", "test_onnx_table test_onnxruntime"),
+    "onnxruntime": ("onnx_table", "test_onnx_table test_onnxruntime test_onnx_file"),
     "litert": ("litert_table", "test_litert_table test_litert"),
     "opencv": ("opencv_table", "test_opencv_table test_opencv"),
 }

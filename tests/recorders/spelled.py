@@ -1,6 +1,6 @@
 """Functions of the elements at one place, as each library spells them, and operands for them.
 
-Found by the names that ``semantics.functions`` has, so that a function which gets a row there is
+Found by the names that ``semantics.elementwise`` has, so that a function which gets a row there is
 compared between all libraries that have it under one of these names.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics import functions
+from probe.semantics.elementwise import _NAMES, FUNCTIONS
 
 RNG = np.random.default_rng(5)
 X, Y = (RNG.standard_normal((2, 6, 8, 8)).astype(np.float32) for _ in range(2))
@@ -29,7 +29,7 @@ NUMBERED = set(
 )
 """Functions with numbers of their own, of complex numbers, of bits or axes: rows by hand."""
 
-TWO = {name for name, one in functions.FUNCTIONS.items() if one.commutes} | set(
+TWO = {name for name, one in FUNCTIONS.items() if one.commutes} | set(
     "less less_equal greater greater_equal subtract divide divide_no_nan multiply_no_nan power "
     "squared_difference floor_divide truncate_divide floor_mod truncate_mod atan2 "
     "left_shift right_shift igamma igammac zeta nextafter".split()
@@ -64,7 +64,7 @@ def operands(name: str) -> tuple[np.ndarray, ...]:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word, of_word in functions._NAMES.items() if of_word == name]
+    return [word for word, of_word in _NAMES.items() if of_word == name]
 
 
 def _first(name: str, *places: Any) -> Callable[..., Any] | None:
@@ -126,7 +126,7 @@ LIBRARIES = {"torch": in_torch, "numpy": in_numpy, "jax": in_jax, "tensorflow": 
 
 def functions_of_libraries() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields each function that two or more libraries have, with how they spell it."""
-    for name in functions.FUNCTIONS:
+    for name in FUNCTIONS:
         if name in NUMBERED:
             continue
         made = {}

@@ -100,26 +100,19 @@ def seldom(x: Given) -> list[Any]:
 
 def elements(x: Given) -> list[Any]:
     a, b, i, j, u, k, c = (x[name] for name in "abijukc")
-    found = [getattr(lax, op)(a) for op in UNARY] + [getattr(lax, op)(u) for op in SMALL]
-    found += [getattr(lax, op)(a, b) for op in PAIRS]
-    found += [
-        lax.bitwise_and(i, j),
-        lax.bitwise_or(i, j),
-        lax.bitwise_xor(i, j),
-        lax.bitwise_not(i),
-    ]
-    found += [lax.shift_left(i, j), lax.shift_right_logical(i, j), lax.shift_right_arithmetic(i, j)]
-    found += [lax.population_count(i), lax.clz(i), lax.rem(i - 9, j), lax.div(i, j)]
-    found += [lax.clamp(-0.5, a, n) for n in (0.5, 0.9)] + [lax.max(a, 0.0), lax.max(0.0, a)]
-    found += [lax.complex(a, b), lax.real(c), lax.imag(c), lax.conj(c), lax.igamma(u, a * a)]
-    found += [
-        lax.igammac(u, a * a),
-        lax.betainc(u + 0.1, u + 0.2, u),
-        lax.polygamma(u * 0 + 1.0, u),
-    ]
-    found += [lax.integer_pow(a, n) for n in (2, 3, -1)] + [lax.round(a, n) for n in (0, 1)]
-    found += [lax.reduce_precision(a, n, m) for n, m in ((5, 10), (8, 7))]
-    found += [lax.igamma_grad_a(u + 0.1, a * a), lax.zeta(u + 1.5, u + 0.5), lax.mulhi(i, j)]
+    found = [
+        *(getattr(lax, op)(a) for op in UNARY), *(getattr(lax, op)(u) for op in SMALL),
+        *(getattr(lax, op)(a, b) for op in PAIRS), lax.bitwise_and(i, j), lax.bitwise_or(i, j),
+        lax.bitwise_xor(i, j), lax.bitwise_not(i), lax.shift_left(i, j),
+        lax.shift_right_logical(i, j), lax.shift_right_arithmetic(i, j), lax.population_count(i),
+        lax.clz(i), lax.rem(i - 9, j), lax.div(i, j), *(lax.clamp(-0.5, a, n) for n in (0.5, 0.9)),
+        lax.max(a, 0.0), lax.max(0.0, a), lax.complex(a, b), lax.real(c), lax.imag(c), lax.conj(c),
+        lax.igamma(u, a * a), lax.igammac(u, a * a), lax.betainc(u + 0.1, u + 0.2, u),
+        lax.polygamma(u * 0 + 1.0, u), *(lax.integer_pow(a, n) for n in (2, 3, -1)),
+        *(lax.round(a, n) for n in (0, 1)),
+        *(lax.reduce_precision(a, n, m) for n, m in ((5, 10), (8, 7))),
+        lax.igamma_grad_a(u + 0.1, a * a), lax.zeta(u + 1.5, u + 0.5), lax.mulhi(i, j),
+    ]  # fmt: skip
     found += [lax.mul(a, b, out_dtype=jnp.float32)] if "out_dtype" in MULTIPLIED else []
     found += [lax.convert_element_type(a, to) for to in (jnp.float16, jnp.int32, jnp.bfloat16)]
     found += [lax.select(k, a, b), lax.select_n(k, a, b), lax.bitcast_convert_type(a, jnp.int32)]
@@ -136,11 +129,9 @@ def layers(x: Given) -> list[Any]:
     found += [op(t, axis, reverse=back) for op in (lax.cumsum, lax.cumprod, lax.cummax, lax.cummin,
               lax.cumlogsumexp) for axis in (1, 2) for back in (False, True)]  # fmt: skip
     found += [
-        a @ row(6, 3),
-        jnp.einsum("bij,jk->kbi", t, row(8, 2)),
-        jnp.einsum("bij,bkj->bik", t, t),
-    ]
-    found += [lax.dot(a, row(6, 3), preferred_element_type=jnp.float32)]
+        a @ row(6, 3), jnp.einsum("bij,jk->kbi", t, row(8, 2)), jnp.einsum("bij,bkj->bik", t, t),
+        lax.dot(a, row(6, 3), preferred_element_type=jnp.float32),
+    ]  # fmt: skip
     numbers = ("NHWC", "HWIO", "NHWC")
     for words in ({}, {"lhs_dilation": (2, 1)}, {"rhs_dilation": (1, 2)}, {"window_strides": (2,
        1)},
@@ -194,41 +185,26 @@ def moves(x: Given) -> list[Any]:
     a, b, t = (x[name] for name in "abt")
     rows = a.shape[0]
     found = [
-        lax.reshape(t, (rows * 10, 4)),
-        lax.squeeze(t[:, :1], (1,)),
-        lax.expand_dims(t, (1,)),
-        t.transpose(2, 0, 1),
-    ]
-    found += [
-        lax.slice(t, (0, 1, 2), (rows, 5, 8), (1, 2, 3)),
-        lax.rev(t, (1,)),
-        lax.rev(t, (0, 2)),
-    ]
-    found += [lax.concatenate([t, t * 2], n) for n in (1, 2)] + [*lax.split(t, (3, 5), 2)]
-    found += [jnp.stack([t, t * 2], n) for n in (0, 2)] + [*jnp.unstack(t, axis=2)]
+        lax.reshape(t, (rows * 10, 4)), lax.squeeze(t[:, :1], (1,)), lax.expand_dims(t, (1,)),
+        t.transpose(2, 0, 1), lax.slice(t, (0, 1, 2), (rows, 5, 8), (1, 2, 3)), lax.rev(t, (1,)),
+        lax.rev(t, (0, 2)), *(lax.concatenate([t, t * 2], n) for n in (1, 2)),
+        *lax.split(t, (3, 5), 2), *(jnp.stack([t, t * 2], n) for n in (0, 2)),
+        *jnp.unstack(t, axis=2),
+    ]  # fmt: skip
     for low, high, inside in ((1, 2, 0), (-1, 0, 0), (1, -1, 2), (0, 3, 1)):
         found += [lax.pad(a, n, ((0, 0, 0), (low, high, inside))) for n in (0.0, 1.5)]
     found += [
-        lax.broadcast_in_dim(a, (3, rows, 6), (1, 2)),
-        lax.broadcast_in_dim(row(6), (2, 6), (1,)),
-    ]
-    found += [
-        lax.iota(jnp.int32, 5),
-        lax.broadcasted_iota(jnp.int32, (3, 4), 0),
+        lax.broadcast_in_dim(a, (3, rows, 6), (1, 2)), lax.broadcast_in_dim(row(6), (2, 6), (1,)),
+        lax.iota(jnp.int32, 5), lax.broadcasted_iota(jnp.int32, (3, 4), 0),
         lax.broadcasted_iota(jnp.int32, (3, 4), 1),
-    ]
-    found += [lax.dynamic_slice(a, (0, start), (1, 3)) for start in (2, 5)]
-    found += [lax.dynamic_update_slice(a, row(1, 2), (1, start)) for start in (2, 9)]
-    found += [
-        a[jnp.asarray([1, 0, 1])],
-        t[:, jnp.asarray([[2, 0], [4, 4]])],
+        *(lax.dynamic_slice(a, (0, start), (1, 3)) for start in (2, 5)),
+        *(lax.dynamic_update_slice(a, row(1, 2), (1, start)) for start in (2, 9)),
+        a[jnp.asarray([1, 0, 1])], t[:, jnp.asarray([[2, 0], [4, 4]])],
         jnp.take_along_axis(a, jnp.asarray([[1, 0]] * rows), 1),
-    ]
-    found += [
         jnp.take(a, jnp.asarray([0, 9]), axis=1, mode="fill"),
-        jnp.take(a, jnp.asarray([0, 9]), axis=1, mode="clip"),
-    ]
-    found += [a.at[:, 2].set(b[:, 1]), a.at[jnp.asarray([0, 1]), jnp.asarray([3, 2])].set(row(2))]
+        jnp.take(a, jnp.asarray([0, 9]), axis=1, mode="clip"), a.at[:, 2].set(b[:, 1]),
+        a.at[jnp.asarray([0, 1]), jnp.asarray([3, 2])].set(row(2)),
+    ]  # fmt: skip
     at = jnp.asarray([0, 9, 0, 2])  # one beyond its axis
     ways = "add", "subtract", "mul", "min", "max"
     found += [getattr(a.at[:, at], name)(b[:, :4]) for name in ways]

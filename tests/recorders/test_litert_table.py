@@ -283,7 +283,9 @@ def built(operators: list[Operator]) -> tuple[bytes, list[str]]:
     return bytes(builder.Output()), [*inputs]
 
 
-def recorder(operators: list[Operator], rows: list[int] | None = None) -> litert.LiteRTRecorder:
+def recorder(
+    operators: list[Operator], rows: list[int] | None = None, xnnpack: str = "0"
+) -> litert.LiteRTRecorder:
     """A recorder of a model of these; with ``rows`` the batch is in this order, and one element of
     the first is another number."""
     content, names = built(operators)
@@ -295,7 +297,7 @@ def recorder(operators: list[Operator], rows: list[int] | None = None) -> litert
             place = np.unravel_index(array[0].size // 2, array[0].shape)
             array[0][place] = ~array[0][place] if array.dtype == bool else array[0][place] + 1
         given[name] = array
-    return litert.LiteRTRecorder(content, given, {"xnnpack": "0", "threads": "1"})
+    return litert.LiteRTRecorder(content, given, {"xnnpack": xnnpack, "threads": "1"})
 
 
 @cache
@@ -311,11 +313,12 @@ def able() -> list[Operator]:
     return found
 
 
+@pytest.mark.parametrize("xnnpack", ["0", "1"])
 @pytest.mark.parametrize("rows", [[2, 0, 3, 1], [0, 1, 2, 3]], ids=str)
 @pytest.mark.slow
-def test_what_is_labelled_alike_is_the_same_number(rows: list[int]) -> None:
+def test_what_is_labelled_alike_is_the_same_number(rows: list[int], xnnpack: str) -> None:
     operators = able()
-    left, right = recorder(operators), recorder(operators, rows)
+    left, right = recorder(operators, None, xnnpack), recorder(operators, rows, xnnpack)
     found = shares(told(left, right, NEAR))
     assert not left.note, left.note
     assert len(found) == len(operators)

@@ -18,7 +18,8 @@ import pytest
 
 from probe.errors import InputError
 from probe.recording.recording import record_run
-from probe.semantics import Each, Unknown, functions
+from probe.semantics import Each, Unknown
+from probe.semantics.elementwise import FUNCTIONS
 from tests.recorders import built, spelled
 from tests.recorders.rows import LIBRARIES
 from tests.recorders.truth import agreed, told
@@ -33,6 +34,7 @@ RANDOM = np.random.default_rng(31)
 X = RANDOM.standard_normal((2, 6, 8, 8)).astype(np.float32)
 P = np.abs(X) + np.float32(0.5)  # positive
 S = np.tanh(X)  # between -1 and 1
+Z = (X + 1j * P).astype(np.complex64)
 L = RANDOM.standard_normal((3, 5, 12)).astype(np.float32)
 SCALE, SHIFT, MEAN = (RANDOM.standard_normal(6).astype(np.float32) for _ in range(3))
 VAR = np.abs(RANDOM.standard_normal(6).astype(np.float32)) + np.float32(0.5)
@@ -51,7 +53,7 @@ KERNEL = RANDOM.standard_normal((4, 6, 3, 3)).astype(np.float32)
 
 
 class Row:
-    """A function of ``x`` and ``weights``, as each library writes it.
+    """A function of an array, or of a tuple of it and weights, as each library writes it.
 
     ``onnx``: nodes (type, inputs, outputs, attributes), from ``x`` to ``y``; the weights are
     ``w0``, ``w1``, ..., ``constants`` are further inputs by name. ``opencv``, ``litert``: whether
@@ -59,8 +61,8 @@ class Row:
     this name; some compute it in steps, or can't convert it.
     """
 
-    def __init__(self, x: np.ndarray, *weights: np.ndarray, **libraries: Any) -> None:
-        self.x, self.weights = x, weights
+    def __init__(self, given: Any, **libraries: Any) -> None:
+        self.x, *self.weights = given if isinstance(given, tuple) else (given,)
         self.opencv = libraries.pop("opencv", True) and "onnx" in libraries
         litert = libraries.pop("litert", True)
         self.operator = litert if callable(litert) else None
@@ -217,11 +219,24 @@ def grouped(x: Any, scale: Any, shift: Any) -> Any:
     return y.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
 
 
+def channels_last(x: Any) -> Any:
+    return tf().transpose(x, (0, 2, 3, 1))
+
+
+def channels_second(x: Any) -> Any:
+    return tf().transpose(x, (0, 3, 1, 2))
+
+
+def convolved(x: Any, w: Any, strides: int = 1, padding: Any = "VALID") -> Any:
+    """Returns TensorFlow's convolution of channels second, by PyTorch's weights."""
+    kernel = tf().transpose(w, (2, 3, 1, 0))
+    return channels_second(tf().nn.conv2d(channels_last(x), kernel, strides, padding))
+
+
 def resized(x: Any, size: int, **how: bool) -> Any:
     """Returns pictures that TensorFlow interpolates linearly, channels second."""
-    last, sizes = tf().transpose(x, (0, 2, 3, 1)), tf().constant([size, size])
-    made = tf().raw_ops.ResizeBilinear(images=last, size=sizes, **how)
-    return tf().transpose(made, (0, 3, 1, 2))
+    last, sizes = channels_last(x), tf().constant([size, size])
+    return channels_second(tf().raw_ops.ResizeBilinear(images=last, size=sizes, **how))
 
 
 def one_operator(op: str, **words: Any) -> Callable[[np.ndarray], Any]:
@@ -344,80 +359,70 @@ def recurrent(op: str, *constants: Any, **words: Any) -> list[Any]:
 
 
 ONE = {"one": np.array([1])}
+LAYERS = {"lstm": (torch.lstm, 4, "ifgo", "iofg"), "gru": (torch.gru, 3, "rzn", "zrn"),
+          "rnn": (torch.rnn_tanh, 1, "n", "n")}  # fmt: skip
+"""PyTorch's layers, how many gates each has, in its own order and in ONNX's."""
+
+
+def layer_row(name: str, biased: bool = True, back: bool = False, **others: Any) -> Row:
+    """Returns a recurrent layer from zero states; ``back``: from the end. Not by LiteRT, whose
+    converter adds the first step's biases."""
+    function, count, order, theirs = LAYERS[name]
+
+    def layer(x: torch.Tensor, *some: torch.Tensor) -> torch.Tensor:
+        x, states = x.flip(0) if back else x, first_states(torch, x, 2 if name == "lstm" else 1)
+        first = states if name == "lstm" else states[0]
+        found = function(x, first, some, biased, 1, 0.0, False, False, False)[0]
+        return found.flip(0) if back else found
+
+    constants = as_onnx(gates(count), order, theirs) | ONE
+    words = {"constants": constants, "litert": False, "opencv": False}
+    return Row((L, *gates(count)[: 4 if biased else 2]), torch=layer, **others, **words)
+
+
+KEYS = [("Tanh", "x", "k", {}), ("Mul", "x,two", "v", {})]
+"""Nodes of ONNX that give the keys and values of attention."""
+
+
+def scores(x: np.ndarray) -> np.ndarray:
+    return x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)
+
+
+def reduced(x: np.ndarray, axes: Any, word: str, other: str = "", **more: Any) -> Row:
+    """Returns a reduction that libraries have under one name; ``other``: PyTorch's."""
+    return Row(
+        x,
+        torch=lambda x: getattr(x, other or word)(axes),
+        numpy=lambda x: getattr(np, word)(x, axes),
+        jax=lambda x: getattr(x, word)(axes),
+        tensorflow=lambda x: getattr(tf(), f"reduce_{word}")(x, axes),
+        **more,
+    )
+
+
 ROWS: dict[str, Row] = {
     "thresholded_relu": Row(X, onnx=node("ThresholdedRelu", alpha=0.5)),
-    "lstm": Row(
-        L,
-        *gates(4),
-        torch=lambda x, *some: torch.lstm(
-            x, first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
-        )[0],
+    "lstm": layer_row(
+        "lstm",
         jax=in_jax(of_lstm, 2),
         tensorflow=in_tensorflow(of_lstm, 2),
         onnx=recurrent("LSTM"),
-        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
-        litert=False,  # its converter adds the first step's biases
-        opencv=False,
     ),
-    "lstm without biases": Row(
-        L,
-        *gates(4)[:2],
-        torch=lambda x, *some: torch.lstm(
-            x, first_states(torch, x, 2), some, False, 1, 0.0, False, False, False
-        )[0],
-        tensorflow=in_keras("LSTM"),
-        onnx=recurrent("LSTM", plain=True),
-        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
-        litert=False,
-        opencv=False,
+    "lstm without biases": layer_row(
+        "lstm", False, tensorflow=in_keras("LSTM"), onnx=recurrent("LSTM", plain=True)
     ),
-    "lstm from the end": Row(
-        L,
-        *gates(4),
-        torch=lambda x, *some: torch.lstm(
-            x.flip(0), first_states(torch, x, 2), some, True, 1, 0.0, False, False, False
-        )[0].flip(0),
-        onnx=recurrent("LSTM", direction="reverse"),
-        constants=as_onnx(gates(4), "ifgo", "iofg") | ONE,
-        opencv=False,
-    ),
-    "gru": Row(
-        L,
-        *gates(3),
-        torch=lambda x, *some: torch.gru(
-            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
-        )[0],
+    "lstm from the end": layer_row("lstm", back=True, onnx=recurrent("LSTM", direction="reverse")),
+    "gru": layer_row(
+        "gru",
         jax=in_jax(of_gru),
         tensorflow=in_tensorflow(of_gru),
         onnx=recurrent("GRU", linear_before_reset=1),
-        constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
-        litert=False,  # its converter adds the first step's biases
-        opencv=False,
     ),
-    "rnn": Row(
-        L,
-        *gates(1),
-        torch=lambda x, *some: torch.rnn_tanh(
-            x, *first_states(torch, x), some, True, 1, 0.0, False, False, False
-        )[0],
-        jax=in_jax(of_rnn),
-        tensorflow=in_tensorflow(of_rnn),
-        onnx=recurrent("RNN"),
-        constants=as_onnx(gates(1), "n", "n") | ONE,
-        litert=False,  # its converter adds the first step's biases
-        opencv=False,
+    "rnn": layer_row(
+        "rnn", jax=in_jax(of_rnn), tensorflow=in_tensorflow(of_rnn), onnx=recurrent("RNN")
     ),
-    "rnn without biases": Row(
-        L,
-        *gates(1)[:2],
-        torch=lambda x, *some: torch.rnn_tanh(
-            x, *first_states(torch, x), some, False, 1, 0.0, False, False, False
-        )[0],
-        tensorflow=in_keras("SimpleRNN"),
-        onnx=recurrent("RNN", plain=True),
-        constants=as_onnx(gates(1), "n", "n") | ONE,
-        litert=False,
-        opencv=False,
+    "rnn without biases": layer_row(
+        "rnn", False, tensorflow=in_keras("SimpleRNN"), onnx=recurrent("RNN", plain=True)
     ),
     "relu6": Row(
         X,
@@ -476,41 +481,41 @@ ROWS: dict[str, Row] = {
         onnx=node("Cast", to=6),
         opencv=False,
     ),
-    "sum": Row(
+    "sum": reduced(X, (2, 3), "sum"),
+    "mean": reduced(
         X,
-        torch=lambda x: x.sum((2, 3)),
-        numpy=lambda x: np.sum(x, (2, 3)),
-        jax=lambda x: x.sum((2, 3)),
-        tensorflow=lambda x: tf().reduce_sum(x, (2, 3)),
+        (2, 3),
+        "mean",
+        onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})],
     ),
-    "mean": Row(
+    "all": reduced(X > -2, -1, "all"),
+    "any": reduced(X > 2, -1, "any"),
+    "max": reduced(
         X,
-        torch=lambda x: x.mean((2, 3)),
-        numpy=lambda x: np.mean(x, (2, 3)),
-        jax=lambda x: x.mean((2, 3)),
-        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
+        (2, 3),
+        *("max", "amax"),
+        onnx=node("ReduceMax", "x,axes", keepdims=0),
+        constants={"axes": np.array([2, 3])},
     ),
-    "all": Row(
-        X > -2,
-        torch=lambda x: x.all(-1),
-        numpy=lambda x: np.all(x, -1),
-        jax=lambda x: x.all(-1),
-        tensorflow=lambda x: tf().reduce_all(x, -1),
-    ),
-    "any": Row(
-        X > 2,
-        torch=lambda x: x.any(-1),
-        numpy=lambda x: np.any(x, -1),
-        jax=lambda x: x.any(-1),
-        tensorflow=lambda x: tf().reduce_any(x, -1),
-    ),
-    "argmin": Row(
+    "prod": reduced(S[:, :, 0], -1, "prod"),
+    "min": reduced(L, -1, "min", "amin"),
+    **{
+        f"arg{one}": Row(
+            L,
+            torch=lambda x, one=one: getattr(x, f"arg{one}")(-1),
+            numpy=lambda x, one=one: getattr(np, f"arg{one}")(x, -1),
+            jax=lambda x, one=one: getattr(x, f"arg{one}")(-1),
+            tensorflow=lambda x, one=one: getattr(tf(), f"arg{one}")(x, -1),
+            onnx=node(f"Arg{one.title()}", axis=-1, keepdims=0),
+        )
+        for one in ("min", "max")
+    },
+    "cumsum": Row(
         L,
-        torch=lambda x: x.argmin(-1),
-        numpy=lambda x: np.argmin(x, -1),
-        jax=lambda x: x.argmin(-1),
-        tensorflow=lambda x: tf().argmin(x, -1),
-        onnx=node("ArgMin", axis=-1, keepdims=0),
+        torch=lambda x: x.cumsum(1),
+        numpy=lambda x: np.cumsum(x, 1),
+        jax=lambda x: jx().numpy.cumsum(x, 1),
+        tensorflow=lambda x: tf().cumsum(x, 1),
     ),
     "cumprod": Row(
         S[:, :, 0],
@@ -535,34 +540,28 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "clamp by arrays": Row(
-        X,
-        X[::-1] - 1,
-        X[::-1] + 1,
+        (X, X[::-1] - 1, X[::-1] + 1),
         torch=torch.clamp,
         jax=lambda x, a, b: jx().lax.clamp(a, x, b),
     ),
     "complex": Row(
-        X,
-        P,
+        (X, P),
         torch=torch.complex,
         jax=lambda x, w: jx().lax.complex(x, w),
         tensorflow=lambda x, w: tf().complex(x, w),
         litert=False,
     ),
-    "real": Row(
-        (X + 1j * P).astype(np.complex64),
-        torch=lambda x: torch.real(x) * 2,
-        jax=lambda x: jx().numpy.real(x) * 2,
-        tensorflow=lambda x: tf().math.real(x) * 2,
-    ),
-    "imag": Row(
-        (X + 1j * P).astype(np.complex64),
-        torch=lambda x: torch.imag(x) * 2,
-        jax=lambda x: jx().numpy.imag(x) * 2,
-        tensorflow=lambda x: tf().math.imag(x) * 2,
-    ),
+    **{
+        part: Row(
+            Z,
+            torch=lambda x, part=part: getattr(torch, part)(x) * 2,
+            jax=lambda x, part=part: getattr(jx().numpy, part)(x) * 2,
+            tensorflow=lambda x, part=part: getattr(tf().math, part)(x) * 2,
+        )
+        for part in ("real", "imag")
+    },
     "conj": Row(
-        (X + 1j * P).astype(np.complex64),
+        Z,
         torch=lambda x: torch.conj_physical(x),
         numpy=np.conj,
         jax=lambda x: jx().numpy.conj(x),
@@ -570,7 +569,7 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "complex absolute": Row(
-        (X + 1j * P).astype(np.complex64),
+        Z,
         torch=torch.abs,
         numpy=np.abs,
         jax=lambda x: jx().numpy.abs(x),
@@ -604,26 +603,15 @@ ROWS: dict[str, Row] = {
         litert=False,
     ),
     "linear solve": Row(
-        L[:, :, :4].copy(),
-        SQUARES,
+        (L[:, :, :4].copy(), SQUARES),
         torch=lambda x, a: torch.linalg.solve(a, x),
         tensorflow=lambda x, a: tf().linalg.solve(a, x),
         litert=False,
     ),
-    "instance norm": Row(
-        X,
-        SCALE,
-        SHIFT,
-        torch=lambda x, g, b: F.instance_norm(x, None, None, g, b, eps=1e-5),
-        onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
-    ),
     "local response norm": Row(
         X,
-        tensorflow=lambda x: tf().transpose(
-            tf().nn.local_response_normalization(
-                tf().transpose(x, (0, 2, 3, 1)), 2, 1.0, 2e-4, 0.75
-            ),
-            (0, 3, 1, 2),
+        tensorflow=lambda x: channels_second(
+            tf().nn.local_response_normalization(channels_last(x), 2, 1.0, 2e-4, 0.75)
         ),
         onnx=node("LRN", size=5, bias=1.0, alpha=1e-3, beta=0.75),
         litert=False,
@@ -631,9 +619,7 @@ ROWS: dict[str, Row] = {
     "resize linear": Row(
         X,
         torch=lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
-        tensorflow=lambda x: tf().transpose(
-            tf().image.resize(tf().transpose(x, (0, 2, 3, 1)), (16, 16)), (0, 3, 1, 2)
-        ),
+        tensorflow=lambda x: channels_second(tf().image.resize(channels_last(x), (16, 16))),
         onnx=node("Resize", "x,,s", mode="linear"),
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
         opencv=False,
@@ -700,37 +686,27 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "squared difference": Row(
-        X,
-        P,
+        (X, P),
         tensorflow=lambda x, w: tf().math.squared_difference(x, w),
         torch=lambda x, w: F.mse_loss(x, w, reduction="none"),
     ),
     "sum of several": Row(
-        X,
-        P,
+        (X, P),
         torch=lambda x, w: x + w,
         tensorflow=lambda x, w: tf().add_n([x, w]),
         onnx=node("Sum", "x,w0"),
     ),
     "sum of three": Row(
-        X,
-        P,
-        S,
+        (X, P, S),
         tensorflow=lambda x, w, v: tf().add_n([x, w, v]),
         onnx=node("Sum", "x,w0,w1"),
     ),
     "attention": Row(
         HEADS,
         torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2),
-        onnx=[
-            ("Tanh", "x", "k", {}),
-            ("Mul", "x,two", "v", {}),
-            ("Attention", "x,k,v", "y", {"opset": 23}),
-        ],
+        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23})],
         constants={"two": np.array(2, np.float32)},
-        numpy=lambda x: (
-            by_parts(x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)) @ (x * np.float32(2))
-        ),
+        numpy=lambda x: by_parts(scores(x)) @ (x * np.float32(2)),
         jax=lambda x: turned(
             jx().nn.dot_product_attention(turned(x), turned(jx().numpy.tanh(x)), turned(x * 2))
         ),
@@ -742,17 +718,10 @@ ROWS: dict[str, Row] = {
     "attention to what was before": Row(
         HEADS,
         torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, is_causal=True),
-        onnx=[
-            ("Tanh", "x", "k", {}),
-            ("Mul", "x,two", "v", {}),
-            ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1}),
-        ],
+        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1})],
         constants={"two": np.array(2, np.float32)},
         numpy=lambda x: (
-            by_parts(
-                x @ np.tanh(x).swapaxes(-1, -2) * np.float32(0.5)
-                + np.triu(np.full((5, 5), -np.inf, np.float32), 1)
-            )
+            by_parts(scores(x) + np.triu(np.full((5, 5), -np.inf, np.float32), 1))
             @ (x * np.float32(2))
         ),
         jax=lambda x: turned(
@@ -786,8 +755,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "grid sample": Row(
-        X,
-        S[:, :2, :, :].transpose(0, 2, 3, 1).copy(),
+        (X, S[:, :2, :, :].transpose(0, 2, 3, 1).copy()),
         torch=lambda x, g: F.grid_sample(x, g, align_corners=False),
         onnx=node("GridSample", "x,w0", mode="linear"),
         opencv=False,
@@ -818,59 +786,34 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "space to depth": Row(
-        X,
-        KERNEL.reshape(1, 24, 3, 3),
+        (X, KERNEL.reshape(1, 24, 3, 3)),
         torch=lambda x, w: F.conv2d(F.pixel_unshuffle(x, 2), w),
-        tensorflow=lambda x, w: tf().transpose(
-            tf().nn.conv2d(
-                tf().transpose(
-                    tf().reshape(
-                        tf().transpose(tf().reshape(x, (2, 6, 4, 2, 4, 2)), (0, 1, 3, 5, 2, 4)),
-                        (2, 24, 4, 4),
-                    ),
-                    (0, 2, 3, 1),
-                ),
-                tf().transpose(w, (2, 3, 1, 0)),
-                1,
-                "VALID",
+        tensorflow=lambda x, w: convolved(
+            tf().reshape(
+                tf().transpose(tf().reshape(x, (2, 6, 4, 2, 4, 2)), (0, 1, 3, 5, 2, 4)),
+                (2, 24, 4, 4),
             ),
-            (0, 3, 1, 2),
+            w,
         ),
         litert=False,
     ),
     "transposed convolution": Row(
-        X,
-        KERNEL.transpose(1, 0, 2, 3).copy(),
+        (X, KERNEL.transpose(1, 0, 2, 3).copy()),
         torch=lambda x, w: F.conv_transpose2d(x, w, stride=2),
         onnx=node("ConvTranspose", "x,w0", strides=[2, 2]),
-        tensorflow=lambda x, w: tf().transpose(
+        tensorflow=lambda x, w: channels_second(
             tf().nn.conv2d_transpose(
-                tf().transpose(x, (0, 2, 3, 1)),
-                tf().transpose(w, (2, 3, 1, 0)),
-                (2, 17, 17, 4),
-                2,
-                "VALID",
-            ),
-            (0, 3, 1, 2),
+                channels_last(x), tf().transpose(w, (2, 3, 1, 0)), (2, 17, 17, 4), 2, "VALID"
+            )
         ),
     ),
     "grouped convolution": Row(
-        X,
-        KERNEL[:, :3].copy(),
+        (X, KERNEL[:, :3].copy()),
         torch=lambda x, w: F.conv2d(x, w, groups=2),
         jax=lambda x, w: jx().lax.conv_general_dilated(
             x, w, (1, 1), "VALID", feature_group_count=2
         ),
         onnx=node("Conv", "x,w0", group=2),
-    ),
-    "max": Row(
-        X,
-        torch=lambda x: x.amax((2, 3)),
-        numpy=lambda x: np.max(x, (2, 3)),
-        jax=lambda x: x.max((2, 3)),
-        tensorflow=lambda x: tf().reduce_max(x, (2, 3)),
-        onnx=node("ReduceMax", "x,axes", keepdims=0),
-        constants={"axes": np.array([2, 3])},
     ),
     "softmax": Row(
         L,
@@ -888,9 +831,7 @@ ROWS: dict[str, Row] = {
         onnx=node("LogSoftmax", axis=-1),
     ),
     "layer_norm": Row(
-        L,
-        GAMMA,
-        BETA,
+        (L, GAMMA, BETA),
         torch=lambda x, g, b: F.layer_norm(x, (12,), g, b, 1e-5),
         onnx=node("LayerNormalization", "x,w0,w1", epsilon=1e-5),
         numpy=lambda x, g, b: (
@@ -905,8 +846,7 @@ ROWS: dict[str, Row] = {
         ),
     ),
     "rms_norm": Row(
-        L,
-        GAMMA,
+        (L, GAMMA),
         torch=lambda x, g: F.rms_norm(x, (12,), g, 1e-5),
         onnx=node("RMSNormalization", "x,w0", epsilon=1e-5, opset=23),
         tensorflow=lambda x, g: keras().ops.rms_normalization(x, g, -1, 1e-5),
@@ -917,25 +857,19 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "group_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-5),
         numpy=grouped,
         jax=lambda x, g, b: grouped(x, g, b),
         opencv=False,
     ),
     "instance_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.instance_norm(x, weight=g, bias=b, eps=1e-5),
         onnx=node("InstanceNormalization", "x,w0,w1", epsilon=1e-5),
     ),
     "instance_norm behind a convolution": Row(
-        X,
-        KERNEL,
-        GAMMA[:4].copy(),
+        (X, KERNEL, GAMMA[:4].copy()),
         torch=lambda x, w, g: F.instance_norm(F.conv2d(x, w), weight=g, bias=g, eps=1e-5),
         onnx=[
             ("Conv", "x,w0", "c", {}),
@@ -943,69 +877,40 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "batch_norm": Row(
-        X,
-        SCALE,
-        SHIFT,
-        MEAN,
-        VAR,
+        (X, SCALE, SHIFT, MEAN, VAR),
         torch=lambda x, s, b, m, v: F.batch_norm(x, m, v, s, b, False, 0.1, 1e-3),
         tensorflow=lambda x, s, b, m, v: tf().compat.v1.nn.fused_batch_norm(
-            tf().transpose(x, (0, 2, 3, 1)), s, b, m, v, 1e-3, is_training=False
+            channels_last(x), s, b, m, v, 1e-3, is_training=False
         )[0],
         onnx=node("BatchNormalization", "x,w0,w1,w2,w3", epsilon=1e-3),
         litert=False,
     ),
     "prelu": Row(
-        X,
-        SCALE,
+        (X, SCALE),
         torch=F.prelu,
         opencv=False,
     ),
     "convolution": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=F.conv2d,
         jax=lambda x, w: jx().lax.conv(x, w, (1, 1), "VALID"),
-        tensorflow=lambda x, w: tf().transpose(
-            tf().nn.conv2d(
-                tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
-            ),
-            (0, 3, 1, 2),
-        ),
+        tensorflow=lambda x, w: convolved(x, w),
         onnx=node("Conv", "x,w0"),
     ),
     "convolution behind a pad": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1)), w),
         jax=lambda x, w: jx().lax.conv(
             jx().numpy.pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w, (1, 1), "VALID"
         ),
-        tensorflow=lambda x, w: tf().transpose(
-            tf().nn.conv2d(
-                tf().transpose(tf().pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), (0, 2, 3, 1)),
-                tf().transpose(w, (2, 3, 1, 0)),
-                1,
-                "VALID",
-            ),
-            (0, 3, 1, 2),
-        ),
+        tensorflow=lambda x, w: convolved(tf().pad(x, ((0, 0), (0, 0), (0, 1), (1, 2))), w),
         opencv=False,
     ),
     "convolution behind a concat": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(torch.cat([x, x * x], 2), w),
         jax=lambda x, w: jx().lax.conv(jx().numpy.concatenate([x, x * x], 2), w, (1, 1), "VALID"),
-        tensorflow=lambda x, w: tf().transpose(
-            tf().nn.conv2d(
-                tf().transpose(tf().concat([x, x * x], 2), (0, 2, 3, 1)),
-                tf().transpose(w, (2, 3, 1, 0)),
-                1,
-                "VALID",
-            ),
-            (0, 3, 1, 2),
-        ),
+        tensorflow=lambda x, w: convolved(tf().concat([x, x * x], 2), w),
         onnx=[
             ("Mul", "x,x", "s", {}),
             ("Concat", "x,s", "c", {"axis": 2}),
@@ -1013,8 +918,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "product behind a concat": Row(
-        L,
-        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
         torch=lambda x, w: torch.cat([x, torch.tanh(x)], 1) @ w,
         numpy=lambda x, w: np.concatenate([x, np.tanh(x)], 1) @ w,
         jax=lambda x, w: jx().numpy.concatenate([x, jx().numpy.tanh(x)], 1) @ w,
@@ -1026,9 +930,7 @@ ROWS: dict[str, Row] = {
         ],
     ),
     "dense": Row(
-        L,
-        W12,
-        B4,
+        (L, W12, B4),
         torch=lambda x, w, b: F.linear(x, w.T, b),
         numpy=lambda x, w, b: x @ w + b,
         jax=lambda x, w, b: x @ w + b,
@@ -1038,9 +940,7 @@ ROWS: dict[str, Row] = {
     "max_pool": Row(
         X,
         torch=lambda x: F.max_pool2d(x, 2),
-        tensorflow=lambda x: tf().transpose(
-            tf().nn.max_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
-        ),
+        tensorflow=lambda x: channels_second(tf().nn.max_pool2d(channels_last(x), 2, 2, "VALID")),
         onnx=node("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
         jax=lambda x: jx().lax.reduce_window(
             x, -np.inf, jx().lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
@@ -1049,49 +949,25 @@ ROWS: dict[str, Row] = {
     "avg_pool": Row(
         X,
         torch=lambda x: F.avg_pool2d(x, 2),
-        tensorflow=lambda x: tf().transpose(
-            tf().nn.avg_pool2d(tf().transpose(x, (0, 2, 3, 1)), 2, 2, "VALID"), (0, 3, 1, 2)
-        ),
+        tensorflow=lambda x: channels_second(tf().nn.avg_pool2d(channels_last(x), 2, 2, "VALID")),
         onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
     ),
     "conv stride pad": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(x, w, stride=2, padding=1),
         onnx=node("Conv", "x,w0", strides=[2, 2], pads=[1, 1, 1, 1]),
         jax=lambda x, w: jx().lax.conv_general_dilated(x, w, (2, 2), ((1, 1), (1, 1))),
-        tensorflow=lambda x, w: tf().transpose(
-            tf().nn.conv2d(
-                tf().transpose(x, (0, 2, 3, 1)),
-                tf().transpose(w, (2, 3, 1, 0)),
-                2,
-                ((0, 0), (1, 1), (1, 1), (0, 0)),
-            ),
-            (0, 3, 1, 2),
-        ),
+        tensorflow=lambda x, w: convolved(x, w, 2, ((0, 0), (1, 1), (1, 1), (0, 0))),
     ),
     "conv bias": Row(
-        X,
-        KERNEL,
-        B4,
+        (X, KERNEL, B4),
         torch=F.conv2d,
         onnx=node("Conv", "x,w0,w1"),
-        tensorflow=lambda x, w, b: tf().transpose(
+        tensorflow=lambda x, w, b: channels_second(
             tf().nn.bias_add(
-                tf().nn.conv2d(
-                    tf().transpose(x, (0, 2, 3, 1)), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"
-                ),
-                b,
-            ),
-            (0, 3, 1, 2),
+                tf().nn.conv2d(channels_last(x), tf().transpose(w, (2, 3, 1, 0)), 1, "VALID"), b
+            )
         ),
-    ),
-    "global mean": Row(
-        X,
-        torch=lambda x: x.mean((2, 3)),
-        onnx=[("GlobalAveragePool", "x", "g", {}), ("Flatten", "g", "y", {})],
-        tensorflow=lambda x: tf().reduce_mean(x, (2, 3)),
-        numpy=lambda x: x.mean((2, 3)),
     ),
     "slice": Row(
         L,
@@ -1108,16 +984,14 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().pad(x, ((0, 0), (0, 0), (1, 2))),
     ),
     "product behind a pad": Row(
-        L,
-        RANDOM.standard_normal((15, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((15, 4)).astype(np.float32)),
         torch=lambda x, w: F.pad(x, (1, 2)) @ w,
         numpy=lambda x, w: np.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
         jax=lambda x, w: jx().numpy.pad(x, ((0, 0), (0, 0), (1, 2))) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().pad(x, ((0, 0), (0, 0), (1, 2))), w),
     ),
     "product behind a slice": Row(
-        L,
-        RANDOM.standard_normal((4, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((4, 4)).astype(np.float32)),
         torch=lambda x, w: x[..., 2:6] @ w,
         numpy=lambda x, w: x[..., 2:6] @ w,
         jax=lambda x, w: x[..., 2:6] @ w,
@@ -1131,8 +1005,7 @@ ROWS: dict[str, Row] = {
         tensorflow=lambda x: tf().matmul(x, x, transpose_b=True),
     ),
     "einsum": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: torch.einsum("blk,kn->bln", x, w),
         numpy=lambda x, w: np.einsum("blk,kn->bln", x, w),
         jax=lambda x, w: jx().numpy.einsum("blk,kn->bln", x, w),
@@ -1140,8 +1013,7 @@ ROWS: dict[str, Row] = {
         onnx=node("Einsum", "x,w0", equation="blk,kn->bln"),
     ),
     "reshape product": Row(
-        L,
-        RANDOM.standard_normal((60, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((60, 4)).astype(np.float32)),
         torch=lambda x, w: x.reshape(3, 60) @ w,
         numpy=lambda x, w: x.reshape(3, 60) @ w,
         jax=lambda x, w: x.reshape(3, 60) @ w,
@@ -1169,20 +1041,6 @@ ROWS: dict[str, Row] = {
         jax=lambda x: jx().numpy.where(x > 0, x, jx().numpy.tanh(x)),
         tensorflow=lambda x: tf().where(x > 0, x, tf().tanh(x)),
     ),
-    "cumsum": Row(
-        L,
-        torch=lambda x: x.cumsum(1),
-        numpy=lambda x: np.cumsum(x, 1),
-        jax=lambda x: jx().numpy.cumsum(x, 1),
-        tensorflow=lambda x: tf().cumsum(x, 1),
-    ),
-    "argmax": Row(
-        L,
-        torch=lambda x: x.argmax(-1),
-        jax=lambda x: x.argmax(-1),
-        tensorflow=lambda x: tf().argmax(x, -1),
-        onnx=[("ArgMax", "x", "y", {"axis": -1, "keepdims": 0})],
-    ),
     "variance": Row(
         L,
         torch=lambda x: x.var(-1, unbiased=False),
@@ -1195,20 +1053,6 @@ ROWS: dict[str, Row] = {
         torch=lambda x: x.std(-1),
         numpy=lambda x: np.std(x, -1, ddof=1),
         jax=lambda x: x.std(-1, ddof=1),
-    ),
-    "prod": Row(
-        S[:, :, 0],
-        torch=lambda x: x.prod(-1),
-        numpy=lambda x: np.prod(x, -1),
-        jax=lambda x: x.prod(-1),
-        tensorflow=lambda x: tf().reduce_prod(x, -1),
-    ),
-    "min": Row(
-        L,
-        torch=lambda x: x.amin(-1),
-        numpy=lambda x: np.min(x, -1),
-        jax=lambda x: x.min(-1),
-        tensorflow=lambda x: tf().reduce_min(x, -1),
     ),
     "logsumexp": Row(
         L,
@@ -1235,8 +1079,7 @@ ROWS: dict[str, Row] = {
         constants={"h": np.array(0.5, np.float32)},
     ),
     "residual": Row(
-        L,
-        W12[:, :1].repeat(12, 1).copy(),
+        (L, W12[:, :1].repeat(12, 1).copy()),
         torch=lambda x, w: x + x @ w,
         numpy=lambda x, w: x + x @ w,
         jax=lambda x, w: x + x @ w,
@@ -1253,8 +1096,7 @@ ROWS: dict[str, Row] = {
         constants={"i": np.array([3, 1, 1])},
     ),
     "product behind a gather": Row(
-        L,
-        RANDOM.standard_normal((12, 4)).astype(np.float32),
+        (L, RANDOM.standard_normal((12, 4)).astype(np.float32)),
         torch=lambda x, w: x[:, torch.tensor([3, 1, 1])] @ w,
         jax=lambda x, w: jx().numpy.take(x, np.array([3, 1, 1]), 1) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().gather(x, [3, 1, 1], axis=1), w),
@@ -1262,16 +1104,14 @@ ROWS: dict[str, Row] = {
         constants={"i": np.array([3, 1, 1])},
     ),
     "flip": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.flip(1) @ w,
         numpy=lambda x, w: np.flip(x, 1) @ w,
         jax=lambda x, w: jx().numpy.flip(x, 1) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().reverse(x, [1]), w),
     ),
     "tile": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.repeat(1, 2, 1) @ w,
         numpy=lambda x, w: np.tile(x, (1, 2, 1)) @ w,
         jax=lambda x, w: jx().numpy.tile(x, (1, 2, 1)) @ w,
@@ -1330,16 +1170,14 @@ ROWS: dict[str, Row] = {
         jax=lambda x: x * jx().lax.rsqrt(x),
     ),
     "roll": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.roll((1, -2), (1, 2)) @ w,
         numpy=lambda x, w: np.roll(x, (1, -2), (1, 2)) @ w,
         jax=lambda x, w: jx().numpy.roll(x, (1, -2), (1, 2)) @ w,
         tensorflow=lambda x, w: tf().matmul(tf().roll(x, (1, -2), (1, 2)), w),
     ),
     "lower triangle": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.tril(2) @ w,
         numpy=lambda x, w: np.tril(x, 2) @ w,
         onnx=[("Trilu", "x,k", "t", {"upper": 0}), ("MatMul", "t,w0", "y", {})],
@@ -1347,31 +1185,27 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "reflected": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.pad(x, (1, 2, 0, 1), mode="reflect"), w),
         onnx=[("Pad", "x,p", "m", {"mode": "reflect"}), ("Conv", "m,w0", "y", {})],
         constants={"p": np.array([0, 0, 0, 1, 0, 0, 1, 2])},
     ),
     "steps of two": Row(
-        L,
-        W12[::2].copy(),
+        (L, W12[::2].copy()),
         torch=lambda x, w: x[..., ::2] @ w,
         numpy=lambda x, w: x[..., ::2] @ w,
         onnx=[("Slice", "x,a,b,c,d", "s", {}), ("MatMul", "s,w0", "y", {})],
         constants={"a": np.array([0]), "b": np.array([12]), "c": np.array([2]), "d": np.array([2])},
     ),
     "gather along": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: x.gather(1, torch.tensor(ALONG)) @ w,
         numpy=lambda x, w: np.take_along_axis(x, ALONG, 1) @ w,
         onnx=[("GatherElements", "x,i", "g", {"axis": 1}), ("MatMul", "g,w0", "y", {})],
         constants={"i": ALONG},
     ),
     "scattered": Row(
-        L,
-        W12,
+        (L, W12),
         torch=lambda x, w: torch.tanh(x).scatter_add(1, torch.tensor(ALONG), x[:, :2]) @ w,
         onnx=[
             ("Tanh", "x", "t", {}),
@@ -1383,8 +1217,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "depth to space": Row(
-        X[:, :4].copy(),
-        KERNEL[:, :1].copy(),
+        (X[:, :4].copy(), KERNEL[:, :1].copy()),
         torch=lambda x, w: F.conv2d(F.pixel_shuffle(x, 2), w),
         onnx=[
             ("DepthToSpace", "x", "d", {"blocksize": 2, "mode": "CRD"}),
@@ -1393,8 +1226,7 @@ ROWS: dict[str, Row] = {
         opencv=False,
     ),
     "resize nearest": Row(
-        X,
-        KERNEL,
+        (X, KERNEL),
         torch=lambda x, w: F.conv2d(F.interpolate(x, scale_factor=2, mode="nearest"), w),
         onnx=[
             (
@@ -1414,8 +1246,7 @@ ROWS: dict[str, Row] = {
         onnx=node("AveragePool", kernel_shape=[2, 2], strides=[2, 2]),
     ),
     "product of batches": Row(
-        L,
-        B4[:1].repeat(5),
+        (L, B4[:1].repeat(5)),
         torch=lambda x, b: torch.baddbmm(b, x, x.mT),
         onnx=[
             ("Transpose", "x", "t", {"perm": [0, 2, 1]}),
@@ -1456,8 +1287,7 @@ ROWS: dict[str, Row] = {
     ),
     **{
         f"shift of unsigned integers to the {way}": Row(
-            spelled.WHOLE[0].astype(np.uint32),
-            (spelled.WHOLE[1] % 5).astype(np.uint32),
+            (spelled.WHOLE[0].astype(np.uint32), (spelled.WHOLE[1] % 5).astype(np.uint32)),
             numpy=lambda x, by, way=way: getattr(np, f"{way}_shift")(x, by),
             jax=lambda x, by, way=way: getattr(jx().numpy, f"{way}_shift")(x, by),
             tensorflow=lambda x, by, way=way: getattr(tf().bitwise, f"{way}_shift")(x, by),
@@ -1468,8 +1298,10 @@ ROWS: dict[str, Row] = {
         for way in ("left", "right")
     },
     "triangular solve": Row(
-        L[:, :, :4].copy(),
-        np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        (
+            L[:, :, :4].copy(),
+            np.tril(np.resize(GAMMA, (3, 5, 5)), -1) + np.eye(5, dtype=np.float32) * 2,
+        ),
         torch=lambda x, a: torch.linalg.solve_triangular(a, x, upper=False),
         jax=lambda x, a: jx().lax.linalg.triangular_solve(a, x, left_side=True, lower=True),
     ),
@@ -1477,7 +1309,7 @@ ROWS: dict[str, Row] = {
 
 
 ROWS |= {
-    name: Row(*spelled.operands(name), named=True, **libraries)
+    name: Row(spelled.operands(name), named=True, **libraries)
     for name, libraries in spelled.functions_of_libraries()
 }
 
@@ -1516,7 +1348,7 @@ def otherwise(name: str, live: Any) -> str:
     """
     every = [one.meaning for one in live.operations]
     words = [one.word for one in every if isinstance(one, Each)]
-    if any(isinstance(one, Unknown) for one in every) or set(words) - functions.FUNCTIONS.keys():
+    if any(isinstance(one, Unknown) for one in every) or set(words) - FUNCTIONS.keys():
         return ""
     return " ".join(words) if name not in words or len(words) > 1 else ""
 
@@ -1557,32 +1389,27 @@ UNLIKE: dict[str, Row] = {
         L[:, :3, :3].copy(), torch=lambda x: x.softmax(1), numpy=by_parts
     ),
     "group norm of two groups": Row(
-        X,
-        SCALE,
-        SHIFT,
+        (X, SCALE, SHIFT),
         torch=lambda x, g, b: F.group_norm(x, 2, g, b, 1e-5),
         numpy=grouped,
     ),
     "group norm of another epsilon": Row(
-        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
+        (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 3, g, b, 1e-3), numpy=grouped
     ),
     "lstm of gates in another order": Row(
-        L,
-        *gates(4),
+        (L, *gates(4)),
         torch=ROWS["lstm"].libraries["torch"],
         onnx=recurrent("LSTM"),
         constants=as_onnx(gates(4), "ifgo", "ifgo") | ONE,
     ),
     "gru that resets before and after": Row(
-        L,
-        *gates(3),
+        (L, *gates(3)),
         torch=ROWS["gru"].libraries["torch"],
         onnx=recurrent("GRU", linear_before_reset=0),
         constants=as_onnx(gates(3), "rzn", "zrn") | ONE,
     ),
     "rnn of another function": Row(
-        L,
-        *gates(1),
+        (L, *gates(1)),
         torch=ROWS["rnn"].libraries["torch"],
         onnx=recurrent("RNN", activations=["Relu"]),
         constants=as_onnx(gates(1), "n", "n") | ONE,
@@ -1607,17 +1434,17 @@ UNLIKE: dict[str, Row] = {
         },
     ),
     "scale and shift exchanged": Row(
-        X, SCALE, SHIFT, torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
+        (X, SCALE, SHIFT), torch=lambda x, g, b: F.group_norm(x, 3, b, g, 1e-5), numpy=grouped
     ),
     "variance of a sample": Row(L, torch=lambda x: x.var(-1), numpy=lambda x: np.var(x, -1)),
     "sum and product": Row(
-        X, P, S, torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
+        (X, P, S), torch=lambda x, p, s: x + p * s, numpy=lambda x, p, s: (x + p) * s
     ),
     "difference of differences": Row(
-        X, P, S, torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
+        (X, P, S), torch=lambda x, p, s: x - (p - s), numpy=lambda x, p, s: (x - p) - s
     ),
     "quotient of quotients": Row(
-        X, P, S, torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
+        (X, P, S), torch=lambda x, p, s: x / (p / s), numpy=lambda x, p, s: (x / p) / s
     ),
 }
 """What differs, though its steps are alike."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +11,16 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the recorder watches PyTorch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import probe  # noqa: E402
-from probe import layout  # noqa: E402
 from probe.errors import InputError  # noqa: E402
-from probe.recorders.torch import TorchRecorder, opened, tensors  # noqa: E402
-from probe.recorders.torch_values import lay_like, slot_of  # noqa: E402
-from probe.recording.contract import WEIGHT, Operation  # noqa: E402
+from probe.recorders.torch import TorchRecorder, opened  # noqa: E402
+from probe.recording.contract import WEIGHT  # noqa: E402
 from probe.recording.judging import has_no_choice  # noqa: E402
 from probe.recording.matching import labels_of  # noqa: E402
-from probe.recording.recording import Run, array_digest, record_run  # noqa: E402
-from probe.reproduction import recorded as reports  # noqa: E402
-from probe.semantics import Moves, Unknown  # noqa: E402
+from probe.recording.recording import Run, record_run  # noqa: E402
+from probe.semantics import Unknown  # noqa: E402
+from tests.recorders.truth import alone, bits, events  # noqa: E402
 
 pytestmark = pytest.mark.long
 
@@ -68,56 +63,16 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 }
 
 
-def _events(
-    function: Callable[[], Any],
-) -> list[tuple[Operation, list[np.ndarray], list[np.ndarray]]]:
-    """Returns every operation with the bits that it read and gave."""
-    arrays, found = dict[Any, np.ndarray](), []
-
-    def noted(one: Operation) -> None:
-        for some in ([seen for seen in one.reads if seen.key not in arrays], one.gives):
-            reads = [arrays.get(seen.key) for seen in one.reads]
-            arrays.update({seen.key: np.array(seen.array(), order="C") for seen in some})
-        found.append((one, reads, [arrays[seen.key] for seen in one.gives]))
-
-    TorchRecorder(function).record(noted)
-    return found
-
-
-def _bits(arrays: list[np.ndarray]) -> list[bytes]:
-    return [np.ascontiguousarray(one).tobytes() for one in arrays]
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_watched_bits_are_unwatched_bits_and_each_operation_runs_alone(name: str) -> None:
     make, x = MODELS[name]
     torch.manual_seed(1)
     model = make().eval()
     live = record_run(TorchRecorder(lambda: model(x)))
-    assert _bits(live.results) == _bits(TorchRecorder(lambda: model(x)).plain())
+    assert bits(live.results) == bits(TorchRecorder(lambda: model(x)).plain())
     assert not [o.op for o in live.operations if isinstance(o.meaning, Unknown)]
-    for event, reads, gives in _events(lambda: model(x)):
-        assert event.again is not None, event.op
-        assert _bits(event.again(reads)) == _bits(gives), event.op
-
-
-@pytest.mark.parametrize("name", ["residual", "picture", "encoder"])
-def test_lines_compute_what_the_operation_computed(name: str) -> None:
-    make, x = MODELS[name]
-    torch.manual_seed(1)
-    model = make().eval()
-    written = 0
-    for event, reads, gives in _events(lambda: model(x)):
-        if event.lines is None:
-            continue
-        names = [f"x{n}" for n in range(len(reads))]
-        scope: dict[str, Any] = {n: torch.from_numpy(a) for n, a in zip(names, reads, strict=True)}
-        with torch.no_grad():
-            exec("\n".join([*event.imports, *event.lines(names, "y")]), scope)
-        made = scope["y"] if len(gives) > 1 else [scope["y"]]
-        assert _bits([one.numpy() for one in made]) == _bits(gives), event.lines(names, "y")
-        written += 1
-    assert written
+    with torch.no_grad():  # as scripts run lines
+        assert alone(TorchRecorder(lambda: model(x)), lambda array, _: torch.from_numpy(array))[1]
 
 
 def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
@@ -128,83 +83,6 @@ def test_operations_are_told_where_they_are_and_weights_their_names() -> None:
     names = {v.name for v in recording.values if v.role == WEIGHT}
     assert {"0.conv.weight", "0.norm.bias", "1.shift"} <= names
     assert sum(v.role == "input" for v in recording.values) == 1
-
-
-def test_a_change_through_a_view_makes_new_values() -> None:
-    def run() -> Any:
-        base = torch.zeros(3, 4)
-        row = base[1]
-        row += 2
-        base[:, 2:].copy_(Y[0, :3, :2])
-        return base * 1, row * 1, base.T[1] * 1
-
-    live = record_run(TorchRecorder(run))
-    assert _bits(live.results) == _bits(TorchRecorder(run).plain())
-    renewed = [o for o in live.operations if o.op == "changed through a view"]
-    assert renewed
-    for event, reads, gives in _events(run):
-        if event.op == "changed through a view":
-            assert isinstance(event.meaning, Moves)
-            assert _bits([event.meaning.move(*reads)]) == _bits(gives)
-
-
-def test_an_input_that_the_run_changes_is_read_before() -> None:
-    given = torch.ones(3)
-
-    def run() -> torch.Tensor:
-        return given.mul_(2) + 0
-
-    (first, *_) = _events(run)
-    assert first[1][0].tolist() == [1, 1, 1]
-    assert first[2][0].tolist() == [2, 2, 2]
-
-
-def test_values_are_not_kept_and_addresses_not_mistaken() -> None:
-    died = []
-
-    def run() -> torch.Tensor:
-        total = torch.zeros(1000)
-        for n in range(20):
-            one = Y.sum() + torch.full((1000,), float(n))
-            reference = weakref.ref(one)
-            total = total + one
-            del one
-            died.append(reference() is None)
-        return total
-
-    live = record_run(TorchRecorder(run))
-    assert all(died)
-    assert len(live.operations) == 1 + 20 * 4
-    assert live.operations[-1].reads[0] == live.operations[-5].gives[0]
-
-
-@dataclass
-class Answer:
-    """As transformers' models give it."""
-
-    hidden: torch.Tensor
-    pooled: tuple[torch.Tensor, ...] = ()
-
-
-def test_outputs_of_any_kind_are_found() -> None:
-    found = tensors({"a": Answer(X, (Y, X[0])), "b": [Y[0], 3, None]})
-    assert [one.shape for one in found] == [X.shape, Y.shape, X[0].shape, Y[0].shape]
-    live = record_run(TorchRecorder(lambda: Answer(X + 1, (Y * 2,))))
-    assert len(live.results) == 2
-    one, other = {"a": X, "b": X.exp()}, {"b": X.exp(), "a": X}
-    assert probe.first_difference(lambda: one, lambda: other).verdict == "equal"
-
-
-def test_numbers_of_eight_bits_are_compared_as_bytes() -> None:
-    def run() -> torch.Tensor:
-        return (Y.to(torch.float8_e4m3fn).to(torch.float32) * 2).to(torch.float8_e5m2)
-
-    live = record_run(TorchRecorder(run))
-    kinds = [live.values[one.gives[0]].dtype for one in live.operations]
-    assert kinds == ["uint8", "float32", "float32", "uint8"]
-    assert np.array_equal(live.results[0], run().view(torch.uint8).numpy())
-    for event, reads, gives in _events(run):  # each runs alone on its bytes
-        assert event.again is not None and _bits(event.again(reads)) == _bits(gives)
 
 
 def test_a_scalar_and_what_finds_nothing_are_compared() -> None:
@@ -235,7 +113,8 @@ def test_inference_mode_and_random_numbers() -> None:
             return F.dropout(Y.clone().add_(1), 0.5)
 
     torch.manual_seed(0)
-    (*_, drawn) = [e for e, *_ in _events(run) if "bernoulli" in e.op or "dropout" in e.op]
+    every = [event for event, *_ in events(TorchRecorder(run))]
+    (*_, drawn) = [one for one in every if "bernoulli" in one.op or "dropout" in one.op]
     assert isinstance(drawn.meaning, Unknown)
     assert drawn.again is None
 
@@ -271,108 +150,6 @@ def test_a_product_of_complex_numbers_may_be_rounded_in_several_ways() -> None:
     assert found == [False, True, False, True], [one.op for one in every]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_packed_weights_are_told_apart_and_shapes_without_numbers_refused() -> None:
-    def packed(seed: int) -> Any:
-        torch.manual_seed(seed)
-        return torch.ao.nn.quantized.dynamic.Linear(12, 3)
-
-    def told(seed: int) -> Any:
-        model = packed(seed)
-        model.set_weight_bias(
-            torch.quantize_per_tensor(torch.randn(3, 12), 0.1, 0, torch.qint8), None
-        )
-        return record_run(TorchRecorder(lambda: model(Y))).operations[0].attributes
-
-    assert told(1) == told(1) != told(2)
-    with pytest.raises(InputError, match="it has a shape and no numbers"):
-        probe.first_difference(*[lambda: torch.zeros(3, device="meta") + 1] * 2)
-    found = record_run(TorchRecorder(lambda: Y.to("meta").size(0) * Y))
-    assert [one.op for one in found.operations] == ["aten.mul.Tensor"]
-
-
-def test_operations_of_other_libraries_are_not_taken_for_atens() -> None:
-    @torch.library.custom_op("probe_test::relu", mutates_args=())
-    def other(x: torch.Tensor) -> torch.Tensor:
-        return x.flip(0).sin()
-
-    (event, *_), *_ = [e for e in _events(lambda: other(Y)) if "probe_test" in e[0].op]
-    assert isinstance(event.meaning, Unknown)
-
-
-def test_what_nothing_was_written_into_is_no_value() -> None:
-    recording = record_run(TorchRecorder(lambda: torch.empty(5).fill_(2.0) + 1))
-    assert [o.op for o in recording.operations] == ["aten.fill_.Scalar", "aten.add.Tensor"]
-    assert not recording.operations[0].reads
-
-
-def test_operands_lie_in_memory_as_they_did() -> None:
-    wide = torch.arange(60, dtype=torch.float32)
-    for one in (wide[1:25].view(4, 6).T, wide[:6].expand(3, 6), X.permute(0, 2, 3, 1), wide[7]):
-        other = lay_like(one.numpy(), slot_of(one))
-        assert torch.equal(one, other)
-        assert one.stride() == other.stride()
-    assert lay_like(np.ones((5, 6), np.float32), slot_of(wide[:24].view(6, 4).T)).stride() == (1, 5)
-    uneven = lay_like(np.arange(18, dtype=np.float32).reshape(3, 6), slot_of(wide[:6].expand(3, 6)))
-    assert uneven[2, 5] == 17
-
-
-def laid_at(one: torch.Tensor, address: int) -> torch.Tensor:
-    """The same values in memory that somebody else has allocated: mapped, or NumPy's."""
-    bits = one.contiguous().view(torch.uint8).numpy().reshape(-1)
-    return torch.from_numpy(layout.copied(bits, address)).view(one.dtype).view(one.shape)
-
-
-@pytest.mark.parametrize("address", [*range(0, 64, 4), 2, 5])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_operands_begin_where_they_began(address: int, dtype: Any) -> None:
-    whole = laid_at(torch.arange(24).reshape(4, 6).to(dtype), address)
-    seen: list[list[int]] = []
-
-    class Watching(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func is torch.ops.aten.add.Tensor:
-                seen.append([one.data_ptr() % 64 for one in args])
-            return func(*args, **(kwargs or {}))
-
-    for one in (whole, whole.T, whole[1:, ::2], whole[:1].expand(4, 6), whole[2, 3]):
-        at = one.data_ptr() % 64
-        ((event, arrays, gives),) = _events(lambda one=one: torch.add(one, one))  # type: ignore[misc]
-        assert [read.address for read in event.reads] == [at, at]
-        assert event.again is not None and _bits(event.again(arrays)) == _bits(gives)
-        with Watching():
-            event.again(arrays)
-            event.again.moved([12, None])(arrays)  # type: ignore[attr-defined]
-        assert seen[-2:] == [[at, at], [12, at]]
-        scope: dict[str, Any] = {"np": np, "torch": torch}
-        scope |= {f"x{n}": torch.tensor(a).view(dtype) for n, a in enumerate(arrays)}
-        exec("\n".join(event.lines(["x0", "x1"], "y")), scope)
-        assert [scope[f"x{n}"].data_ptr() % 64 for n in (0, 1)] == [at, at]
-        assert scope["x0"].stride() == one.stride() and torch.equal(scope["x0"], one)
-
-
-def test_a_weight_that_begins_elsewhere_is_found_and_its_script_gives_the_bits(
-    tmp_path: Path,
-) -> None:
-    """As safetensors puts it: 8 bytes behind a multiple of 16, in memory that it maps."""
-    x, w, b = X.reshape(-1)[:96].reshape(1, 96), torch.randn(64, 96), torch.randn(64)
-    other = [laid_at(w, at) for at in (4, 8, 12, 32)]
-    rows = [F.linear(x, one, b) for one in (w, *other)]
-    apart = next((n for n, row in enumerate(rows) if not torch.equal(row, rows[0])), None)
-    if apart is None:
-        pytest.skip("this processor's product does not depend on the address")
-    moved = other[apart - 1]
-    found = probe.first_difference(lambda: F.linear(x, w, b), lambda: F.linear(x, moved, b))
-    (cause,), walked = found.found.causes.values(), found.found
-    assert cause.kind == "alignment" and cause.replayed == cause.differing > 0
-    assert walked.first is not None
-    both = walked.left, walked.right
-    made = reports.write_operation(tmp_path / "out", both, walked.first, cause, times=1)
-    assert f"{cause.differing} of 64 outputs differ" in repr(made)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_model_files_need_trust(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(12, 3), nn.Tanh()).eval()
@@ -386,7 +163,7 @@ def test_model_files_need_trust(tmp_path: Path) -> None:
         found = opened(path, trust=True)
         assert [one.name for one in found.inputs] == [name]
         recorder = found.recorder({name: Y.numpy()})
-        assert _bits(record_run(recorder).results) == _bits([model(Y).detach().numpy()])
+        assert bits(record_run(recorder).results) == bits([model(Y).detach().numpy()])
         with pytest.raises(InputError, match="no such input"):
             found.recorder({"other": Y.numpy()})
         with pytest.raises(InputError, match="needs it"):
@@ -410,7 +187,7 @@ def test_exported_programs_say_their_inputs(tmp_path: Path) -> None:
     assert found.inputs[0].shape == (None, 6, 9, None)
     assert found.inputs[0].dtype == "float32"
     recorder = found.recorder({found.inputs[0].name: X.numpy()})
-    assert _bits(recorder.plain()) == _bits(record_run(recorder).results)
+    assert bits(recorder.plain()) == bits(record_run(recorder).results)
     with pytest.raises(InputError, match="has shape"):
         found.recorder({found.inputs[0].name: X.numpy()[0]})
 
@@ -444,49 +221,8 @@ def test_a_compiled_function_is_one_operation_with_its_own_bits() -> None:
     recorder = TorchRecorder(lambda: compiled(Y) + 1)
     live = record_run(recorder)
     assert [o.op for o in live.operations] == ["compiled", "aten.add.Tensor"]
-    assert _bits(live.results) == _bits([plain[0] + np.float32(1)])
+    assert bits(live.results) == bits([plain[0] + np.float32(1)])
     assert "compiled" in recorder.note
-
-
-def test_an_operation_alone_runs_on_the_threads_that_it_was_recorded_with(monkeypatch):
-    before, told, events = torch.get_num_threads(), [], []
-
-    def function():
-        torch.set_num_threads(1)
-        return torch.relu(x)
-
-    x = torch.randn(5)
-    try:
-        recorder = TorchRecorder(function)
-        recorder.record(events.append)
-        assert recorder.target == "torch,threads=1"
-        torch.set_num_threads(2)
-        monkeypatch.setattr(torch, "set_num_threads", told.append)
-        events[0].again([x.numpy()])
-        assert told == [1, 2]
-    finally:
-        monkeypatch.undo()
-        torch.set_num_threads(before)
-
-
-def _filled(x: torch.Tensor) -> torch.Tensor:
-    """Memory that is filled part by part, read in between, as a cache of keys is."""
-    found = torch.empty(len(x), 3, 8)
-    for n in range(3):
-        found[:, n] = x * (n + 1)
-        found[:, n] += found[:, : n + 1].sum(1)
-    return found
-
-
-@pytest.mark.parametrize("function", [_filled, lambda x: F.pad(x[:, None], (2, 1), "circular") * 2])
-def test_memory_that_is_filled_part_by_part_is_no_input(function: Callable[..., Any]) -> None:
-    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(3))
-    found = probe.first_difference(lambda: function(x[1:3]), lambda: function(x))
-    assert found.verdict == "equal" and not found.found.same_inputs
-    (output,) = found.found.outputs
-    assert output.compared == function(x[1:3]).numel()
-    inputs = [v for v in found.found.left.values if v.given < 0 and len(v.shape) > 1]
-    assert [v.shape for v in inputs] == [(6, 8)]
 
 
 TAKEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -570,19 +306,6 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         assert np.array_equal(one.array, other.array)  # what is picked, by the index as it is now
 
 
-def test_a_view_has_the_digest_of_its_own_bits() -> None:
-    x = torch.randn(5, 6)
-    kept = TorchRecorder(lambda: (x.t()[1:].t().unsqueeze(0) + 1).transpose(1, 2))
-    for _ in range(3):
-        seen = list[str]()
-        kept.record(
-            lambda event, into=seen: into.extend(array_digest(g.array()) for g in event.gives)
-        )
-        live = record_run(kept)
-        assert [live.values[n].digest for one in live.operations for n in one.gives] == seen
-        x.neg_()
-
-
 ROWS_ALONE = {
     "diagonal": lambda x: torch.diagonal(x, 1, 1, 2) * 2,
     "distances": lambda x: torch.cdist(x, x),
@@ -623,29 +346,6 @@ def test_heads_of_queries_that_share_keys_agree_with_keys_repeated() -> None:
     assert compared(whole, repeated) == q.numel()
     assert compared(lambda: attention(q[:, 3:], k[:, 1:], v[:, 1:]), whole) == q.numel() // 2
     assert compared(lambda: attention(q[:, 3:], k[:, :1], v[:, :1]), whole) == 0
-
-
-def on(threads: int, function: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that sets the threads for itself, and sets them back."""
-
-    def run() -> Any:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            return function()
-        finally:
-            torch.set_num_threads(before)
-
-    return run
-
-
-def test_the_threads_are_those_that_operations_ran_on() -> None:
-    sides = [record_run(TorchRecorder(on(n, lambda: X.sin()))) for n in (1, 3)]
-    assert [one.target for one in sides] == ["torch,threads=1", "torch,threads=3"]
-    mixed = record_run(TorchRecorder(lambda: (on(1, X.sin)(), on(3, X.cos)(), on(3, X.tan)())))
-    assert mixed.target == "torch,threads=3"
-    lines = [mixed.operations[n].lines(["x"], "y") for n in range(3)]  # type: ignore[misc]
-    assert [one[0] for one in lines] == [f"torch.set_num_threads({n})" for n in (1, 3, 3)]
 
 
 @pytest.mark.parametrize("weighed", [False, True])

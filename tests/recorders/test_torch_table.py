@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 from tests.recorders.rows import ELSEWHERE, _of_torch
-from tests.recorders.truth import PROOFS, agreed, both, changed, shares
+from tests.recorders.truth import PROOFS, agreed, bits, both, changed, events, shares
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from probe.recorders.torch import TorchRecorder, array, tensors  # noqa: E402
 from probe.recorders.torch_table import TABLE  # noqa: E402
-from tests.recorders.test_torch import _bits, _events  # noqa: E402
 
 F = torch.nn.functional
 RNG = np.random.default_rng(15)
@@ -58,98 +57,34 @@ def moves(x: Given) -> list[Any]:
     a, b, t, p, v = (x[name] for name in "abtpv")
     n, aten = len(a), torch.ops.aten
     found = [
-        a.clone(),
-        a.contiguous(),
-        t.permute(2, 0, 1),
-        t.transpose(1, 2).contiguous(),
-        a.t(),
-        a[:1].expand(3, 6),
-    ]
-    found += [
-        a.view(-1, 3),
-        t.reshape(n * 5, 8),
-        t.flatten(1),
-        t[:, :1].squeeze(1),
-        a.unsqueeze(1),
-        aten._unsafe_view(a, [n * 2, 3]),
-    ]
-    found += [
-        t[:, 1],
-        t[:, 1:4:2],
-        t.select(2, -1),
-        torch.select_scatter(t, row(n, 8), 1, 2),
-        torch.slice_scatter(a, b[:, :2], 1, 2, 4),
-    ]
-    found += [
-        torch.cat([a, b], 1),
-        torch.stack([a, b], -1),
-        *a.split(4, 1),
-        *a.split_with_sizes([1, 5], 1),
-        *a.unbind(1),
-        *a.chunk(3, 1),
-    ]
-    found += [
-        *torch.ops.aten.unsafe_split(a, 4, 1),
-        *torch.ops.aten.unsafe_chunk(a, 2, 1),
-        *torch.ops.aten.unsafe_split_with_sizes(a, [2, 4], 1),
-    ]
-    found += [
-        F.pad(a, (1, -2), value=1.5),
-        F.pad(t, (2, 1), mode="reflect"),
-        F.pad(t, (2, -1), mode="replicate"),
+        a.clone(), a.contiguous(), t.permute(2, 0, 1), t.transpose(1, 2).contiguous(), a.t(),
+        a[:1].expand(3, 6), a.view(-1, 3), t.reshape(n * 5, 8), t.flatten(1), t[:, :1].squeeze(1),
+        a.unsqueeze(1), aten._unsafe_view(a, [n * 2, 3]), t[:, 1], t[:, 1:4:2], t.select(2, -1),
+        torch.select_scatter(t, row(n, 8), 1, 2), torch.slice_scatter(a, b[:, :2], 1, 2, 4),
+        torch.cat([a, b], 1), torch.stack([a, b], -1), *a.split(4, 1),
+        *a.split_with_sizes([1, 5], 1), *a.unbind(1), *a.chunk(3, 1),
+        *torch.ops.aten.unsafe_split(a, 4, 1), *torch.ops.aten.unsafe_chunk(a, 2, 1),
+        *torch.ops.aten.unsafe_split_with_sizes(a, [2, 4], 1), F.pad(a, (1, -2), value=1.5),
+        F.pad(t, (2, 1), mode="reflect"), F.pad(t, (2, -1), mode="replicate"),
         F.pad(t, (-1, 2), mode="replicate"),
-    ]
-    found += [F.pad(p, (1, 2, 0, 1), mode=one) for one in ("reflect", "replicate")] + [
-        F.pad(v, (1, 0, 1, 1, 0, 2), mode=one) for one in ("reflect", "replicate")
-    ]
-    found += [
-        a.roll(2, 1),
-        a.roll(1),
-        t.roll((1, -2), (1, 2)),
-        t.flip(1),
-        t.flip(0, 2),
-        a.repeat(2, 1),
-        a.repeat_interleave(2, 1),
-    ]
-    found += [
-        a.tril(1),
-        a.triu(-1),
-        t.diagonal(0, 1, 2),
-        torch.diagonal_copy(t, 1, 1, 2),
-        t.unfold(2, 3, 2),
+        *(F.pad(p, (1, 2, 0, 1), mode=one) for one in ("reflect", "replicate")),
+        *(F.pad(v, (1, 0, 1, 1, 0, 2), mode=one) for one in ("reflect", "replicate")), a.roll(2, 1),
+        a.roll(1), t.roll((1, -2), (1, 2)), t.flip(1), t.flip(0, 2), a.repeat(2, 1),
+        a.repeat_interleave(2, 1), a.tril(1), a.triu(-1), t.diagonal(0, 1, 2),
+        torch.diagonal_copy(t, 1, 1, 2), t.unfold(2, 3, 2),
         torch.as_strided(row(20), (3, 4), (5, 1)),
-        torch.as_strided(a.T.contiguous(), (2, n), (n, 1)),
-    ]
-    found += [
-        F.pixel_shuffle(p[:, :4], 2),
-        F.pixel_unshuffle(p[:, :, :, :6], 2),
-        torch.channel_shuffle(p, 3),
-        F.unfold(p, (2, 3), padding=1),
-    ]
-    found += [
-        F.fold(F.unfold(p, 2), (8, 7), 2),
-        a.index_select(1, INDEX),
-        a[:, INDEX],
-        t[:, INDEX, INDEX],
-        a.gather(1, torch.tensor([[1, 0]] * n)),
-    ]
-    found += [
-        F.embedding(INDEX, row(5, 3)),
-        a.take(torch.tensor([3, 0])),
+        torch.as_strided(a.T.contiguous(), (2, n), (n, 1)), F.pixel_shuffle(p[:, :4], 2),
+        F.pixel_unshuffle(p[:, :, :, :6], 2), torch.channel_shuffle(p, 3),
+        F.unfold(p, (2, 3), padding=1), F.fold(F.unfold(p, 2), (8, 7), 2), a.index_select(1, INDEX),
+        a[:, INDEX], t[:, INDEX, INDEX], a.gather(1, torch.tensor([[1, 0]] * n)),
+        F.embedding(INDEX, row(5, 3)), a.take(torch.tensor([3, 0])),
         aten._unsafe_index(a, [None, INDEX]),
-        a.masked_select(torch.tensor([[True] + [False] * 5] * n)),
-    ]
-    found += [
-        a.index_fill(1, INDEX, 2.0),
-        a.masked_fill(x["k"], 3.0),
-        a.index_copy(1, torch.tensor([1, 4]), b[:, :2]),
-        a.index_add(1, INDEX, b[:, :3]),
-    ]
-    found += [
-        a.scatter(1, torch.tensor([[1, 0]] * n), b),
+        a.masked_select(torch.tensor([[True] + [False] * 5] * n)), a.index_fill(1, INDEX, 2.0),
+        a.masked_fill(x["k"], 3.0), a.index_copy(1, torch.tensor([1, 4]), b[:, :2]),
+        a.index_add(1, INDEX, b[:, :3]), a.scatter(1, torch.tensor([[1, 0]] * n), b),
         a.scatter_add(1, torch.tensor([[1, 1]] * n), b[:, :2]),
         a.scatter(1, torch.tensor([[1, 4]] * n), 2.0),
-    ]
+    ]  # fmt: skip
     found += [
         a.index_put((torch.tensor([0, 1]), torch.tensor([3, 2])), row(2), accumulate=one)
         for one in (False, True)
@@ -157,46 +92,16 @@ def moves(x: Given) -> list[Any]:
     found += [
         aten._unsafe_index_put(a, [None, torch.tensor([3, 2])], row(n, 2)),
         row(6).masked_scatter(torch.tensor([[True, False] * 3] * 2), row(9) + 1),
-    ]
-    found += [
         a.masked_scatter(torch.tensor([[True] + [False] * 5] * n), row(8)),
-        torch.where(x["k"], a, b),
-        torch.where(x["k"], a, 0.0),
-    ]
-    found += [
-        a.double(),
-        a.to(torch.float32),
-        a.half(),
-        a.to(torch.int32),
-        torch.ops.aten._to_copy(a, dtype=torch.bfloat16),
-        a.positive(),
-        a.detach().clone(),
-    ]
-    found += [
-        torch.zeros(3),
-        torch.ones(2),
-        torch.full((3,), 2.5),
-        torch.zeros_like(a),
-        torch.ones_like(a),
-        torch.full_like(a, 3.0),
-        torch.eye(3),
-    ]
-    found += [
-        torch.arange(5),
-        torch.arange(1, 9, 2),
-        torch.linspace(0, 1, 4),
-        torch.linspace(0, 2, 4),
-        a.new_zeros(2),
-        a.new_ones(2),
-        a.new_full((2,), 3.0),
-    ]
-    found += [
-        torch.scalar_tensor(2.0),
-        torch.hann_window(6),
-        torch.hamming_window(6),
-        torch.blackman_window(6),
+        torch.where(x["k"], a, b), torch.where(x["k"], a, 0.0), a.double(), a.to(torch.float32),
+        a.half(), a.to(torch.int32), torch.ops.aten._to_copy(a, dtype=torch.bfloat16), a.positive(),
+        a.detach().clone(), torch.zeros(3), torch.ones(2), torch.full((3,), 2.5),
+        torch.zeros_like(a), torch.ones_like(a), torch.full_like(a, 3.0), torch.eye(3),
+        torch.arange(5), torch.arange(1, 9, 2), torch.linspace(0, 1, 4), torch.linspace(0, 2, 4),
+        a.new_zeros(2), a.new_ones(2), a.new_full((2,), 3.0), torch.scalar_tensor(2.0),
+        torch.hann_window(6), torch.hamming_window(6), torch.blackman_window(6),
         torch.hann_window(6, periodic=False),
-    ]
+    ]  # fmt: skip
     for size, words in (
         ((16, 14), {}),
         ((9, 11), {}),
@@ -225,29 +130,19 @@ def layers(x: Given) -> list[Any]:
     a, b, t, q, p, v, m, h = (x[name] for name in "abtqpvmh")
     aten = torch.ops.aten
     found = [
-        a @ row(6, 3),
-        torch.addmm(row(3), a, row(6, 3)),
-        t @ row(8, 2),
-        torch.bmm(t, q.mT),
-        a @ row(6),
-        torch.dot(row(6), row(6)),
-        torch.vdot(row(6), row(6)),
-    ]
+        a @ row(6, 3), torch.addmm(row(3), a, row(6, 3)), t @ row(8, 2), torch.bmm(t, q.mT),
+        a @ row(6), torch.dot(row(6), row(6)), torch.vdot(row(6), row(6)),
+    ]  # fmt: skip
     found += [
         torch.addmm(row(3), a, row(6, 3), alpha=n, beta=k)
         for n, k in ((2.0, 1.0), (1.0, 0.0), (0.5, 0.2))
     ]
     found += [
         torch.addmm(row(3), a * 0, row(6, 3), beta=0.2),
-        torch.addmv(row(len(a)), a, row(6), beta=0.5),
-        torch.baddbmm(row(5, 5), t, q.mT, alpha=0.5),
-    ]
-    found += [
-        F.linear(t, row(3, 8), row(3)),
-        torch.cdist(t, q),
-        torch.cdist(t, q, p=1.0),
+        torch.addmv(row(len(a)), a, row(6), beta=0.5), torch.baddbmm(row(5, 5), t, q.mT, alpha=0.5),
+        F.linear(t, row(3, 8), row(3)), torch.cdist(t, q), torch.cdist(t, q, p=1.0),
         torch.einsum("bij,bkj->bik", t, q),
-    ]
+    ]  # fmt: skip
     for words in ({}, {"padding": 1}, {"stride": 2, "dilation": 2}, {"groups": 2}):
         found += [F.conv2d(p, row(4, 6 // words.get("groups", 1), 3, 2), row(4), **words)]
     found += [
@@ -258,41 +153,18 @@ def layers(x: Given) -> list[Any]:
     for pool in (F.max_pool2d, F.avg_pool2d):
         found += [pool(p, (2, 3)), pool(p, 3, 2, 1), pool(p, 3, 2, 1, ceil_mode=True)]
     found += [
-        F.avg_pool2d(p, 3, 2, 1, count_include_pad=False),
-        F.avg_pool2d(p, 2, divisor_override=3),
-        F.avg_pool1d(t, 2),
-        F.max_pool1d(t, 2),
-        F.avg_pool3d(v, 2),
-        F.max_pool3d(v, 2),
-    ]
-    found += [F.adaptive_avg_pool2d(p, n) for n in (1, 3, (4, 2))] + [
-        F.adaptive_max_pool2d(p, 3),
-        F.adaptive_avg_pool1d(t, 3),
-        F.adaptive_avg_pool3d(v, 2),
-        F.adaptive_max_pool3d(v, 2),
-    ]
-    found += [
-        F.max_pool2d(p, 2, return_indices=True),
-        F.max_pool2d(p[..., :6], 2, return_indices=True),
-    ]
-    found += [
-        F.layer_norm(t, (8,), row(8), row(8)),
-        F.layer_norm(t, (5, 8), eps=0.1),
-        F.group_norm(p, 3, row(6), row(6)),
-        F.group_norm(p, 2),
-        F.rms_norm(t, (8,), row(8)),
-    ]
-    found += [
+        F.avg_pool2d(p, 3, 2, 1, count_include_pad=False), F.avg_pool2d(p, 2, divisor_override=3),
+        F.avg_pool1d(t, 2), F.max_pool1d(t, 2), F.avg_pool3d(v, 2), F.max_pool3d(v, 2),
+        *(F.adaptive_avg_pool2d(p, n) for n in (1, 3, (4, 2))), F.adaptive_max_pool2d(p, 3),
+        F.adaptive_avg_pool1d(t, 3), F.adaptive_avg_pool3d(v, 2), F.adaptive_max_pool3d(v, 2),
+        F.max_pool2d(p, 2, return_indices=True), F.max_pool2d(p[..., :6], 2, return_indices=True),
+        F.layer_norm(t, (8,), row(8), row(8)), F.layer_norm(t, (5, 8), eps=0.1),
+        F.group_norm(p, 3, row(6), row(6)), F.group_norm(p, 2), F.rms_norm(t, (8,), row(8)),
         F.batch_norm(p, row(6), row(6).abs(), row(6), row(6)),
-        F.batch_norm(p, row(6), row(6).abs(), eps=0.1),
-        F.instance_norm(p, weight=row(6)),
-        F.batch_norm(p, None, None, training=True),
-    ]
-    found += (
-        [F.softmax(t, n) for n in (1, -1)]
-        + [F.log_softmax(t, n) for n in (1, -1)]
-        + [aten._safe_softmax(t, -1)]
-    )
+        F.batch_norm(p, row(6), row(6).abs(), eps=0.1), F.instance_norm(p, weight=row(6)),
+        F.batch_norm(p, None, None, training=True), *(F.softmax(t, n) for n in (1, -1)),
+        *(F.log_softmax(t, n) for n in (1, -1)), aten._safe_softmax(t, -1),
+    ]  # fmt: skip
     found += [
         F.scaled_dot_product_attention(h, h, h, is_causal=n, scale=s)
         for n in (False, True)
@@ -328,61 +200,37 @@ def layers(x: Given) -> list[Any]:
             torch.any,
         )
     ]
-    found += (
-        [op(t, 1) for op in (torch.var_mean, torch.std_mean)]
-        + [torch.var(t, 1, correction=n) for n in (0, 2)]
-        + [torch.linalg.vector_norm(t, n, -1) for n in (1, 2)]
-    )
-    found += [torch.norm(t, n, 1) for n in (1, 2)] + [
-        torch.max(a, b),
-        torch.min(a, b),
-        a.sum(),
-        t.sum((0, 1)),
-        t.mean((1, 2)),
-    ]
+    found += [
+        *(op(t, 1) for op in (torch.var_mean, torch.std_mean)),
+        *(torch.var(t, 1, correction=n) for n in (0, 2)),
+        *(torch.linalg.vector_norm(t, n, -1) for n in (1, 2)),
+        *(torch.norm(t, n, 1) for n in (1, 2)), torch.max(a, b), torch.min(a, b), a.sum(),
+        t.sum((0, 1)), t.mean((1, 2)),
+    ]  # fmt: skip
     found += [
         op(t, n)
         for op in (torch.cumsum, torch.cumprod, torch.cummax, torch.cummin, torch.logcumsumexp)
         for n in (1, 2)
     ] + [torch.cumsum(row(1)[0], 0)]
     found += [
-        t.sort(1),
-        t.sort(-1, descending=True),
-        t.topk(2),
-        t.topk(3),
-        t.topk(2, largest=False),
-        t.kthvalue(2),
-        t.kthvalue(3, 1),
+        t.sort(1), t.sort(-1, descending=True), t.topk(2), t.topk(3), t.topk(2, largest=False),
+        t.kthvalue(2), t.kthvalue(3, 1),
         torch.ops.aten._pack_padded_sequence(t, torch.full((len(t),), t.shape[1]), True),
-    ]
-    found += [
-        F.glu(a, 1),
-        torch.bucketize(a, torch.tensor([0.0, 1.0])),
+        F.glu(a, 1), torch.bucketize(a, torch.tensor([0.0, 1.0])),
         torch.bucketize(a, torch.tensor([0.2, 1.0])),
         torch.searchsorted(torch.tensor([0.2, 1.0]), a),
-        torch.searchsorted(torch.tensor([0.2, 1.0]), a, right=True),
-        torch.cdist(a, row(30, 6)),
+        torch.searchsorted(torch.tensor([0.2, 1.0]), a, right=True), torch.cdist(a, row(30, 6)),
         torch.cdist(a, row(30, 6), compute_mode="use_mm_for_euclid_dist"),
         torch.cdist(a, row(30, 6), compute_mode="donot_use_mm_for_euclid_dist"),
         F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=False),
-        F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=True),
-        a.nonzero(),
+        F.affine_grid(m[:, :2], [len(m), 1, 4, 5], align_corners=True), a.nonzero(),
         *(torch.unique_consecutive(t.round(), return_inverse=n) for n in (False, True)),
         *(op(a.round(), dim=1) for op in (torch.unique_consecutive, torch.unique)),
-        torch.unique(t.round()),
-        *(torch.aminmax(t, dim=n, keepdim=n == 2) for n in (1, 2)),
-        torch.aminmax(row(6)),
-        torch._weight_norm(row(3, 4), row(3, 1), 0),
-    ]
-    found += [
-        torch.linalg.det(m),
-        torch.linalg.inv(m),
-        torch.linalg.slogdet(m),
-        torch.linalg.qr(m),
-        torch.linalg.svd(m),
-        torch.linalg.lu_factor(m),
-        torch.linalg.eig(m),
-    ]
+        torch.unique(t.round()), *(torch.aminmax(t, dim=n, keepdim=n == 2) for n in (1, 2)),
+        torch.aminmax(row(6)), torch._weight_norm(row(3, 4), row(3, 1), 0), torch.linalg.det(m),
+        torch.linalg.inv(m), torch.linalg.slogdet(m), torch.linalg.qr(m), torch.linalg.svd(m),
+        torch.linalg.lu_factor(m), torch.linalg.eig(m),
+    ]  # fmt: skip
     spread = m @ m.mT + torch.eye(3)
     found += [
         torch.linalg.cholesky(spread),
@@ -416,23 +264,16 @@ def layers(x: Given) -> list[Any]:
         F.embedding_bag(torch.tensor([[0, 1], [2, 2]]), row(5, 3), mode=mode)
         for mode in ("sum", "mean", "max")
     ]
-    found += (
-        [torch.fft.fft(t, dim=n) for n in (1, 2)]
-        + [torch.fft.rfft(t, n=n) for n in (7, 8)]
-        + [torch.fft.irfft(torch.fft.rfft(t), n=n) for n in (8, 9)]
-        + [torch.fft.fft(t, norm="ortho")]
-    )
+    found += [
+        *(torch.fft.fft(t, dim=n) for n in (1, 2)), *(torch.fft.rfft(t, n=n) for n in (7, 8)),
+        *(torch.fft.irfft(torch.fft.rfft(t), n=n) for n in (8, 9)), torch.fft.fft(t, norm="ortho"),
+    ]  # fmt: skip
     z = torch.complex(a, x["b"])
     found += [
-        z * z,
-        z * 2,
-        z + z,
-        z / (z + 3),
-        z.abs(),
-        z.angle(),
-        z @ torch.view_as_complex(row(6, 4, 2)),
-    ]
-    found += [z.conj() + 1, torch._neg_view(a) + 1, z.real, z.imag, torch.view_as_real(z * 3)]
+        z * z, z * 2, z + z, z / (z + 3), z.abs(), z.angle(),
+        z @ torch.view_as_complex(row(6, 4, 2)), z.conj() + 1, torch._neg_view(a) + 1, z.real,
+        z.imag, torch.view_as_real(z * 3),
+    ]  # fmt: skip
     return flat(found)
 
 
@@ -461,56 +302,26 @@ def elements(x: Given) -> list[Any]:
         F.hardshrink,
         F.softshrink,
     )
-    found += [one(a) for one in functions] + [
-        F.gelu(a, approximate="tanh"),
-        F.elu(a, 0.5),
-        F.celu(a, 0.5),
-        F.softplus(a, 2.0),
-        F.leaky_relu(a, 0.3),
-        F.hardtanh(a, -0.5, 0.5),
-    ]
     found += [
-        F.hardshrink(a, 0.2),
-        F.softshrink(a, 0.2),
-        F.threshold(a, 0.1, 2.0),
-        F.threshold(a, 0.1, 3.0),
-        F.prelu(a, row(6)),
-        a.clamp(-0.5, 0.5),
-        a.clamp(min=0),
-        a.clamp(0, 6),
-        a.clamp(row(6), row(6) + 1),
-    ]
+        *(one(a) for one in functions), F.gelu(a, approximate="tanh"), F.elu(a, 0.5),
+        F.celu(a, 0.5), F.softplus(a, 2.0), F.leaky_relu(a, 0.3), F.hardtanh(a, -0.5, 0.5),
+        F.hardshrink(a, 0.2), F.softshrink(a, 0.2), F.threshold(a, 0.1, 2.0),
+        F.threshold(a, 0.1, 3.0), F.prelu(a, row(6)), a.clamp(-0.5, 0.5), a.clamp(min=0),
+        a.clamp(0, 6), a.clamp(row(6), row(6) + 1),
+    ]  # fmt: skip
     pairs = """add sub mul div pow maximum minimum fmod remainder atan2 hypot copysign nextafter eq
  ne lt le gt ge xlogy floor_divide fmax fmin logaddexp heaviside""".split()
-    found += [getattr(torch, name)(a, b) for name in pairs] + [
-        torch.div(a, b, rounding_mode=one) for one in ("floor", "trunc")
-    ]
     found += [
-        a + 1,
-        a - 1,
-        1 - a,
-        a * 2,
-        a / 2,
-        2 / a,
-        a**2,
-        a**3,
-        2**a,
-        a * 0,
-        torch.add(a, b, alpha=2),
-        torch.sub(a, b, alpha=2),
-        torch.rsub(a, b),
-    ]
-    found += (
-        [torch.lerp(a, b, n) for n in (0.2, 0.5)]
-        + [torch.addcmul(a, b, b, value=n) for n in (1, 2)]
-        + [torch.addcdiv(a, b, b, value=n) for n in (1, 2)]
-    )
-    found += [torch.round(a, decimals=n) for n in (0, 1)] + [
-        torch.nan_to_num(a),
-        torch.logical_not(x["k"]),
-        torch.logical_and(x["k"], a > 0),
+        *(getattr(torch, name)(a, b) for name in pairs),
+        *(torch.div(a, b, rounding_mode=one) for one in ("floor", "trunc")), a + 1, a - 1, 1 - a,
+        a * 2, a / 2, 2 / a, a**2, a**3, 2**a, a * 0, torch.add(a, b, alpha=2),
+        torch.sub(a, b, alpha=2), torch.rsub(a, b), *(torch.lerp(a, b, n) for n in (0.2, 0.5)),
+        *(torch.addcmul(a, b, b, value=n) for n in (1, 2)),
+        *(torch.addcdiv(a, b, b, value=n) for n in (1, 2)),
+        *(torch.round(a, decimals=n) for n in (0, 1)), torch.nan_to_num(a),
+        torch.logical_not(x["k"]), torch.logical_and(x["k"], a > 0),
         torch.bitwise_xor(x["k"], a > 0),
-    ]
+    ]  # fmt: skip
     return [
         *found,
         a.to(torch.int32) << 2,
@@ -545,45 +356,26 @@ def kernels(x: Given) -> list[Any]:
         aten._batch_norm_no_update(p, scale, scale, row(6), scale, 0.1, 1e-5)[:3],
         aten._batch_norm_with_update(p, scale, scale, row(6).clone(), scale.clone(), 0.1, 0.1)[:3],
         F.batch_norm(p, row(6).clone(), scale.clone(), None, scale, True, 0.2),
-        aten._cholesky_solve_helper(t[:, :3, :2], spread, False),
-        aten.cholesky_inverse(spread),
-        torch.cholesky(m @ m.mT + torch.eye(3)),
-        aten._euclidean_dist(t, t),
+        aten._cholesky_solve_helper(t[:, :3, :2], spread, False), aten.cholesky_inverse(spread),
+        torch.cholesky(m @ m.mT + torch.eye(3)), aten._euclidean_dist(t, t),
         aten._grid_sampler_2d_cpu_fallback(wide, x["g"].float(), 0, 0, False),
-        aten._fft_c2c(torch.complex(t, t), [1, 2], 0, True),
-        aten.native_channel_shuffle(p, 3),
-        aten._conj_physical(torch.complex(a, a)),
-        torch.complex(a, a).conj_physical_(),
-        aten.norm.ScalarOpt_dim(t, 2, [1]),
-        aten._reshape_alias(a, [len(a) * 2, 3], [3, 1]),
-        aten.alias(a).exp(),
-        aten.zero(a),
-        aten.fill(a, 2.0),
-        aten.lift_fresh_copy(a),
-        torch.detach_copy(a),
-        torch.empty(4, 6).zero_(),
-        torch.repeat_interleave(torch.tensor([2, 0, 1])),
-        torch.tril_indices(3, 4),
-        torch.triu_indices(3, 4, 1),
-        torch.bartlett_window(6),
-        torch.kaiser_window(6),
-        torch.bincount(torch.tensor([0, 2, 2]), minlength=4),
-        torch.unique(a.round(), dim=0),
-        picture.to_dense(),
-        aten.mkldnn_max_pool2d(picture, [2, 2]).to_dense(),
+        aten._fft_c2c(torch.complex(t, t), [1, 2], 0, True), aten.native_channel_shuffle(p, 3),
+        aten._conj_physical(torch.complex(a, a)), torch.complex(a, a).conj_physical_(),
+        aten.norm.ScalarOpt_dim(t, 2, [1]), aten._reshape_alias(a, [len(a) * 2, 3], [3, 1]),
+        aten.alias(a).exp(), aten.zero(a), aten.fill(a, 2.0), aten.lift_fresh_copy(a),
+        torch.detach_copy(a), torch.empty(4, 6).zero_(),
+        torch.repeat_interleave(torch.tensor([2, 0, 1])), torch.tril_indices(3, 4),
+        torch.triu_indices(3, 4, 1), torch.bartlett_window(6), torch.kaiser_window(6),
+        torch.bincount(torch.tensor([0, 2, 2]), minlength=4), torch.unique(a.round(), dim=0),
+        picture.to_dense(), aten.mkldnn_max_pool2d(picture, [2, 2]).to_dense(),
         aten.mkldnn_max_pool3d(v.float().to_mkldnn(), [2, 2, 2]).to_dense(),
-        a.to_sparse().to_dense(),
-        *(layer(t.float()) for layer in (ENCODER, QUANTISED, *RECURRENT)),
-        ATTENTION(*[t.float()] * 3),
-        ATTENTION(*[t.float()] * 3, need_weights=False),
+        a.to_sparse().to_dense(), *(layer(t.float()) for layer in (ENCODER, QUANTISED, *RECURRENT)),
+        ATTENTION(*[t.float()] * 3), ATTENTION(*[t.float()] * 3, need_weights=False),
         aten.fractional_max_pool2d(p, [2, 2], [3, 3], p[:, :, :2, 0].sigmoid()),
         aten.fractional_max_pool3d(v, [2, 2, 2], [2, 2, 3], v[:, :, :3, 0, 0].sigmoid()),
-        torch.logspace(0, 1, 4),
-        aten.nonzero_static(a, size=5),
-        torch.cross(m, m.roll(1, 1), -1),
-        torch.cross(m, m.roll(1, 1), 1),
-        F.bilinear(a, x["b"], row(2, 6, 6), row(2)),
-    ]
+        torch.logspace(0, 1, 4), aten.nonzero_static(a, size=5), torch.cross(m, m.roll(1, 1), -1),
+        torch.cross(m, m.roll(1, 1), 1), F.bilinear(a, x["b"], row(2, 6, 6), row(2)),
+    ]  # fmt: skip
     for into, call in (
         ((4, 4), lambda y: torch._C._nn.linear(a, row(4, 6), row(4), out=y)),
         ((4, 6), lambda y: torch.softmax(a, 1, out=y)),
@@ -783,23 +575,23 @@ ONE_TENSOR = "aten._native_multi_head_attention"
 @pytest.mark.parametrize("name", GROUPS)
 def test_every_operation_alone_gives_its_bits_and_so_do_its_lines(name: str) -> None:
     program, checked = GROUPS[name], 0
-    for event, reads, gives in _events(lambda: program(given())):
+    for event, reads, gives in events(TorchRecorder(lambda: program(given()))):
         if event.again is not None:
-            assert _bits(event.again(reads)) == _bits(gives), event.op
+            assert bits(event.again(reads)) == bits(gives), event.op
         if event.lines is None or event.op == ONE_TENSOR:
             continue
         names = [f"x{n}" for n in range(len(reads))]
         scope: dict[str, Any] = {"np": np}
-        for one, bits, seen in zip(names, reads, event.reads, strict=True):
-            made = torch.tensor(bits)
+        for one, array_, seen in zip(names, reads, event.reads, strict=True):
+            made = torch.tensor(array_)
             scope[one] = made.view(torch.bfloat16) if seen.dtype == "bfloat16" else made
         lines = event.lines(names, "y")
         with torch.no_grad():
             exec("\n".join([*event.imports, *lines]), scope)
         found = scope["y"] if len(gives) > 1 else [scope["y"]]
         assert len(found) == len(gives), (event.op, lines)
-        for one, bits in zip(found, gives, strict=True):
-            numbers = bits.dtype.kind in "fc"
-            assert np.array_equal(array(one), bits, equal_nan=numbers), lines
+        for one, wanted in zip(found, gives, strict=True):
+            numbers = wanted.dtype.kind in "fc"
+            assert np.array_equal(array(one), wanted, equal_nan=numbers), lines
         checked += 1
     assert checked > 50

@@ -205,3 +205,56 @@ def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
     place = np.unravel_index(other[0].size // 2, other[0].shape)
     other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
     return other
+
+
+# each operation alone
+
+
+Event = tuple[Any, list[np.ndarray], list[np.ndarray]]
+
+
+def events(recorder: Any) -> list[Event]:
+    """Returns every operation of a recorder with the bits that it read and gave."""
+    arrays, found = dict[Any, np.ndarray](), list[Event]()
+
+    def noted(one: Any) -> None:
+        fresh = [seen for seen in one.reads if seen.key not in arrays]
+        arrays.update({seen.key: np.array(seen.array(), order="C") for seen in fresh})
+        reads = [arrays[seen.key] for seen in one.reads]
+        arrays.update({seen.key: np.array(seen.array(), order="C") for seen in one.gives})
+        found.append((one, reads, [arrays[seen.key] for seen in one.gives]))
+
+    recorder.record(noted)
+    return found
+
+
+def bits(arrays: Sequence[Any]) -> list[bytes]:
+    return [np.ascontiguousarray(one).tobytes() for one in arrays]
+
+
+def alone(
+    recorder: Any,
+    operand: Callable[[np.ndarray, str], Any] = lambda array, dtype: array,
+    container: Callable[[Any], Any] = np.asarray,
+) -> tuple[list[str], list[str]]:
+    """Runs each operation of a recorder alone, and the lines that a user writes: both must give its
+    bits. Returns the operations, and those that have lines.
+
+    ``operand``: what lines work on, made of a container array and its dtype; ``container``: the
+    array of what they give.
+    """
+    ran, written = list[str](), list[str]()
+    for event, reads, gives in events(recorder):
+        assert event.again is not None and bits(event.again(reads)) == bits(gives), event.op
+        ran.append(event.op)
+        if event.lines is None:
+            continue
+        names, kinds = [f"v{n}" for n in range(len(reads))], [one.dtype for one in event.reads]
+        space = {"np": np, **dict(zip(names, map(operand, reads, kinds), strict=True))}
+        lines = event.lines(names, "y")
+        exec("\n".join([*event.imports, *lines]), space)
+        more = [space[f"y{n}"] for n in range(1, len(gives)) if f"y{n}" in space]
+        made = [*space["y"]] if isinstance(space["y"], list | tuple) else [space["y"], *more]
+        assert bits([container(one) for one in made]) == bits(gives), lines
+        written.append(event.op)
+    return ran, written

@@ -14,7 +14,7 @@ import pytest
 
 import probe
 from probe import ulp
-from probe.answers import bisect
+from probe.answers import two_runs
 from probe.answers.record import GivenModel
 from probe.errors import InputError, TargetError
 from probe.recording import replayed, walk
@@ -264,12 +264,12 @@ def test_conditions_of_a_replay_are_found(saved):
     """Of targets that are not the model's own library, or of another release: both are replayed."""
     ends = Target.parse("reference,algorithm=pairwise"), Target.parse("reference")
     given = GivenModel(saved, shapes={"": (2, 16, 16, 3)})
-    found = bisect.bisect(given, *ends)
+    found = two_runs.bisect(given, *ends)
     assert found.sets == [["algorithm=pairwise"]]
     assert all("operations ran there" in step.says for step in found.steps)
     missing = ends[0], Target.parse("reference==9")
     with pytest.raises(InputError, match="reference==9"):
-        bisect.bisect(given, *missing)
+        two_runs.bisect(given, *missing)
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from probe.case import Case
 from probe.comparison import Finding
 from probe.errors import InputError
 from probe.kernels import computing
-from probe.reproduction import folder, program, report
+from probe.reproduction import folder, report
 from probe.reproduction.failing import (
     Effect,
     Failing,
@@ -135,15 +134,3 @@ def test_the_short_script_and_the_few_lines_print_the_measured_numbers(tmp_path)
     made.short, made.script = None, "y" * 100_000
     whole = report.report_text(made, "tensorflow")
     assert len(whole) <= report.LIMIT and "attached `reproduce.py`" in whole
-
-
-def test_two_releases_are_told_as_a_change():
-    targets = Target.parse("torch==1.0.0"), Target.parse("torch==2.0.0")
-    finding = Finding.of(CASE)
-    title = program.finding_title(finding, targets, ["PyTorch", "PyTorch"], ("1.0.0", "2.0.0"))
-    assert title == "conv1d: the bits changed between PyTorch 1.0.0 and PyTorch 2.0.0."
-    told = SimpleNamespace(finding=finding, targets=targets, names=("PyTorch",) * 2)
-    told.versions, told.explanation = ("1.0.0", "2.0.0"), SimpleNamespace(causes={"order": 1})
-    assert "changed between PyTorch 1.0.0 and PyTorch 2.0.0" in report.question(told)
-    told.versions = ("2.0.0", "2.0.0")
-    assert report.question(told).startswith("Should conv1d give the same bits with")

@@ -14,37 +14,18 @@ from probe.reproduction import modelled
 torch = pytest.importorskip("torch")
 
 SPELLED = {
-    "nn.Linear(12, 5)": {"op": "dense", "in_channels": 12, "filters": 5},
-    "nn.Conv1d(4, 6, 3, stride=2, padding=1)": {
-        "op": "conv1d",
-        "kernel": 3,
-        "in_channels": 4,
-        "filters": 6,
-        "stride": 2,
-        "padding": 1,
-        "length": 9,
-    },
-    "nn.Conv1d(4, 6, 5, padding=2)": {
-        "op": "conv1d",
-        "kernel": 5,
-        "in_channels": 4,
-        "filters": 6,
-        "padding": "same",
-        "length": 9,
-    },
-    "nn.Conv2d(4, 4, (3, 3), groups=4)": {
-        "op": "depthwise_conv2d",
-        "kernel": 3,
-        "in_channels": 4,
-        "length": 9,
-    },
+    "nn.Linear(12, 5)": probe.Case("dense", in_channels=12, filters=5),
+    "nn.Conv1d(4, 6, 3, stride=2, padding=1)": probe.Case(
+        "conv1d", 3, 4, 6, 9, stride=2, padding=1
+    ),
+    "nn.Conv1d(4, 6, 5, padding=2)": probe.Case("conv1d", 5, 4, 6, 9, padding="same"),
+    "nn.Conv2d(4, 4, (3, 3), groups=4)": probe.Case("depthwise_conv2d", 3, 4, length=9),
 }
 
 
 @pytest.mark.parametrize("text", SPELLED)
 def test_a_case_in_the_words_of_pytorch(text):
-    case = probe.Case(**SPELLED[text])
-    assert modelled.as_users_write(case, "torch") == text
+    assert modelled.as_users_write(SPELLED[text], "torch") == text
 
 
 def test_in_the_words_of_keras():

@@ -157,10 +157,10 @@ def test_sides_with_other_variables_run_in_processes_of_their_own(
     left, right = (record_run(Doubles({"x": x}, [one])) for one in (step, other))
     first = compare_runs(left, right).first
     assert first is not None
-    right = replace(right, target="numpy,three=1")
+    right = replace(right, target="numpy,threads=3")
     monkeypatch.setattr(
-        "probe.reproduction.recorded._variables",
-        lambda one: {"TF_PLANTED": "3" if "three" in one.side.target else "1"},
+        "probe.reproduction.recorded.library_variables",
+        lambda where: {"TF_PLANTED": "3" if "threads" in where.text else "1"},
     )
     made = reports.write_operation(tmp_path, (left, right), first, times=1)
     assert '"TF_PLANTED": "3"' in made.script

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probe import floats
-from probe.semantics import functions
+from probe.semantics import elementwise
 from probe.semantics import operations as o
 from probe.semantics.elementwise import (
     COMPOSITES,
@@ -18,9 +18,11 @@ from probe.semantics.elementwise import (
     Holds,
     Made,
     Vanishes,
+    canonical,
     fitted,
     of_complex,
     of_number,
+    row_of,
 )
 from probe.semantics.labels import of_content, of_digest, tag
 from tests.semantics.formulas import POOL, one_to_one
@@ -98,7 +100,7 @@ def test_what_is_said_of_functions_is_so_of_numpys() -> None:
     """In float16: what rounds nothing is exact there, and what rounds once is float64's rounded."""
     rng, tried = np.random.default_rng(8), []
     halves = (rng.normal(size=(2, 300)) * 9).astype(np.float16)
-    for name, row in functions.FUNCTIONS.items():
+    for name, row in elementwise.FUNCTIONS.items():
         ufunc = getattr(np, name, None)
         if not isinstance(ufunc, np.ufunc) or ufunc.nin > 2 or name == "nextafter":
             continue
@@ -124,13 +126,13 @@ def test_what_is_said_of_functions_is_so_of_numpys() -> None:
     assert {0, 1, None} <= {row.rounds for row in tried} and len(tried) > 40
     one, two = halves
     twice, once = np.square(one - two), np.square(one.astype(float) - two).astype(np.float16)
-    assert functions.row_of("squared_difference").rounds == 2 and (twice != once).any()
-    every = functions.FUNCTIONS.items()
+    assert row_of("squared_difference").rounds == 2 and (twice != once).any()
+    every = elementwise.FUNCTIONS.items()
     zeros = {"clamp", "max", "min", "maximum", "minimum", "fmax", "fmin"}
     assert {name for name, row in every if row.either} == zeros
     assert {name for name, row in every if row.sloped} == {"leaky_relu"}
-    assert functions.row_of("nonsense") == (False, None, False, "", False, False)
-    assert functions.canonical("abs") == "absolute"
+    assert row_of("nonsense") == (False, None, False, "", False, False)
+    assert canonical("abs") == "absolute"
 
 
 ONE: dict[Any, Callable[..., Any]] = {

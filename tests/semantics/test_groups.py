@@ -96,7 +96,7 @@ NORMED = {
     "layer_norm": ((1, 2), None, lambda eps, *has: o.norm((-1, 1), eps, *has)),
     "rms_norm": ((2,), None, lambda eps, *has: o.norm((2,), eps, *has, "rms_norm")),
     "instance_norm": ((2,), 1, lambda eps, *has: o.instance_norm(3, eps, *has)),
-    "group_norm": ((2, 3), 1, lambda eps, *has: o.norm((1, 2), eps, *has, "group_norm", 1, (1, 2))),
+    "group_norm": ((2, 3), 1, lambda eps, *has: o.norm((1, 2), eps, *has, "group_norm", (1, 2))),
     "training": ((0, 2), 1, lambda eps, *has: o.batch_norm_in_training(3, eps, *has)),
     "softmax": ((0, 1), None, lambda eps, *_: o.softmax((0, -2), eps)),
     "log_softmax": ((1,), None, lambda *_: o.log_softmax((-2,))),

@@ -1,4 +1,4 @@
-"""Where updates go: places of arrays, against NumPy's own assignment."""
+"""Movement as NumPy has it: said, asked of an operation, and put at places that indices name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probe.semantics import Meaning, Unknown, moving
-from probe.semantics.contract import Call, Operand
+from probe import floats
+from probe.semantics import Asked, Blends, Map, Mapped, Meaning, Picks, Unknown, Whole, moving
+from probe.semantics.contract import Call, NotSettled, Operand
 from probe.semantics.labels import Labels, of_content, of_digest
+from probe.semantics.moving import asked_move, blended, maps_of
 from tests.semantics.formulas import POOL, drawn, one_to_one
 
 
@@ -205,3 +207,240 @@ def test_one_hot_has_one_number_at_the_index_and_another_elsewhere(axis: int, wr
         )
         (found,) = meaning.labels(reads, [hot.shape], np.uint64(1))
         assert np.array_equal(found.full(), np.where(hot, on.array, off.array))
+
+
+SHAPE = (3, 4, 5)
+
+
+MOVES: dict[str, Callable[[np.ndarray], Any]] = {
+    "slice": lambda a: a[:, 1:3, ::-2],
+    "flip": lambda a: np.flip(a, 1),
+    "roll": lambda a: np.roll(a, 2, 2),
+    "pad": lambda a: np.pad(a, ((0, 0), (1, 2), (0, 1))),
+    "edge": lambda a: np.pad(a, ((0, 0), (1, 2), (0, 1)), "edge"),
+    "take": lambda a: a[:, [3, 0, 3]],
+    "diagonal": lambda a: np.diagonal(a, 1, 1, 2),
+    "triu": np.triu,
+    "transpose": lambda a: a.transpose(2, 0, 1),
+    "several": lambda a: np.split(a, [1, 3], 1),
+    "nothing": lambda a: a[:, :0],
+}
+
+
+COMPUTES: dict[str, Callable[[np.ndarray], Any]] = {
+    "relu": lambda a: np.maximum(a, a.dtype.type(0)),
+    "abs": np.abs,
+    "clip": lambda a: np.clip(a, a.dtype.type(-2), a.dtype.type(2)),
+    "sum": lambda a: a.sum(1),
+    "max": lambda a: a.max(1),
+    "sort": lambda a: np.sort(a, 1),
+    "double": lambda a: a + a,
+    "negative": lambda a: -a,
+    "compare": lambda a: (a > 0).astype(a.dtype),
+}
+
+
+def several(found: Any) -> list[np.ndarray]:
+    return list(found) if isinstance(found, list) else [found]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "bool", "complex64"]
+)
+@pytest.mark.parametrize("name", MOVES)
+def test_a_movement_is_found_whatever_the_format(name: str, dtype: str) -> None:
+    found = maps_of(lambda reads: several(MOVES[name](reads[0])), [None], [SHAPE], [dtype])
+    assert found is not None
+    place = np.arange(1, 61).reshape(SHAPE)
+    for one, wanted in zip(found, several(MOVES[name](place)), strict=True):
+        assert np.array_equal(one.source, wanted - 1)
+        assert not one.constants.any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("name", COMPUTES)
+def test_what_computes_is_refused(name: str, dtype: str) -> None:
+    def run(reads: Any) -> list[np.ndarray]:
+        return several(COMPUTES[name](reads[0]))
+
+    assert maps_of(run, [None], [SHAPE], [dtype]) is None
+    answer = Asked(run, (None,), (SHAPE,), (dtype,)).answer
+    assert isinstance(answer, Unknown) and "it computes" in answer.why
+
+
+@pytest.mark.parametrize("value", [1.5, -3.0, np.inf, np.nan, 2.0**70, 0.0])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_numbers_that_are_put_in_are_told_from_positions(value: float, dtype: str) -> None:
+    held = floats.round_to(np.array(value), dtype)
+    made = [np.pad(np.zeros((2, 3), held.dtype), 1, constant_values=held[()])]
+
+    def run(reads: Any) -> list[np.ndarray]:
+        return [np.pad(reads[0], 1, constant_values=held[()])]
+
+    (found,) = maps_of(run, [None], [(2, 3)], [dtype]) or [None]
+    assert found is not None
+    assert np.array_equal(found.source[1:-1, 1:-1].reshape(-1), np.arange(6))
+    outside = found.source < 0
+    assert outside.sum() == 14
+    assert np.array_equal(found.constants[outside].tobytes(), made[0][outside].tobytes())
+
+
+def moved(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> Mapped:
+    answer = Asked(lambda reads: several(run(reads[0])), (None,), (shape,), ("float32",)).answer
+    assert isinstance(answer, Mapped)
+    return answer
+
+
+def still(run: Callable[[np.ndarray], Any], shape: tuple[int, ...]) -> list[Any]:
+    return [axes for _, _, axes in moved(run, shape).own]
+
+
+def test_a_result_that_has_elements_of_one_operand_alone_knows_its_axes() -> None:
+    """What is written into one part of a value leaves the others as they were."""
+    both = np.arange(12).reshape(2, 6), np.arange(12, 18).reshape(2, 3)
+    maps = tuple(
+        Map(source, np.zeros(source.shape, np.float32))
+        for source in (both[0][:, 3:], both[1], np.hstack([both[0][:, :1], both[1]]))
+    )
+    own = Mapped((0, 1), ((2, 6), (2, 3)), maps).own
+    assert [used for used, _, _ in own] == [[0], [1], [0, 1]]
+    assert [axes for _, _, axes in own] == [
+        [(0, 0, 0), (1, 1, 3)],
+        [(0, 0, 0), (1, 1, 0)],
+        [(0, 0, 0)],
+    ]
+    assert np.array_equal(own[1][1].source, np.arange(6).reshape(2, 3))
+
+
+def test_axes_along_which_nothing_moves_are_found() -> None:
+    assert still(lambda a: np.flip(a, 1), (3, 4, 5)) == [[(0, 0, 0), (2, 2, 0)]]
+    turned = [(2, 0, 0), (0, 1, 0), (1, 2, 0)]
+    assert still(lambda a: a.transpose(2, 0, 1), (3, 4, 5)) == [turned]
+    assert still(lambda a: a[:, 2], (3, 4, 5)) == [[(0, 0, 0), (2, 1, 0)]]
+    assert still(lambda a: a[:2, :, 2:], (3, 4, 5)) == [[(0, 0, 0), (1, 1, 0), (2, 2, 2)]]
+    assert still(lambda a: a[:, ::2], (3, 4, 5)) == [[(0, 0, 0), (2, 2, 0)]]
+    assert still(lambda a: np.roll(a, 1), (3, 4)) == [[]]
+    assert still(lambda a: a[1:], (4,)) == [[(0, 0, 1)]]
+    assert still(lambda a: [a, a[2:3], a[::2]], (4,)) == [[(0, 0, 0)], [], []]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_part_of_an_axis_has_the_labels_that_picking_it_has(axis: int, start: int) -> None:
+    weights = of_digest((3, 4, 5), "weights")
+    part = [slice(None)] * 3
+    part[axis] = slice(start, start + 2)
+    shape = tuple(2 if n == axis else size for n, size in enumerate((3, 4, 5)))
+    asked_for = moved(lambda a: a[tuple(part)], (3, 4, 5)).labels([weights], [shape], np.uint64(7))
+    picked = Picks(axis=axis, index=np.arange(start, start + 2))
+    (wanted,) = picked.labels([weights], [shape], np.uint64(7))
+    assert np.array_equal(asked_for[0].full(), wanted.full())
+
+
+def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_out() -> None:
+    short = of_digest((3, 4, 5), "weights")
+    assert short.implicit(2)
+    full = Labels(short.shape, short.full())
+    meaning = moved(lambda a: np.pad(np.flip(a, 1), ((0, 0), (1, 0), (0, 0))), (3, 4, 5))
+    one, other = (meaning.labels([each], [(3, 5, 5)], np.uint64(7))[0] for each in (short, full))
+    assert one.implicit(2) and not other.implicit(2)
+    assert np.array_equal(one.full(), other.full())
+    assert not one.full()[:, 0].any()
+
+
+def test_elements_of_several_operands_are_told_apart() -> None:
+    def run(reads: Any) -> list[np.ndarray]:
+        return [np.concatenate([reads[2], reads[0]], 1) * reads[1]]
+
+    answer = Asked(run, (None, np.float32(1), None), ((2, 3), (), (2, 1)), ("float32",) * 3).answer
+    arrays = [np.arange(6.0).reshape(2, 3), np.zeros(()), np.full((2, 1), 9.0)]
+    labels = answer.labels([of_content(one) for one in arrays], [(2, 4)], np.uint64(7))
+    wanted = of_content(np.concatenate([arrays[2], arrays[0]], 1))
+    assert np.array_equal(labels[0].full(), wanted.full())
+
+
+def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.ndarray], Any]]:
+    """The sizes and the function of a resize by a matrix (outputs, inputs) for each axis."""
+    sizes = [2, 3, 4, 5]
+    for axis, matrix in axes.items():
+        sizes[axis] = matrix.shape[1]
+
+    def run(array: np.ndarray) -> np.ndarray:
+        for axis, matrix in axes.items():
+            array = np.moveaxis(
+                np.moveaxis(array, axis, -1) @ matrix.T.astype(array.dtype), -1, axis
+            )
+        return array
+
+    return tuple(sizes), run
+
+
+HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
+
+
+LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
+
+
+@pytest.mark.parametrize("axes", [{1: HALVES}, {2: HALVES, 3: LONG}, {0: LONG}, {3: HALVES}])
+def test_a_resize_tells_its_weights_along_each_axis(axes: dict[int, np.ndarray]) -> None:
+    sizes, run = _blend(axes)
+    given = np.random.default_rng(2).normal(size=sizes).astype(np.float32)
+    to = run(given).shape
+    operand = Operand(0, sizes, "float32")
+    call = Call("resize", {}, [operand], [to], ["float32"], run=lambda reads: [run(reads[0])])
+    found = blended(call, tuple(axes))
+    assert [axis for axis, _, _ in found.taps] == list(axes)
+    for (axis, index, weights), wanted in zip(found.taps, axes.values(), strict=True):
+        matrix = np.zeros(wanted.shape)
+        np.add.at(matrix, (np.arange(len(index))[:, None], index), weights)
+        assert np.array_equal(matrix, wanted), axis
+        assert index.shape[1] == int((wanted != 0).sum(1).max())
+    doubled = Call("resize", {}, [operand], [to], run=lambda reads: [2 * run(reads[0])])
+    with pytest.raises(NotSettled, match="its weights do not add up to 1"):
+        blended(doubled, tuple(axes))
+
+
+def _asked_call(size: int, **how: Any) -> Call:
+    """A call that moves rows of its first operand by the indices of its third."""
+    rows = {"content": lambda: np.array([1, 0, 1])} | how
+    reads = [Operand(1, (2, size), "float32"), None, Operand(0, (3,), "int64", rows["content"])]
+    run = rows.get("run", lambda reads: [reads[1][reads[0]]])
+    return Call("take", {}, [*reads, Operand(-1, (), "int64")], [(3, size)], run=run)
+
+
+def test_an_operation_is_asked_with_what_its_other_operands_hold(monkeypatch) -> None:
+    x = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+    for slots in ((), (0,)):
+        meaning = asked_move(_asked_call(4), *slots)
+        reads = [of_content(np.array([1, 0, 1])), of_content(x)]
+        (found,) = meaning.labels(reads, [(3, 4)], np.uint64(7))
+        assert np.array_equal(found.full(), of_content(x[[1, 0, 1]]).array)
+        assert isinstance(meaning.written([], []), Mapped)
+    monkeypatch.setattr(moving, "MOST", 12)
+    assert asked_move(_asked_call(4))
+    for call, why in (
+        (_asked_call(5), "15 elements"),
+        (_asked_call(4, content=None), "floating-point numbers decide"),
+        (_asked_call(4, run=None), "can't be run alone"),
+    ):
+        with pytest.raises(NotSettled, match=why):
+            asked_move(call)
+    broken = asked_move(_asked_call(4, run=lambda _: 1 / 0)).answer  # type: ignore[attr-defined]
+    assert isinstance(broken, Unknown) and "ZeroDivisionError" in broken.why
+
+
+def test_a_resize_that_cannot_be_asked_reads_its_plane() -> None:
+    sizes, run = _blend({1: HALVES})
+    to = run(np.zeros(sizes)).shape
+
+    def call(dtype: str = "float32", gives: tuple[int, ...] = to) -> Call:
+        read = [Operand(0, sizes, dtype)]
+        return Call("resize", {}, read, [gives], run=lambda reads: [run(reads[0])])
+
+    assert isinstance(moving.asked_resize(call(), (1,), ()), Blends)
+    assert isinstance(moving.asked_resize(call("bfloat16"), (1,), ()), Blends | Whole)
+    batch = (to[0] + 1, *to[1:])
+    for one in (call("int32"), call(gives=batch)):
+        assert moving.asked_resize(one, (1,), (1,)) == Whole(
+            ((0, 0), (2, 2), (3, 3)), "resize", (1,)
+        )

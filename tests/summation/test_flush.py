@@ -22,7 +22,7 @@ from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.convolutions import explain_case
 from tests.exact import rounded
-from tests.reproduction.test_emulate import evaluated
+from tests.reproduction.test_evaluator import evaluated
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 ALL = frozenset([EVERY])

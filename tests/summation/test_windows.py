@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from probe import floats
-from probe.answers.explain import predicted, window
+from probe.answers.cases import predicted, window
 from probe.case import Case
-from probe.cli.show import orders
+from probe.cli.show import cases as show
 from probe.errors import NotASum, TargetError
 from probe.explaining.evidence import differing_example
 from probe.launch import InlineSession, open_session
@@ -313,7 +313,7 @@ def test_window_tells_what_reaches_an_output():
 def test_window_says_it_in_words():
     def text(found):
         console = Console(width=200, record=True, file=io.StringIO())
-        console.print(orders.windows(found))
+        console.print(show.windows(found))
         return console.export_text()
 
     told = text(window(SHAPES["groups"], NEIGHBOUR))

@@ -18,10 +18,8 @@ import probe
 from probe import schema, ulp
 from probe.campaign import Campaign
 from probe.case import Case
-from probe.cli.show import sweeps as shown
 from probe.errors import InputError, StoreError
 from probe.launch import Session, open_session
-from probe.printing import Output
 from probe.progress import Reporter
 from probe.store import Store
 from probe.sweeps import sweep_cases
@@ -259,16 +257,6 @@ def test_a_crash_that_does_not_come_back_is_told_apart(tmp_path):
         found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
     assert failures(store) == [("crash", None)] and found.targets["reference"].comparisons == 5
     assert "it succeeded when it was run again" in found.failures[0].message
-
-
-def test_where_a_value_failed_nothing_is_promised_of_it(tmp_path, capsys):
-    sessions = faulty(tmp_path / "log", **{"8": "SIGKILL"})
-    with Store(tmp_path / "m") as store:
-        found = sweep_cases([CASE], [REFERENCE], range(6, 12), store=store, opens=sessions)
-    assert not found.differing and found.failures
-    Output().results.print(shown.sweep_by_bits(found, CASE, range(6, 11)))
-    assert "what failed is not known" in (out := capsys.readouterr().out)
-    assert "with these operands" not in out and "--by order" not in out
 
 
 @pytest.mark.parametrize(("text", "counts"), [("torch@cuda:9", 0), ("reference", 1)])

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
-from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from probe import installation
-from probe.answers import bisect as answers_bisect
-from probe.answers.bisect import bisect as of_model
-from probe.answers.record import GivenModel
 from probe.case import Case
 from probe.cli import shell
 from probe.errors import InputError
@@ -203,41 +196,6 @@ def test_conditions_of_a_library_are_found():
         bisect_conditions(CASE, *ends, range(5, 12))
 
 
-MODULE = """
-import numpy as np
-drawn = np.random.default_rng()
-
-def unsteady(x):
-    return x * drawn.integers(1, 4)
-"""
-
-
-@pytest.fixture
-def module(tmp_path, monkeypatch):
-    (tmp_path / "conditions_of_mine.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    return "conditions_of_mine"
-
-
-@pytest.mark.slow
-def test_a_functions_conditions_are_found(module, capsys):
-    """What flushes is a switch that moves these bits on every processor, threads are not."""
-    pytest.importorskip("torch")
-    Path("tiny.py").write_text("import torch\ndef f(x):\n    return torch.from_numpy(x) * 1e-40\n")
-    words = ["bisect", "tiny:f", "--shape", "x=4x3", "--json"]
-    ends = ["--between", "torch,flush=1,threads=1", "--and", "torch"]
-    assert shell.run([*words, *ends]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["sets"] == [["flush=1"]] and told["model"] == "tiny:f" and told["what"] == "bits"
-
-
-def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
-    shapes = {"x": (5,)}
-    ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
-    with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
-        of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
-
-
 def test_the_command(capsys):
     words = "bisect --op conv1d --kernel 5 --operands cancel --what bits --lengths 5..9".split()
     ends = ["--between", "reference,algorithm=pairwise", "--and", "reference"]
@@ -246,15 +204,3 @@ def test_the_command(capsys):
     assert told["conditions"] == ["algorithm=pairwise"] and not told["same"]
     assert shell.run([*words, *ends]) == 0
     assert "algorithm=pairwise brings the bits of" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("there", "known"), [({0}, True), (set(), False)])
-def test_a_recording_of_which_nothing_ran_there_has_no_bits_to_compare(monkeypatch, there, known):
-    """They would be the same everywhere: of the library that recorded it."""
-    alone = {} if there else {0: "NumPy does not compute this step"}
-    ran = SimpleNamespace(there=there, alone=alone, results=[np.ones(2)], said="0 of 1 ran there")
-    monkeypatch.setattr(answers_bisect, "open_session", lambda where: nullcontext(where))
-    monkeypatch.setattr(answers_bisect, "Port", lambda session: session)
-    monkeypatch.setattr(answers_bisect, "replay_steadily", lambda *given: ran)
-    step = answers_bisect._replayed_step(Target.parse("numpy"), None, lambda text: None)
-    assert (step.seen is not None) is known and (known or step.why == "0 of 1 ran there")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ import pytest
 import probe
 from probe.case import Case
 from probe.cli import shell
-from probe.cli.show import orders as shown
 from probe.errors import InputError
 from probe.launch import open_session
-from probe.printing import Output
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import Tree
 from probe.switch_points import floors, search
@@ -302,23 +299,6 @@ def test_wrong_words_are_one_line(capsys, words, said) -> None:
     assert shell.run(["thresholds", *words.split(), "--target", "reference"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
-
-
-def test_the_command_and_the_answer_say_the_same(capsys) -> None:
-    words = "--op dense --in-channels 33 --filters 2 --upto 6 --target reference,length_switch=5"
-    assert shell.run(["thresholds", *words.split(), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["vary"] == "batch" and told["floor"]["size"] == 5 and told["certified"]
-    assert [one["sizes"] for one in told["classes"]] == [[[1, 4, 1]], [[5, 6, 1]]]
-    answer = probe.thresholds(DENSE, "reference,length_switch=5", upto=6)
-    untimed = {name: one for name, one in told.items() if name != "seconds"}
-    assert {name: one for name, one in answer.to_json().items() if name != "seconds"} == untimed
-    assert len(repr(answer).splitlines()) == 3 and "floor: 5 rows" in repr(answer)
-    assert answer._repr_png_().startswith(b"\x89PNG")
-    Output().results.print(shown.thresholds(answer.found))
-    text = capsys.readouterr().out
-    assert "classes of batches at which all rows add alike: {1..4}, {5..6}" in text
-    assert "floor: 5 rows; below, at 1..4" in text
 
 
 def test_lengths_have_classes_and_a_floor_too() -> None:

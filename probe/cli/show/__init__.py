@@ -1,7 +1,7 @@
 """Shows to people what the commands found; every function returns something rich prints.
 
-``orders`` writes sets of outputs, what they read and how they are added; the others build on it.
-``explanation`` shows why two runs differ, ``sweeps`` what sweeps and bisections found, ``networks``
-padding and remedies, ``walks`` two runs of a model, ``reproductions`` what was reduced, ``stored``
-what stores hold, ``facts`` what is here.
+``cases`` shows what outputs read, how they are added, why two runs differ, and what was reduced;
+``sweeps`` what sweeps and bisections found, ``models`` two runs of a model, padding and remedies,
+``here`` what is here, and what stores hold. They import rich, so commands import them as they
+print, and never for ``--json``.
 """

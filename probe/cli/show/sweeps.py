@@ -27,11 +27,11 @@ def sweep_by_bits(
     after = list(_after_sweep(found, case))
     shown = case.with_(length=None) if found.vary == "length" else case
     text = Text(f"{shown.label}", "bold")
-    kind = "given weights" if case.weights else f"seed {case.seed}"
+    operands = "given weights" if case.weights else f"seed {case.seed}"
     against = window.shown_axis_value(found.vary, found.against)
     text.append(
         f"\n{found.vary} {values_of_axis(found.vary, values)} against {against}; "
-        f"{case.kind} operands, {kind}; {found.seconds:.1f} s",
+        f"{case.kind} operands, {operands}; {found.seconds:.1f} s",
         "not bold",
     )
     numeric = ("differing", "compared", "max ulp")
@@ -41,11 +41,28 @@ def sweep_by_bits(
             rows.add_row(name, _verdict_by_bits(one))
             continue
         far = "not a number" if one.max_ulp is None else f"{one.max_ulp:,}"
-        where = _where_it_differs(one, found.vary, values, found.interrupted)
+        differing = sorted({difference.at for difference in one.differences})
+        place = Text(values_of_axis(found.vary, differing) if differing else "none")
+        later = [value for value in values if differing and value > differing[-1]]
+        whole = not (found.interrupted or one.failures or one.unasked)
+        if later and whole and found.vary != "layout":
+            place.append(f"; none from {later[0]} on", "green")
         rows.add_row(
-            name, _verdict_by_bits(one), where, f"{one.differing:,}", f"{one.compared:,}", far
+            name, _verdict_by_bits(one), place, f"{one.differing:,}", f"{one.compared:,}", far
         )
-    parts = [text, "", rows, *_failures(found, verbose)]
+    parts: list[RenderableType] = [text, "", rows]
+    for name, one in found.targets.items():  # failures of a target, equal ones once
+        counts = Counter((failure.kind, failure.message) for failure in one.failures)
+        listed = list(counts.items())[: None if verbose else 3]
+        parts += [""] * bool(listed)
+        for (kind, message), times in listed:
+            same = [failure.at for failure in one.failures if failure.message == message]
+            places = {value for value in same if value is not None}
+            where = f"{found.vary} {values_of_axis(found.vary, places)}: " if places else ""
+            again = f" ({times} times)" if times > 1 else ""
+            parts.append(Text(f"{name}: {where}{kind}: {message}{again}", "yellow"))
+        if more := len(counts) - len(listed):
+            parts.append(Text(f"{name}: {more} other failures; --verbose", "yellow"))
     return Group(*parts, *([""] * bool(after)), *after)
 
 
@@ -67,38 +84,6 @@ def _verdict_by_bits(one: TargetSummary) -> Text:
     if one.alignment:  # what was compared lay alike; laid elsewhere, it has different bits
         found.append(", depends on the memory address", "magenta")
     return found
-
-
-def _where_it_differs(
-    one: TargetSummary, vary: str, values: Sequence[int], interrupted: bool
-) -> Text:
-    differing = sorted({difference.at for difference in one.differences})
-    if not differing:
-        return Text("none")
-    if vary == "layout":
-        return Text(values_of_axis(vary, differing))
-    later = [value for value in values if value > differing[-1]]
-    text = Text(ranges(differing))
-    if later and not interrupted and not one.failures and not one.unasked:
-        text.append(f"; none from {later[0]} on", "green")
-    return text
-
-
-def _failures(found: Summary, verbose: bool) -> Iterator[RenderableType]:
-    """Failures of a target, equal ones once."""
-    for name, one in found.targets.items():
-        counted = Counter((failure.kind, failure.message) for failure in one.failures)
-        shown = list(counted.items())[: None if verbose else 3]
-        if shown:
-            yield ""
-        for (kind, message), times in shown:
-            same = [failure.at for failure in one.failures if failure.message == message]
-            values = {value for value in same if value is not None}
-            where = f"{found.vary} {values_of_axis(found.vary, values)}: " if values else ""
-            again = f" ({times} times)" if times > 1 else ""
-            yield Text(f"{name}: {where}{kind}: {message}{again}", "yellow")
-        if len(counted) > len(shown):
-            yield Text(f"{name}: {len(counted) - len(shown)} other failures; --verbose", "yellow")
 
 
 def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
@@ -124,7 +109,14 @@ def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
     if found.interrupted:
         yield Text("interrupted; run the same command again to continue", "yellow")
     elif found.differing:
-        yield _command_that_explains(found, case)
+        name, one = next((name, one) for name, one in found.targets.items() if one.differences)
+        first = min(difference.at for difference in one.differences)
+        at, against = (window.shown_axis_value(found.vary, n) for n in (first, found.against))
+        vary = "" if found.vary == "length" else f" --vary {found.vary}"
+        command = f"probe explain {command_line(case, (found.vary,))}{vary} --at {at} "
+        command += f"--against {against} --target {name}"
+        # one line, however long: it is copied as it stands
+        yield Text(f"why: {command}", no_wrap=True, overflow="ignore")
     elif any(one.compared for one in found.targets.values()) and case.kind != "integers":
         yield Text(
             "No difference so far."
@@ -139,22 +131,6 @@ def _after_sweep(found: Summary, case: Case) -> Iterator[RenderableType]:
             else "No difference, with operands that show nearly every change of order.",
             "dim",
         )
-
-
-def _command_that_explains(found: Summary, case: Case) -> Text:
-    """Returns the command that explains the first difference.
-    One line, however long, to be copied."""
-    name, one = next((name, one) for name, one in found.targets.items() if one.differences)
-    first = min(difference.at for difference in one.differences)
-    at, against = (window.shown_axis_value(found.vary, value) for value in (first, found.against))
-    vary = "" if found.vary == "length" else f" --vary {found.vary}"
-    hidden = (found.vary,)
-    command = (
-        f"probe explain {command_line(case, hidden)}{vary} --at {at} --against {against} "
-        f"--target {name}"
-    )
-    # one line, however long: it is copied as it stands
-    return Text(f"why: {command}", no_wrap=True, overflow="ignore")
 
 
 # Summations that are written out for a target.
@@ -225,28 +201,21 @@ def sweep_by_order(
             text += f"{max(reached.values()):,} outputs that have no weight for them; "
             parts.append(Text(f"{text}`probe window` names the inputs", "yellow"))
         if one.differing:
-            parts += [Text(f"\n{target}", "bold"), *_by_order_summations(one)]
+            from probe.cli.show import cases
+
+            parts.append(Text(f"\n{target}", "bold"))
+            # those of the largest value come first
+            for number, each in list(enumerate(one.summations))[:MOST]:
+                title = Text(f"order {each.tree.id}", "cyan")
+                lengths = [at.at for at in every if at.orders and each in at.orders.summations]
+                title.append(f"  {one.vary} {values_of_axis(one.vary, lengths)}", "default")
+                parts += [title, cases.summation(each, one.case.dtype, number < 2)]
+            if len(one.summations) > MOST:
+                more = f"and {len(one.summations) - MOST} more summations; --json has all"
+                parts.append(Text(more, "dim"))
     if told["store"]:
         parts.append(Text(f"\nstored in {told['store']}"))
     return Group(*parts)
-
-
-def _by_order_summations(one: ByOrder) -> Iterator[RenderableType]:
-    """Yields the summations, those of the largest value first."""
-    from probe.cli.show import orders
-
-    every = [*one.values, one.base]
-    where = {
-        number: [at.at for at in every if at.orders and each in at.orders.summations]
-        for number, each in enumerate(one.summations)
-    }
-    for number, each in list(enumerate(one.summations))[:MOST]:
-        head = Text(f"order {each.tree.id}", "cyan")
-        yield head.append(f"  {one.vary} {values_of_axis(one.vary, where[number])}", "default")
-        yield orders.summation(each, one.case.dtype, number < 2)
-    if len(one.summations) > MOST:
-        more = f"and {len(one.summations) - MOST} more summations; --json has all"
-        yield Text(more, "dim")
 
 
 def bisected(report: Mapping[str, Any]) -> RenderableType:

@@ -1,0 +1,71 @@
+"""Measures a target's bits, and how it adds, for the experiments over releases and processors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from probe.campaign import Failure
+from probe.case import Case
+from probe.errors import TargetError
+from probe.launch import open_session
+from probe.store import Store, parquet
+from probe.sweeps import Summary, sweep_cases
+from probe.switch_points.by_order import sweep_by_order
+from probe.target import Target
+
+# Seconds for an answer or a start: nothing may be called a failure that is only a busy machine.
+PATIENT = 900.0
+
+# Failures that another day may not have: a busy machine, an installation without a network.
+PASSING = ("timeout", "unavailable")
+
+
+def measure_by_order(
+    where: Target,
+    cases: Sequence[Case],
+    lengths: Sequence[int],
+    store: Store,
+    experiment: str,
+    revealed: Mapping[Case, Sequence[int]],
+    whole: Mapping[Case, Sequence[int]] | None = None,
+) -> Summary:
+    """Sweeps ``cases`` over ``lengths`` on one target, then reveals ``revealed`` at its lengths.
+
+    ``revealed``: two or more lengths of each case. ``whole``: as of ``probe.sweep``. All of it is
+    stored, failures too; a failure of the reveal is also one of the summary's.
+    """
+    session = open_session(where, time_limit=PATIENT, start_limit=PATIENT)
+    try:
+        found = sweep_cases(
+            *(cases, [where], lengths),
+            store=store,
+            experiment=experiment,
+            opens=lambda _: session,
+            close=False,
+            whole=whole,
+        )
+        one = found.targets[where.text]
+        if one.comparisons and not found.interrupted:
+            for case, values in revealed.items():
+                try:
+                    session.revive()
+                    revealed_rows = sweep_by_order(session, case, values).rows(str(one.run_id))
+                    for table, rows in revealed_rows.items():
+                        store.append(table, rows)
+                except TargetError as error:
+                    one.failures.append(Failure(error.kind, error.why, case.id))
+        store.flush()
+        return found
+    finally:
+        session.close()
+
+
+def measured(store: Store) -> set[str]:
+    """Targets whose orders are stored, and those that failed for what may not pass: a crash, say.
+
+    Who took long, or was not to be had, is asked again.
+    """
+    store.flush()
+    found = set(parquet.read_table(store.path, "reveals")["target"].to_pylist())
+    failed = parquet.read_table(store.path, "failures").select(["target", "kind"]).to_pylist()
+    return found | {row["target"] for row in failed if row["kind"] not in PASSING}

@@ -1,0 +1,561 @@
+"""Commands about a model: where two runs differ, a run on disk, padding, what keeps the bits, and
+all of it (``probe MODEL``)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe.cli.options import (
+    OTHER_TARGETS,
+    PATH,
+    ModelRun,
+    Shared,
+    Words,
+    ask_for,
+    case_of_words,
+    case_options,
+    fail_on_option,
+    number_of_option,
+    numbers_of_option,
+    on_command_line,
+    option,
+    output_options,
+    parsed_targets,
+    run_options,
+    target_option,
+)
+from probe.errors import INTERRUPTED, InputError, NotReproduced
+
+if TYPE_CHECKING:
+    from probe.answers.examine import Learned
+    from probe.answers.first_difference import Walked
+    from probe.printing import Output
+
+
+FIXED = (
+    "The full length, to which inputs are usually padded; every shorter padding is compared with "
+    "it; that of --inputs if not given. With --vary batch, the number of rows."
+)
+CONTENT = (
+    "Valid lengths of inputs, before padding, such as 1..64; 1, a tenth and a quarter of the full "
+    "length if not given."
+)
+PLAN = (
+    "Write plan.json and padded.py into DIR, for all valid lengths up to the longest of --lengths; "
+    "for several targets, one folder each."
+)
+# What asks for padded lengths.
+PADDING = ("fixed", "lengths", "padded", "plan")
+UNKNOWN = "or this is unknown because an operation is not supported"
+
+
+VARY = (
+    "What differs between two runs, or what is padded: batch, length (the axis whose size is not "
+    "fixed, else the longest axis), or NAME:AXIS,... of inputs; length if not given."
+)
+OTHER = "A different target for the right run; each run then has its own process."
+BY = "Of --sizes: bits, on these inputs; order: orders of all sums, for all finite inputs."
+SIZES = "Batches or lengths to compare with --against: which of them give the same bits?"
+TIME = (
+    "Stop the comparison after 5m (90s, 2h, 1h30m); what was found by then is printed, and a note "
+    "names what is left. Two runs only."
+)
+REPORT = "Write a verified bug report of the first operation that differs into DIR."
+
+
+def two_runs_options(command: Any) -> Any:
+    """Adds what two runs of a model need."""
+    for add in reversed(
+        (
+            option("--vary axis", "AXIS", VARY),
+            option("--at", "A", "The batch or length of the left run."),
+            option("--against", "B", "That of the right run; all of --inputs if not given."),
+            option("--sizes", "1..8", SIZES),
+            option("--by", "WHAT", BY, default="bits", show_default=True),
+            run_options(),
+            option("--against-target", "U", OTHER),
+            option("--report", "DIR", REPORT, type=PATH),
+            option("--time", "5m", TIME),
+            option("--explain/--no-explain", None, "Find causes.", default=True, show_default=True),
+        )
+    ):
+        command = add(command)
+    return command
+
+
+@click.command(
+    cls=Words,
+    short_help="Find the operation at which two runs of a model differ; safe padded lengths.",
+)
+@click.argument("model", metavar="MODEL")
+@two_runs_options
+@option("--fixed", "N", FIXED)
+@option("--lengths", "LENGTHS", CONTENT)
+@option("--padded", "N", "Pad to this length instead of the least possible.")
+@option("--value", None, "Value of the padding.", type=float, default=0.0, show_default=True)
+@option("--safe/--no-safe", None, "Find safe lengths.", default=True, show_default=True)
+@option("--plan", "DIR", PLAN, type=PATH)
+@target_option(several=True)
+@fail_on_option(finding=f"outputs that read valid data differ or are missing, {UNKNOWN}")
+@output_options
+def network(model: str, run: ModelRun, targets: tuple[str, ...], out: Output, **two: Any) -> int:
+    """Runs a model twice and finds the first operation whose inputs agree but whose outputs differ.
+
+    \b
+      probe network model.onnx --vary batch --at 1 --against 8
+      probe network model.keras --vary length --at 100 --against 128 --inputs x.npz
+      probe network model.onnx --target onnxruntime --against-target onnxruntime,threads=1
+      probe network model.onnx --fixed 512 --lengths 1..64 --plan DIR
+      probe network model.onnx --vary batch --fixed 32 --lengths 1..8
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Without --target it runs in this
+    process, with the library's defaults. On a target of another library, release or processor the
+    recorded model is replayed, operation by operation.
+
+    The last two forms pad the inputs: for every valid length (or number of rows) they find the
+    shortest padded length that works at all, and the shortest one that gives all bits of the full
+    length. Every graph is followed, operation by operation; an operation that prevents a proof, or
+    every shorter length, is named. With --target of a different library, release or processor the
+    model is recorded and its operations run there. If one of several targets fails, the results of
+    the other targets are printed, and the exit status is 3.
+    """
+    from probe.answers.two_runs import of_two, refuse_padding
+
+    texts = targets if _is_given("targets") else ()
+    pads = {name: two.pop(name) for name in (*PADDING, "value", "safe")}
+    # the project's own lengths are no wish for padding
+    asked = {name: pads[name] for name in PADDING if on_command_line(name)}
+    given = {name: one for name, one in two.items() if one is not None and name != "by"}
+    given |= {"vary": given.pop("axis")} if "axis" in given else {}
+    given |= {"inputs": run.inputs} if run.inputs is not None else {}
+    wished = ("fixed", "lengths", "plan")
+    if of_two(given, tuple(map(asked.get, wished))) or not (asked.keys() & wished or run.inputs):
+        refuse_padding(asked)
+        return _run_twice(model, texts, run, two, out)
+    # the rooms of padding and mitigations, which two runs do without
+    from probe.answers import network as answers
+    from probe.cli.show import models as show
+
+    refuse_written_folder(two["report"])
+    if two["report"] is not None and len(texts) > 1:
+        why = "a report is of one target"
+        raise InputError("report", two["report"], why, "give one --target, or leave it out")
+    pads |= {name: number_of_option(name, pads[name]) for name in ("fixed", "padded")}
+    if pads["lengths"] is not None:
+        pads["lengths"] = numbers_of_option("lengths", pads["lengths"])
+    pads |= {name: two[name] for name in ("explain", "time", "by")} | run.arguments()
+    with out.progress("network") as tell, users_output_to_stderr():
+        found = answers.network(
+            *(model, parsed_targets(targets) if texts else answers.DEFAULT_TARGET),
+            vary=two["axis"],
+            progress=tell.say,
+            **pads,
+        )
+    if isinstance(found, answers.OnTargets):
+        with users_output_to_stderr():
+            told = found.report()
+        out.give(told, lambda: show.padded_on_targets(found))
+        return 3 if found.failures else out.status(found.finding)
+    return give_padded(found, two["report"], out)
+
+
+def _is_given(name: str) -> bool:
+    """Returns whether an option was given, rather than left at its default."""
+    # a value equal to the default may have been typed, and then it is meant
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, None)
+
+
+def refuse_written_folder(report: Path | None) -> None:
+    """Refuses the folder of a report that has files, before anything runs. InputError."""
+    if report is not None and report.is_dir() and any(report.iterdir()):
+        why = "the folder has files that would be overwritten"
+        raise InputError("report", report, why, "give another folder")
+
+
+@contextmanager
+def users_output_to_stderr() -> Iterator[None]:
+    """Sends what a user's model prints meanwhile to stderr."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def _run_twice(
+    model: str, targets: tuple[str, ...], run: ModelRun, two: dict[str, Any], out: Output
+) -> int:
+    """Compares two runs, as the options of ``two_runs_options`` say; the exit status."""
+    from probe.answers.record import GivenModel
+    from probe.answers.two_runs import TwoSides, two_runs
+
+    refuse_written_folder(two["report"])
+    if len(targets) > 1:
+        todo = "give one --target, and the second one as --against-target"
+        raise InputError("target", ", ".join(targets), "each of two runs has one target", todo)
+    given = {name: two[name] for name in ("against_target", "by")}
+    given |= {name: number_of_option(name, two[name]) for name in ("at", "against")}
+    given["sizes"] = () if two["sizes"] is None else numbers_of_option("sizes", two["sizes"])
+    with out.progress("network") as tell, users_output_to_stderr():
+        sides = TwoSides(vary=two["axis"], **given)
+        asked, on = GivenModel(model, **run.arguments()), targets[0] if targets else None
+        how = {name: two[name] for name in ("explain", "time")}
+        found = two_runs(asked, sides, on, progress=tell.say, **how)
+    here = not targets and two["against_target"] is None
+    after = _after_equal(model, run, two) if here and found.verdict == "equal" else []
+    return give_two_runs(found, two["report"], out, after)
+
+
+def _after_equal(model: str, run: ModelRun, two: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns the next commands where two sizes gave the same bits, each with what it does."""
+    if two["at"] is None:
+        return []
+    words = {"vary": two["axis"], "at": two["at"], "against": two["against"]}
+    words["inputs"] = run.inputs
+    told = "".join(f" --{key} {shlex.quote(str(n))}" for key, n in words.items() if n is not None)
+    told += "".join(f" --shape {shlex.quote(one)}" for one in run.shapes)
+    told += f" --seed {run.seed}" * (run.seed != "0") + " --trust" * run.trust
+    base = f"probe network {shlex.quote(model)}{told}"
+    steps, sizes = [], two["sizes"]
+    at, against = number_of_option("at", two["at"]), number_of_option("against", two["against"])
+    if sizes is None and against is not None and against > 2:
+        among = f"1..{against - 1}"
+        steps.append((f"{base} --sizes {among}", "looks for sizes that give different bits"))
+    if two["by"] != "order":
+        how = "compares the orders of all sums, for all finite inputs"
+        steps.append((f"{base} --sizes {sizes or at} --by order", how))
+    return [*steps, OTHER_TARGETS]
+
+
+def give_two_runs(
+    found: Walked,
+    report: Path | None,
+    out: Output,
+    after: Sequence[tuple[str, str]] = (),
+) -> int:
+    """Prints what two runs came to, with its report where one is asked for: the exit status.
+
+    ``after``: the next commands, each with what it does.
+    """
+    from probe.answers.first_difference import DIFFERENT
+    from probe.cli.show import models as show
+
+    failed = ""
+    first = found.first
+    # attributes of the call differ: it did what it was asked
+    if first is not None and first.arguments:  # nothing to report: it did what it was asked
+        why = f"{DIFFERENT}: {first.arguments}"
+    elif first is None:
+        why = "no operation differs"
+    else:
+        why = ""
+    if report is not None and not why:
+        try:
+            with out.working(f"writing {report}") as tell, users_output_to_stderr():
+                written = found.reproduce(report, progress=tell.say)
+            if written.no_case:
+                out.note(f"the operation's own script, no case: {written.no_case}")
+        except NotReproduced as error:  # what was found stays true, and is printed
+            failed = why = str(error)
+    with users_output_to_stderr():  # values are asked of the model once more
+        told = found.report()
+    out.give(told, lambda: show.walked(found, after))
+    if report is not None:
+        out.note(f"no report was written: {why}" if why else f"wrote {report}")
+    return NotReproduced.exit_code if failed else out.status(found.finding)
+
+
+def give_padded(found: Any, report: Path | None, out: Output) -> int:
+    """Prints what padding a graph came to, with the report of what changes bits: exit status."""
+    from probe.cli.show import models as show
+
+    if report is not None and found.walked is not None:
+        return give_two_runs(found.walked, report, out)
+    with users_output_to_stderr():
+        told = found.report()
+    out.give(told, lambda: show.padded_model(found, out.verbose))
+    if report is not None:
+        out.note("no report was written: no shorter padded length changes bits")
+    return out.status(found.finding)
+
+
+LENGTHS = "Of a case: lengths, each compared with the largest. Of a model: valid lengths of inputs."
+OF_MODEL = "Of a model: the full length, to which inputs are usually padded."
+PADS = (
+    "What the numbers of --lengths are: length, or batch (the rows of dense); of a model also "
+    "NAME:AXIS. The default is length, of dense batch."
+)
+TABLE = (
+    "Of a model: a JSON file of the classes of probe.stable.invariant. Those in it are checked, "
+    "those that do not hold are found anew, and the file is written."
+)
+STORE = "Store the results in DIR/<machine>; nothing is stored if not given."
+LIMIT = "Begin nothing new after 5m (90s, 2h, 1h30m): what was found by then is printed."
+AT = "The valid length at which costs are measured; about a tenth of the largest if not given."
+
+
+@click.command(cls=Words, short_help="Measure what keeps the bits at every length, and its cost.")
+@click.argument("model", required=False)
+@case_options
+@option("--lengths", "5..40,512", LENGTHS)
+@option("--fixed", "N", OF_MODEL)
+@option("--content", "N", AT)
+@option("--chunks", "64,256", "Chunk sizes to try, in outputs; 64,256 if not given.")
+@option("--only", "pad,stable", "Try only these remedies, separated by spaces or commas.")
+@option("--vary", "AXIS", PADS)
+@run_options("Of a model: ", seeded=False)
+@option("--table", "FILE", TABLE, type=PATH)
+@option("--time", "5m", LIMIT)
+@target_option()
+@option("--store", "DIR", STORE, type=PATH)
+@fail_on_option(
+    finding=f"the order of additions changes with the length and no remedy is exact, {UNKNOWN}"
+)
+@output_options
+def remedies(
+    model: str | None,
+    words: dict[str, str],
+    run: ModelRun,
+    lengths: str | None,
+    target: str,
+    out: Output,
+    **given: Any,
+) -> int:
+    """Tests and times every remedy that could keep the bits of a case, or of MODEL.
+
+    A remedy is exact if every output is added in the same order and with the same roundings at all
+    of the lengths; this does not depend on the operands. Timed in turns are: padding to a safe
+    length, chunks of one size, float64, one thread, the library's switches, probe.stable. Of MODEL
+    (see `probe network`) padding is compared with probe.stable.invariant, whose classes of sizes
+    --table keeps; with --only also switches, chunks, float64 and constants between its operations
+    (layerwise), on the model recorded and replayed operation by operation.
+
+    \b
+      probe remedies --op dense --in-channels 384 --filters 384 --lengths 1..33 --target torch
+      probe remedies module:function --vary batch --lengths 1,2,5 --fixed 32 --shape x=32x384
+    """
+    from probe.answers.network import DEFAULT_TARGET, Remedied
+    from probe.answers.network import remedies as remedied
+    from probe.cli.show import models as show
+    from probe.invariant.mitigations import NAMES, remedies_of
+
+    if model is None:
+        ask_for(words, lengths=(lengths is not None, "--lengths 5..40,512"))
+    if lengths is None:
+        raise InputError("lengths", "(none)", "it is required", "give --lengths 5..40,512")
+    (where,) = parsed_targets((target,))
+    values, chunks, only = numbers_of_option("lengths", lengths), given["chunks"], given["only"]
+    given["content"] = number_of_option("content", given["content"])
+    given["chunks"] = None if chunks is None else numbers_of_option("chunks", chunks)
+    if only is not None:  # some names of remedies hold a comma, and so need spaces around them
+        only = only.split() if " " in only.strip() else only.replace(",", " ").split()
+        given["only"] = only
+    if only is not None and model is None:  # of a model its own target says what there is
+        known = [*(one.name for one in remedies_of(where)), *NAMES]
+        for word in only:
+            if word not in known and not word.startswith("chunks="):
+                why, todo = "there is no such remedy", f"use {', '.join(known)}"
+                raise InputError("only", word, why, todo)
+    given |= {"fixed": number_of_option("fixed", given["fixed"]), **run.arguments()}
+    if model is not None and words:
+        name, value = next(iter(words.items()))
+        raise InputError(name, value, "the model defines what is computed", f"leave out --{name}")
+
+    def come(one: Any) -> None:  # each as soon as it is judged; the table has all, with costs
+        if not out.as_json:
+            out.note(f"{one.remedy.name}: {one.verdict}")
+
+    with out.progress("remedies") as tell:
+        subject = case_of_words(words) if model is None else model
+        on = where if model is None or _is_given("target") else DEFAULT_TARGET
+        with users_output_to_stderr():
+            found = remedied(subject, values, on, progress=tell, each=come, **given)
+    if not isinstance(found, Remedied):
+        give_padded(found, None, out)
+        return 0  # --fail-on names what remedies find
+    told = found.report()
+    out.give(told, lambda: show.remedies(found.found, out.verbose))
+    return out.status(told["recommended"] is None)
+
+
+MOST = "Bytes of values to store, such as 500M or 2G; of larger recordings the rest as digests."
+TRUST = (
+    "Run the operations of the recordings again, from their recorded Python code, to find causes "
+    "and write reports. Use it only for recordings whose origin you trust."
+)
+WHERE = (
+    "Run the model in a separate process with this target's switches (see `probe targets`); on a "
+    "different library, version or processor what was recorded is replayed."
+)
+UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@click.command(cls=Words, short_help="Record a run of a model, operation by operation.")
+@click.argument("model", metavar="MODEL")
+@option("--out folder", "RUN", "The new folder to write.", type=PATH, required=True)
+@run_options()
+@option("--most", "BYTES", MOST, default="2G", show_default=True)
+@option("--target", "T", WHERE, cls=Shared)
+@output_options
+def record(
+    model: str, run: ModelRun, out: Output, folder: Path, most: str, target: str | None
+) -> int:
+    """Runs a model and stores the inputs and outputs of every operation, to compare two runs later.
+
+    \b
+      probe record model.onnx --inputs x.npz --out run_a
+      probe record module:function --target torch,threads=1 --out run_b
+      probe diff run_a run_b
+
+    MODEL is module:function, which is called with the inputs in order, or a model file as `probe
+    network` takes it. It runs three times, to check that two runs give the same bits and that
+    recording does not change them. The folder has no host name, user name or path, and nothing in
+    it is pickled, so you may send it to others.
+    """
+    from probe.answers import record as answers
+    from probe.cli.show import models as show
+
+    with out.progress("record") as tell, users_output_to_stderr():
+        given = {"most": bytes_of(most), "target": target, **run.arguments()}
+        found = answers.record(model, folder, progress=tell.say, **given)
+    out.give(found.report(), lambda: show.recorded_run(found))
+    return 0
+
+
+def bytes_of(text: str) -> int:
+    """Returns the bytes of ``2G``. Raises InputError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InputError("most", text, "it is not a number of bytes", "write 500M or 2G")
+    return int(float(found[1]) * (1 << UNITS[found[2].upper()]))
+
+
+@click.command(cls=Words, short_help="Find the first operation at which two recorded runs differ.")
+@click.argument("left", metavar="RUN", type=PATH)
+@click.argument("right", metavar="RUN", type=PATH)
+@option("--report", "DIR", REPORT, type=PATH)
+@option("--trust", None, TRUST, is_flag=True)
+@option("--time", "5m", "Stop looking for causes after 5m (90s, 2h, 1h30m).")
+@fail_on_option(
+    finding="outputs that must agree differ, stand elsewhere or read different inputs, or this is "
+    "unknown"
+)
+@output_options
+def diff(
+    left: Path,
+    right: Path,
+    report: Path | None,
+    trust: bool,
+    time: str | None,
+    out: Output,
+) -> int:
+    """Compares two recordings of `probe record`, from two machines, releases, switches or batches.
+
+    It names the first operation whose inputs agree but whose outputs differ, how far the difference
+    spreads, and whether a decision (argmax, top 5, sign) changes. Recordings of different models,
+    weights or inputs are refused, and the message names the first difference. No code of a
+    recording is run, and no library is needed; with --trust the operations that differ are run
+    again to find the causes.
+    """
+    from probe.answers import first_difference as answers
+
+    refuse_written_folder(report)
+    with out.progress("diff") as tell:
+        found = answers.diff(left, right, trust=trust, time=time, progress=tell.say)
+    return give_two_runs(found, report, out)
+
+
+WHAT = (
+    "What you mean: batch (one sample alone against in a batch), padding (alone without padding "
+    "against padded), release (--target against --against-target) or machine (against a "
+    "--recording). On a terminal you are asked; else it is batch."
+)
+RECORDING = "A folder that `probe record MODEL --out RUN` made on the other machine."
+REPORT_OF_ALL = "Write a verified bug report into DIR."
+TIME_OF_ALL = "Stop after 5m (90s, 2h, 1h30m); what is known by then stays."
+HEADS = {"operation": "which", "cause": "why", "fix": "fix", "cost": "cost", "report": "report"}
+
+
+@click.command(cls=Words, short_help="Which operation of a model differs, why, the fix, its cost.")
+@click.argument("model", metavar="MODEL")
+@option("--ask", "WHAT", WHAT)
+@option("--at", "A", "The left size; 1 of batches, the valid part of the first padded sample.")
+@option("--against", "B", "The right size; all rows, or the full length, if not given.")
+@option("--against-target", "U", "Another release, device or library, for --ask release.")
+@option("--recording", "RUN", RECORDING, type=PATH)
+@run_options()
+@option("--report folder", "DIR", REPORT_OF_ALL, type=PATH)
+@option("--time", "5m", TIME_OF_ALL, default="10m", show_default=True)
+@target_option()
+@fail_on_option(finding="outputs differ, or it is unknown whether they do")
+@output_options
+def examine(
+    model: str,
+    ask: str | None,
+    target: str,
+    run: ModelRun,
+    folder: Path | None,
+    out: Output,
+    **given: Any,
+) -> int:
+    """Finds the operation of MODEL that differs, explains it, tries and times what keeps the bits.
+
+    \b
+      probe model.onnx
+      probe module:function --inputs x.npz --ask padding
+      probe model.keras --report DIR
+      probe module:function --inputs x.npz --against-target torch==2.4.0
+
+    MODEL is an .onnx, .keras, .h5, .tflite, .pt2 or .pt file, a SavedModel folder, or
+    module:function, which is called with the inputs in order. Every part is printed as soon as it
+    is known: which operation, why, what keeps the bits, what it costs, and where the report is.
+    """
+    from probe.answers import examine as answers
+
+    own = click.get_current_context().get_parameter_source("target")
+    refuse_written_folder(folder)
+    given |= {name: number_of_option(name, given[name]) for name in ("at", "against")}
+    given |= run.arguments()
+    free = ask is None and not given["against_target"] and not given["recording"]
+    if free and not out.as_json and sys.stdin.isatty() and out.notes.is_terminal:
+        some = [word for word in answers.ASK if word in ("batch", "padding")]
+        for at, word in enumerate(some, 1):
+            click.echo(f"  {at}  {word}: {answers.ASK[word]}", err=True)
+        click.echo("  (release: give --against-target; machine: give --recording)", err=True)
+        numbers = click.Choice([str(at) for at in range(1, len(some) + 1)])
+        ask = some[int(click.prompt("What is compared?", "1", type=numbers, err=True)) - 1]
+
+    stdout = sys.stdout  # what a model prints meanwhile goes to stderr
+
+    def show(one: Learned) -> None:
+        if out.as_json:
+            return
+        columns = max(out.results.width - 8, 32)  # beside the heads
+        text = f"{one.text} [{one.seconds:.0f} s]"
+        first, *more = textwrap.wrap(text, columns, break_long_words=False) or [""]
+        lines = [f"{HEADS[one.name]:<8}{first}", *(f"{'':<8}{line}" for line in more)]
+        print("\n".join(lines), file=stdout, flush=True)
+
+    with out.progress("examine") as tell, users_output_to_stderr():
+        found = answers.examine(
+            *(model, given.pop("inputs"), ask),
+            **given,
+            target=None if own is click.core.ParameterSource.DEFAULT else target,
+            out=folder,
+            part=show,
+            progress=tell.say,
+        )
+    with users_output_to_stderr():
+        report = found.report() if out.as_json else {}
+    out.give(report, lambda: f"{found.asked}{f'; ended early: {found.ended}' * bool(found.ended)}")
+    if found.ended == "interrupted":
+        return INTERRUPTED
+    return out.status(found.found.finding)

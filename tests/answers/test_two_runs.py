@@ -1,0 +1,78 @@
+"""Two runs of one model: sizes compared by order, and the conditions that pin its bits."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import probe
+from probe.answers import two_runs
+from probe.answers.record import GivenModel
+from probe.answers.two_runs import bisect as of_model
+from probe.cli import shell
+from probe.errors import InputError
+from probe.recorders.ndarray import operation
+from probe.semantics import Each, Unknown
+from probe.target import Target
+
+NOT_PROVED = "whether gelu gives the same bits at every position is not proved"
+ODD = "it is unknown what it computes"
+
+
+@pytest.mark.parametrize(("meaning", "why"), [(Unknown("odd"), ODD), (Each("gelu"), NOT_PROVED)])
+def test_what_is_in_the_way_of_orders_is_named_with_what_is_not_proved(meaning, why):
+    wave = operation("wave", meaning)(lambda x: np.asarray(x) * np.float32(0.5))
+    rows = np.random.default_rng(3).standard_normal((8, 4)).astype(np.float32)
+    words = {"vary": "batch", "at": 1, "against": 8, "inputs": {"x": rows}, "by": "order"}
+    (two,) = probe.network(lambda x: wave(x), sizes=[2], **words).to_json()["sizes"]
+    assert (two["by_order"], two["in_the_way"]) == ("unknown", "wave") and why in two["why"]
+
+
+MODULE = """
+import numpy as np
+drawn = np.random.default_rng()
+
+def unsteady(x):
+    return x * drawn.integers(1, 4)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "conditions_of_mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return "conditions_of_mine"
+
+
+@pytest.mark.slow
+def test_a_functions_conditions_are_found(module, capsys):
+    """What flushes is a switch that moves these bits on every processor, threads are not."""
+    pytest.importorskip("torch")
+    Path("tiny.py").write_text("import torch\ndef f(x):\n    return torch.from_numpy(x) * 1e-40\n")
+    words = ["bisect", "tiny:f", "--shape", "x=4x3", "--json"]
+    ends = ["--between", "torch,flush=1,threads=1", "--and", "torch"]
+    assert shell.run([*words, *ends]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["sets"] == [["flush=1"]] and told["model"] == "tiny:f" and told["what"] == "bits"
+
+
+def test_a_function_that_does_not_repeat_its_bits_has_no_conditions(module):
+    shapes = {"x": (5,)}
+    ends = Target.parse("numpy,threads=1"), Target.parse("numpy")
+    with pytest.raises(InputError, match=r"does not repeat its bits: [23] results in 20 runs"):
+        of_model(GivenModel(f"{module}:unsteady", shapes=shapes), *ends)
+
+
+@pytest.mark.parametrize(("there", "known"), [({0}, True), (set(), False)])
+def test_a_recording_of_which_nothing_ran_there_has_no_bits_to_compare(monkeypatch, there, known):
+    """They would be the same everywhere: of the library that recorded it."""
+    alone = {} if there else {0: "NumPy does not compute this step"}
+    ran = SimpleNamespace(there=there, alone=alone, results=[np.ones(2)], said="0 of 1 ran there")
+    monkeypatch.setattr(two_runs, "open_session", lambda where: nullcontext(where))
+    monkeypatch.setattr(two_runs, "Port", lambda session: session)
+    monkeypatch.setattr(two_runs, "replay_steadily", lambda *given: ran)
+    step = two_runs._replayed_step(Target.parse("numpy"), None, lambda text: None)
+    assert (step.seen is not None) is known and (known or step.why == "0 of 1 ran there")

@@ -1,0 +1,190 @@
+"""``probe network`` of two runs, ``probe record`` and ``probe diff``: text, JSON, statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import probe
+from probe.cli import models as commands
+from probe.cli import shell
+from probe.errors import InputError
+from tests.cli.commands import ran
+from tests.recording import causes
+from tests.recording.taped import apart, normal
+
+TAPES = """
+from tests.recording.taped import Taped, apart, network, normal
+X = normal(6, 32)
+left, right = apart(X)
+part, other, noisy = network(X[:2]), network(X, seed=3), Taped(lambda tape: tape.noise(X))
+W = normal(32, 6, seed=1)
+plain, turned = (
+    Taped(lambda tape, turn=turn: tape.turn(tape.dense(X, tape.weight(W)), *turn))
+    for turn in ((0, 1), (1, 0))
+)
+"""
+X = normal(6, 32)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tapes.py").write_text(TAPES)
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    sys.modules.pop("tapes", None)
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    return causes.planted(monkeypatch)
+
+
+def test_record_and_diff_say_what_first_difference_says(capsys, planted):
+    for name in ("left", "right"):
+        status, out, err = ran(capsys, f"record tapes:{name} --out {name}")
+        assert status == 0 and "5 operations" in out and f"wrote {name}" in out, err
+    status, out, _ = ran(capsys, "diff left right --json")
+    told = json.loads(out)
+    live = probe.first_difference(*apart(X)).to_json()
+    for one in (*told["operations"], *live["operations"]):
+        del one["own"]  # a folder runs nothing, so that is not asked
+    assert status == 0 and told["operations"] == live["operations"]
+    assert told["outputs"] == live["outputs"] and told["first"] == live["first"] == "block.first"
+    assert ran(capsys, "diff left right --fail-on finding")[0] == 1
+    assert ran(capsys, "diff left left --fail-on finding")[0] == 0
+
+
+def test_outputs_that_stand_at_another_index_are_a_finding(capsys):
+    for name in ("plain", "turned"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    status, out, _ = ran(capsys, "diff plain turned --fail-on finding")
+    assert status == 1 and "verdict: differs (moved)" in out
+    assert "moved: 30 of 36 outputs stand at another index" in out
+    assert "by index, 30 of 36 outputs differ; compared with what computes the same, 36" in out
+    told = json.loads(ran(capsys, "diff plain turned --json")[1])
+    assert (told["verdict"], told["moved"], told["window"]) == ("differs", 30, 0)
+    assert told["outputs"][0]["by_index"]["differing"] == 30
+
+
+REFUSED = {
+    "record tapes:noisy --out run": (3, "the run gives different bits each time"),
+    "record tapes:nothing --out run": (2, "model=tapes:nothing: AttributeError"),
+    "record nowhere.onnx --out run": (2, "there is no such file"),
+    "record tapes:left": (2, "out=(none): it is required"),
+    "record tapes:left --out run --most lots": (2, "most=lots: it is not a number of bytes"),
+    "record tapes:left --out .": (2, "out=.: it exists already"),
+    "record tapes:left --out run --shape x": (2, "shape=x: it is not a shape"),
+    "record tapes:left --out run --target reference,algorithm=pairwise": (
+        *(2, "algorithm=pairwise changes how probe runs single operations"),
+    ),
+    "record tapes:left --out run --target reference==9": (3, "target=reference==9: unavailable"),
+    "diff here there": (2, "recording=here: there is no recording.json in it"),
+    "network tapes:left": (2, "there is nothing to compare with; give --vary batch --at 1"),
+    "network tapes:left --vary batch": (2, "at=(none): the left run's size is required"),
+    "network tapes:left --at 3 --against 3": (2, "both sides are the same run"),
+    "network tapes:left --at 1 --against 3": (2, "without inputs there is no length to vary"),
+    "network tapes:left --at 1 --against 3 --fixed 9": (2, "fixed=9: it compares padded lengths"),
+    "network nine-layers --at 1 --against 3": (2, "there is no such file"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_wrong_is_one_line(text, capsys):
+    status, why = REFUSED[text]
+    found, out, err = ran(capsys, text)
+    assert (found, out) == (status, "") and err.count("\n") == 1 and why in err
+
+
+def test_other_models_are_refused(capsys):
+    for name in ("left", "other"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    status, _, err = ran(capsys, "diff left other --json")
+    assert status == 2 and "weights=w: block.first has different weights" in err
+
+
+@pytest.mark.parametrize(("text", "count"), [("2G", 2 << 30), ("500M", 500 << 20), ("1.5k", 1536)])
+def test_bytes_are_read(text, count):
+    assert commands.bytes_of(text) == count
+
+
+def test_a_target_runs_in_a_process_of_its_own(capsys, planted):
+    command = "network tapes:left --target reference --against-target reference --json"
+    status, out, err = ran(capsys, command)
+    assert status == 0, err
+    told = json.loads(out)
+    assert told["verdict"] == "equal" and told["right"] == "reference"
+    assert "tapes" not in sys.modules  # it was imported there alone
+
+
+def test_a_function_on_a_target_is_given_the_arrays_that_were_asked_for(capsys, monkeypatch):
+    shapes = []
+
+    class Apart(contextlib.nullcontext):
+        inputs = ()
+
+        def __enter__(self):
+            return self
+
+        def open(self):
+            """A function says nothing of its inputs."""
+
+        def record(self, out, arrays, most):
+            shapes.append({name: one.shape for name, one in arrays.items()})
+            raise InputError("target", "reference", "it is not started here", "")
+
+    monkeypatch.setattr(sys.modules["probe.answers.record"], "Apart", lambda *_: Apart())
+    for words in ("", " --shape x=2x3 --shape y=4"):
+        assert ran(capsys, f"record tapes:left --out run --target reference{words}")[0] == 2
+    assert shapes == [{}, {"x": (2, 3), "y": (4,)}]
+
+
+def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
+    from probe.recording.apart import Apart
+    from probe.target import Target
+
+    with Apart("tapes:left", Target("reference")) as process:
+        ran_ = process.record(tmp_path / "run", {})
+        one = ran_.operations[1]
+        call = ran_.again(1)
+        arrays = ran_.arrays({*one.reads, *one.gives})
+        (found,) = call([arrays[n] for n in one.reads])
+        assert found.tobytes() == arrays[one.gives[0]].tobytes()
+        (other,) = call([-arrays[n] for n in one.reads])
+        assert other.tobytes() != found.tobytes()
+
+
+def test_a_report_never_overwrites_a_folder_and_says_so_first(tmp_path, capsys):
+    (tmp_path / "kept").write_text("mine")
+    words = ["network", "module:function", "--vary", "batch", "--at", "1", "--against", "2"]
+    for command in (words, ["diff", "left", "right"]):
+        assert shell.run([*command, "--report", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert "report=" in said and "give another folder" in said and "--force" not in said
+    assert (tmp_path / "kept").read_text() == "mine"
+
+
+def test_what_one_recording_has_not_is_not_none(capsys, planted):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    path = Path("left/recording.json")
+    told = json.loads(path.read_text())
+    told["made"]["libraries"]["numpy"] = "1.0"
+    told["made"]["libraries"]["other"] = "2.0"
+    path.write_text(json.dumps(told))
+    out = " ".join(ran(capsys, "diff left right")[1].split())
+    assert "other: 2.0 on the left, not recorded on the right" in out and "None on the" not in out
+
+
+def test_a_recording_that_runs_nothing_does_not_say_it_tried(capsys):
+    for name in ("left", "right"):
+        assert ran(capsys, f"record tapes:{name} --out {name}")[0] == 0
+    out = " ".join(ran(capsys, "diff left right --time 5m")[1].split())
+    assert "can't be run alone" not in out and "not explained yet" not in out
+    assert "no code of a recording is run, so no cause was looked for" in out

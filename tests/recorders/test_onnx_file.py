@@ -1,0 +1,107 @@
+"""ONNX models as nodes: names that stay apart, blocked layouts, inputs of a file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from probe import ulp
+from probe.errors import InputError
+from tests.recorders.truth import changed, shares, told
+
+onnx = pytest.importorskip("onnx", reason="models are made with onnx")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+from onnx import helper, numpy_helper  # noqa: E402
+
+from probe.recorders import onnx_file, onnxruntime  # noqa: E402
+from tests.recorders.test_onnxruntime import model, normal, residual  # noqa: E402
+
+pytestmark = pytest.mark.long
+
+RNG = np.random.default_rng(5)
+
+
+def test_blocked_layouts_are_recorded_in_the_order_of_the_operator():
+    """Where this processor's kernels have blocks of channels: each blocked convolution's operands,
+    as recorded, give its outputs by ONNX's own convolution. Integers: no rounding is involved."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2", "b2"], ["b"], name="many", strides=[2, 2]),
+        node("Conv", ["b", "w3"], ["c"], name="deep", group=32, pads=[1, 1, 1, 1]),
+        node("Mul", ["c", "k"], ["d"], name="scaled"),
+        node("MaxPool", ["d"], ["e"], name="pool", kernel_shape=[2, 2]),
+        node("Conv", ["e", "w4"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (32, 1, 3, 3), "w4": (5, 32, 1, 1)}
+    whole = {name: RNG.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+    whole |= {"b2": np.arange(32, dtype=np.float32), "k": np.full((1, 32, 1, 1), 2, np.float32)}
+    x = RNG.integers(-4, 5, (2, 3, 9, 9)).astype(np.float32)
+    recorder = onnxruntime.OnnxRecorder(model(nodes, {"x": x}, ["y"], whole), {"x": x})
+    blocked, wrong = [], []
+
+    def visit(event):
+        if event.op != "Conv" or "domain" not in event.attributes:
+            return
+        arrays = {f"i{n}": np.array(one.array()) for n, one in enumerate(event.reads)}
+        words = {k: v for k, v in event.attributes.items() if k in ("pads", "strides", "group")}
+        alone = model([node("Conv", list(arrays), ["y"], **words)], arrays, ["y"])
+        (due,) = onnxruntime.OnnxRecorder(alone, arrays, {"optimisation": "none"}).plain()
+        blocked.append(event.path)
+        if not ulp.equal(np.ascontiguousarray(event.gives[0].array()), due, "float32"):
+            wrong.append(event.path)
+
+    recorder.record(visit)
+    assert not wrong
+    if not blocked:
+        pytest.skip("this processor's convolutions have no blocked layout")
+
+
+def test_what_is_labelled_alike_in_blocked_layouts_is_the_same_number():
+    """The optimiser blocks channels before the second and the last convolution, and undoes it."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], name="few", pads=[1, 1, 1, 1]),
+        node("Conv", ["a", "w2"], ["b"], name="many"),
+        node("Softmax", ["b"], ["c"], name="soft", axis=1),
+        node("Conv", ["c", "w3"], ["y"], name="last"),
+    ]
+    shapes = {"w1": (16, 3, 3, 3), "w2": (32, 16, 3, 3), "w3": (16, 32, 1, 1)}
+    x = normal(4, 3, 9, 9)
+    content = model(nodes, {"x": x}, ["y"], {name: normal(*one) for name, one in shapes.items()})
+    sides = [onnxruntime.OnnxRecorder(content, {"x": one}) for one in (x, changed(x, [2, 0, 1, 3]))]
+    assert all(known for _, _, known in shares(told(*sides, 1e-3)))
+
+
+def test_a_branch_keeps_its_names_apart():
+    node = helper.make_node
+    value = numpy_helper.from_array(np.float32([2]), "two")
+    y = [onnx.ValueInfoProto(name="y")]
+    inner = [node("Mul", ["x", "two"], ["h"]), node("Add", ["h", "z"], ["y"])]
+    graph = helper.make_graph(inner, "then", [], y, [value])
+    one = node("If", ["c"], ["out"], then_branch=graph, else_branch=graph)
+    assert onnx_file.captured(one) == ["x", "z"]
+    x = normal(3)
+    content = model([one], {"c": np.array([True]), "x": x, "z": x}, ["out"])
+    recorder, seen = onnxruntime.OnnxRecorder(content, {"c": np.array([True]), "x": x, "z": x}), []
+    recorder.record(seen.append)
+    assert [[one.key for one in event.reads] for event in seen] == [
+        ["x", "out/two"],
+        ["out/h", "z"],
+    ]
+    assert [one.key for one in seen[1].gives] == ["out"]
+
+
+def test_a_file_says_its_inputs(tmp_path):
+    content, x = residual()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    found = onnxruntime.opened(path)
+    assert [(one.name, one.shape, one.dtype) for one in found.inputs] == [
+        ("x", (None, 3, 9, 9), "float32")
+    ]
+    assert found.recorder({"x": x}).plain()[0].shape == (4, 5)
+    path.write_bytes(b"not a model")
+    with pytest.raises(InputError, match="can't be read"):
+        onnxruntime.opened(path)
