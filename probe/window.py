@@ -128,6 +128,7 @@ def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
     """
     geometry = Geometry.of(case)
     classes, patterns = np.zeros(1, dtype=np.int64), [np.ones(1, dtype=bool)]
+    # what a window reads is the product of what it reads along each axis, and so are the classes
     for axis, size in enumerate(geometry.sizes):
         index = geometry.axis_reads(axis)
         rows, which = np.unique((index >= 0) & (index < size), axis=0, return_inverse=True)
@@ -160,7 +161,7 @@ def gather(
     channels = first[:, None, None] + np.arange(geometry.group_channels)
     rows = x.reshape(x.shape[0], -1, x.shape[-1])
     values = rows[entries[:, None, None], spatial[:, :, None], channels]
-    values[spatial < 0] = 0
+    values[spatial < 0] = 0  # there -1 took the last place
     read = np.repeat(spatial >= 0, geometry.group_channels, axis=1)
     met = w.reshape(-1, w.shape[-1])[:, filters]
     return values.reshape(len(entries), -1).T, met, read.T
@@ -424,6 +425,7 @@ def _runs_of_true(mask: np.ndarray) -> list[slice]:
     """Returns the runs of True in a mask."""
     if len(mask) and mask.all():
         return [slice(0, len(mask))]
+    # a run begins where the mask rises, and ends where it falls
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 

@@ -511,6 +511,7 @@ def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
         raise _not_a_call(word, "its operands have different formats")
     axes = ProductLetters.of(meaning, frame.shapes)
     out, sizes, own = axes.out, axes.sizes, axes.own
+    # weights are the operand that no input changes: on the right, unless the left one alone is such
     first, second = (frame.fixed[n] for n in meaning.reads)
     rows, columns = (1, 0) if first and not second else (0, 1)
     batch = [x for x in out if x in own[0] & own[1] and sizes[x] > 1]
