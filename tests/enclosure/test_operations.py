@@ -71,7 +71,7 @@ OPERATIONS = {
     "transpose": (o.transpose((1, 0)), [X], lambda x: x.T.contiguous()),
     "concat": (o.concat(1), [X, Y], lambda x, y: torch.cat([x, y], 1)),
     "group_norm": (
-        o.norm((1, 2, 3), 1e-5, groups=(1, 2), along=1, word="group_norm"),
+        o.norm((1, 2, 3), 1e-5, groups=(1, 2), word="group_norm"),
         [PICTURES, W[:4].clone(), B[:4].clone()],
         lambda x, w, b: F.group_norm(x, 2, w, b, 1e-5),
     ),
