@@ -417,8 +417,8 @@ def explanation(
             (one.tree.id, tuple(sorted(one.rounding.fused))): one for one in side.orders.summations
         }
         for one in told[:MOST_OF_SIDE]:
-            count = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
-            parts.append(count.append(f"order {one['id']}", "cyan"))
+            line = Text(f"  {counted(one['outputs'], 'output')} as ", "default")
+            parts.append(line.append(f"order {one['id']}", "cyan"))
             added = known[one["id"], tuple(one["fused"])]
             parts.append(summation(added, side.case.dtype, drawn=False, indent=4))
         if len(told) > MOST_OF_SIDE:
