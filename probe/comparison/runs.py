@@ -328,8 +328,7 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
             y = given.replay(summation, positions, filters)
             alone[positions, filters] = np.isnan(floats.widen(y, dtype))
     reached = some & nan & ~alone
-    known = (orders.index >= 0) | orders.replayed
-    replays = np.where(some, nan & known, run.replays)
+    replays = np.where(some, nan & orders.replayed, run.replays)
     return replace(run, reach=reach, reached=reached, replays=replays)
 
 

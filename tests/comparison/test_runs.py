@@ -272,6 +272,8 @@ def test_a_finding_says_what_sets_its_sides_apart():
     assert Finding.of(case.with_(length=6), "batch", 2, 3).label == (
         "conv1d 3, 2 -> 4, same, length 6, batch 2 against 3"
     )
+    two = case.with_(length=6, batch=2)
+    assert [ComparedShapes.named(two, "batch", None, n).at for n in (None, 3)] == [None, 2]
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
     assert ComparedShapes.named(case, None, 5, 9).larger.length == 9
