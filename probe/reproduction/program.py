@@ -435,7 +435,7 @@ def script_of_finding(
             setup=[] if isolated else list(libraries[0].setup),
             readers=[READERS[one].format(dtype=kind, little=little).strip() for one in used],
             operands=operands,
-            blocks=[tuple(map(slices_as_written, one, shapes)) for one in blocks],
+            blocks=[[slices_as_written(one, shape) for shape in shapes] for one in blocks],
             functions=work.functions,
             left=left,
             right=right,
