@@ -260,6 +260,17 @@ def kernel_sizes(op: str, size: Sizes | None, rank: int) -> tuple[int, ...]:
     return (1,) * rank
 
 
+def bias(given: object, dtype: str) -> float | str | tuple[float, ...] | None:
+    """Returns one number for all filters, a number for each, ``normal``, or None: there is none."""
+    if given is None or given in ("", "none"):
+        return None
+    if given == "normal":
+        return "normal"
+    values = finite_numbers("bias", given, dtype)  # type: ignore[arg-type]
+    single = isinstance(given, (int, float)) or (isinstance(given, str) and len(values) == 1)
+    return values[0] if single else values
+
+
 def height(value: Sizes, rank: int) -> tuple[int, ...]:
     """Returns the spatial axes before the last."""
     if rank > 1:

@@ -237,7 +237,7 @@ class Case(Layer, Summed):  # type: ignore[misc]
         made["kind"] = spelled_choice("operands", operands, KINDS)
         made["seed"] = _seed(seed)
         made["weights"] = None if weights is None else finite_numbers("weights", weights, dtype)
-        made["bias"] = _bias(bias, dtype)
+        made["bias"] = arguments.bias(bias, dtype)
         made["split"] = None if split is None else whole_number("split", split)
         made["ceil_mode"] = flag("ceil_mode", ceil_mode)
         made["pad_with"] = spelled_choice("pad_with", pad_with, PAD_WITH)
@@ -496,16 +496,6 @@ def _seed(seed: object) -> int:
     if number >= 2**63:
         raise InputError("seed", seed, "it has more than 63 bits", "use a smaller one")
     return number
-
-
-def _bias(bias: object, dtype: str) -> float | str | tuple[float, ...] | None:
-    if bias is None or bias in ("", "none"):
-        return None
-    if bias == "normal":
-        return "normal"
-    values = finite_numbers("bias", bias, dtype)  # type: ignore[arg-type]
-    single = isinstance(bias, (int, float)) or (isinstance(bias, str) and len(values) == 1)
-    return values[0] if single else values
 
 
 def require_length(case: Case) -> Case:

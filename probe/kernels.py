@@ -234,6 +234,7 @@ def _record(perf: str, samples: Path, session: Session, seconds: float) -> str |
     try:
         session.request({"do": "run", "key": KEY, "repeat": seconds})
         ended = recorder.poll()
+        # as Ctrl-C does: perf ends, and writes what it has sampled
         recorder.send_signal(signal.SIGINT)
         said, _ = recorder.communicate(timeout=PATIENCE)
     finally:
@@ -331,6 +332,8 @@ def shorten(name: str) -> str:
         name = wrapped["function"]
     name = _LAMBDA.sub("", name).replace("(anonymous namespace)::", "")
     name = _OPERATOR.sub(lambda found: "".join(_SPELLED.get(c, c) for c in found[0]), name)
+    # template arguments and parameters are whatever stands in brackets, which operators have too:
+    # these were spelled with other characters first
     kept, depth = [], 0
     for character in name:
         depth -= character in ">)"

@@ -250,12 +250,12 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Flat positions (int64) where bits differ; where few do, found eight bytes at a time."""
     if a.size <= _BLOCK:  # speed alone
         return np.not_equal(a, b).reshape(-1).nonzero()[0]
-    if a.flags.c_contiguous and b.flags.c_contiguous and a.nbytes % 8 == 0:
+    if a.flags.c_contiguous and b.flags.c_contiguous and a.nbytes % 8 == 0:  # speed alone
         a, b = a.reshape(-1), b.reshape(-1)
-        words = a.view(np.uint64), b.view(np.uint64)
-        each = a.size // words[0].size
-        if each > 1 and words[0].flags.aligned and words[1].flags.aligned:  # speed alone
-            place = _differing_places(*words, most=a.size // 16)  # speed alone
+        first, second = a.view(np.uint64), b.view(np.uint64)
+        each = a.size // first.size
+        if each > 1 and first.flags.aligned and second.flags.aligned:  # speed alone
+            place = _differing_places(first, second, a.size // 16)  # speed alone
             if place is not None:
                 place = (place[:, np.newaxis] * each + np.arange(each)).reshape(-1)
                 return place[a[place] != b[place]]

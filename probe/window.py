@@ -6,10 +6,10 @@
 
 ``agreement`` finds which outputs must agree: their windows hold the same inputs and weights. Two
 windows are the same if every leaf reads the same input in both, or padding in both. Where the
-padding before depends on the length (``same`` with a stride), output o of one side is output
-``o + (before' - before) / stride`` of the other. Along each axis the partners are runs of
-neighbours; there is more than one run only where a dilated window steps over the elements that one
-side lacks, or where groups of filters shift.
+padding before depends on the length (``same`` with a stride) and is another one on the other side,
+none are: it differs by less than a stride. Along each axis they are runs of neighbours; there is
+more than one run only where a dilated window steps over the elements that one side lacks, or where
+groups of filters shift.
 
 ``channels`` is another matter: both sides read the same windows, but the first A channels of B and
 the other B - A go through two calls whose outputs are added, against one call for all B. All
@@ -120,14 +120,15 @@ class Geometry:
         return np.arange(group * self.group_channels, (group + 1) * self.group_channels)
 
 
-def read_classes(case: Summed, length: int | None = None) -> tuple[np.ndarray, list[np.ndarray]]:
+def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
     """Returns positions grouped by the leaves they read, padding excluded.
 
     Returns (class of every position, int64 (positions,); for every class its sorted leaves, int64).
     Two positions share a class only if they read the same leaves, whatever values they meet.
     """
-    geometry = Geometry.of(case, length)
+    geometry = Geometry.of(case)
     classes, patterns = np.zeros(1, dtype=np.int64), [np.ones(1, dtype=bool)]
+    # what a window reads is the product of what it reads along each axis, and so are the classes
     for axis, size in enumerate(geometry.sizes):
         index = geometry.axis_reads(axis)
         rows, which = np.unique((index >= 0) & (index < size), axis=0, return_inverse=True)
@@ -160,7 +161,7 @@ def gather(
     channels = first[:, None, None] + np.arange(geometry.group_channels)
     rows = x.reshape(x.shape[0], -1, x.shape[-1])
     values = rows[entries[:, None, None], spatial[:, :, None], channels]
-    values[spatial < 0] = 0
+    values[spatial < 0] = 0  # there -1 took the last place
     read = np.repeat(spatial >= 0, geometry.group_channels, axis=1)
     met = w.reshape(-1, w.shape[-1])[:, filters]
     return values.reshape(len(entries), -1).T, met, read.T
@@ -239,26 +240,25 @@ def _geometry(case: Summed, x: np.ndarray) -> Geometry:
 VARY = ("length", "batch", "filters", "channels", "layout")
 
 Slices = tuple[slice, ...]
-Run = tuple[slice, slice]
 
 
 @dataclass(frozen=True)
 class Agreement:
     """Outputs of a left and a right side that must agree.
 
-    ``blocks``: (left, right) pairs of slices over (batch, *positions, filters), of equal sizes, the
-    largest one first; nearly always there is one. ``outputs`` counts those of the left side, and
-    ``reason`` says why some of them have no partner (empty if all have).
+    ``blocks``: slices over (batch, *positions, filters) of either side, the largest one first;
+    nearly always there is one. ``outputs`` counts those of the left side, and ``reason`` says why
+    some of them have no partner (empty if all have).
     """
 
-    blocks: tuple[tuple[Slices, Slices], ...]
+    blocks: tuple[Slices, ...]
     outputs: int
     reason: str = ""
 
     @property
     def compared(self) -> int:
         """Returns outputs that must agree."""
-        return sum(math.prod(part.stop - part.start for part in left) for left, _ in self.blocks)
+        return sum(math.prod(part.stop - part.start for part in block) for block in self.blocks)
 
     @property
     def not_compared(self) -> int:
@@ -363,29 +363,25 @@ def named_layout(value: int) -> str:
         raise InputError("layout", value, str(error), layout.HOW) from None
 
 
-def agreement(
-    case: Case, vary: str, at: int, against: int, against_padding: object | None = None
-) -> Agreement:
+def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
     """Returns what must agree between ``vary=at`` (left) and ``vary=against`` (right).
 
-    The side with the smaller value gets the prefix of the other's input, weights or batch.
-    ``against_padding`` gives the right side another padding. Outputs that read nothing but padding
-    are compared with the partner at the same place only. Raises InputError.
+    The side with the smaller value gets the prefix of the other's input, weights or batch. Raises
+    InputError.
     """
-    right = case if against_padding is None else case.with_(padding=against_padding)
-    left, other = _side_at(case, vary, at), _side_at(right, vary, against)
+    left, other = _side_at(case, vary, at), _side_at(case, vary, against)
     # blocks of partners: the product of the runs along every axis, the largest one first
-    axes = [[(slice(0, min(left.batch, other.batch)),) * 2]]
-    axes += [_partners(left.windows, other.windows, axis) for axis in range(len(left.shape) - 2)]
+    axes = [[slice(0, min(left.batch, other.batch))]]
+    both, spatial = (left.windows, other.windows), range(len(left.windows.outputs))
+    axes += [_same_windows(*both, axis) for axis in spatial]
     # filters read the same channels where they are in groups of the same number
     number = np.arange(min(left.filters, other.filters))
     groups = [number // (side.filters // side.windows.groups) for side in (left, other)]
-    axes += [[(run, run) for run in _runs_of_true(groups[0] == groups[1])]]
-    blocks = []
-    for runs in itertools.product(*axes):
-        ours, theirs = zip(*runs, strict=True)
-        blocks.append((ours, theirs))
-    blocks.sort(key=lambda block: -math.prod(part.stop - part.start for part in block[0]))
+    axes += [_runs_of_true(groups[0] == groups[1])]
+    blocks = sorted(
+        itertools.product(*axes),
+        key=lambda block: -math.prod(run.stop - run.start for run in block),
+    )
     found = Agreement(tuple(blocks), math.prod(left.shape))
     return replace(found, reason=_reason(left, other, vary)) if found.not_compared else found
 
@@ -415,25 +411,21 @@ def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     return _ComparedSide(windows, case.batch, case.filters)
 
 
-def _partners(left: Geometry, right: Geometry, axis: int) -> list[Run]:
+def _same_windows(left: Geometry, right: Geometry, axis: int) -> list[slice]:
     """Runs of outputs along one spatial axis whose windows are the same on both sides."""
-    shift = right.around[axis][0] - left.around[axis][0]
-    # windows of the two sides start between each other: none are the same
-    if shift % left.windows.stride[axis]:
-        return []
-    offset = shift // left.windows.stride[axis]
-    index = left.axis_reads(axis)
+    if right.around[axis][0] != left.around[axis][0]:
+        return []  # windows of the two sides start between each other
+    index = left.axis_reads(axis)[: right.outputs[axis]]
     short, long = sorted((left.sizes[axis], right.sizes[axis]))
-    same = ~((index >= short) & (index < long)).any(axis=1)
-    partner = np.arange(left.outputs[axis]) + offset
-    same &= (partner >= 0) & (partner < right.outputs[axis])
-    return [(run, slice(run.start + offset, run.stop + offset)) for run in _runs_of_true(same)]
+    apart = ((index >= short) & (index < long)).any(axis=1)
+    return _runs_of_true(np.logical_not(apart))
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:
     """Returns the runs of True in a mask."""
     if len(mask) and mask.all():
         return [slice(0, len(mask))]
+    # a run begins where the mask rises, and ends where it falls
     edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     return [slice(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -442,13 +434,13 @@ def _reason(left: _ComparedSide, right: _ComparedSide, vary: str) -> str:
     """Returns why some outputs on the left have no partner."""
     for axis, stride in enumerate(left.windows.windows.stride):
         ours, theirs = left.windows.around[axis][0], right.windows.around[axis][0]
-        if (theirs - ours) % stride:
+        if ours != theirs:
             return (
                 f"{ours} and {theirs} zeros before: this is not a multiple of the stride {stride}"
             )
     if vary == "filters" and left.windows.groups > 1:
         return "filters are in a different group, or the other side has fewer"
-    if vary == "length" or left.windows.around != right.windows.around:
+    if vary == "length":
         return "windows contain padding at a different place, or the other side has no such windows"
     return f"the other side has fewer {'filters' if vary == 'filters' else 'batch entries'}"
 

@@ -170,3 +170,29 @@ def test_a_total_that_is_only_a_limit_is_said_to_be_one(monkeypatch):
     assert (
         tell.line("shrink") == "shrink: 100 of at most 300, 10 a second, at most 20 s left: dense"
     )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_progress_says_rate_remaining_time_and_failures(as_json, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.05)
+    with Output(as_json).progress("sweep") as tell:
+        tell(0, 1000, "numpy")
+        tell.skipped += 500
+        tell.failures += 1
+        time.sleep(0.1)
+        tell(600, 1000, "numpy")
+        time.sleep(0.2)
+    out, err = capsys.readouterr()
+    assert not out
+    last = err.splitlines()[-1]
+    if not as_json:
+        assert last.startswith("sweep: 600 of 1,000, ") and "a second, " in last
+        assert last.endswith("s left, 1 failure; now at numpy")
+        return
+    told = json.loads(last)["progress"]
+    assert (told["done"], told["total"], told["failures"]) == (600, 1000, 1)
+    assert 0 < told["rate"] <= 100 / 0.15 and told["remaining"] == pytest.approx(
+        400 / told["rate"], rel=0.5
+    )
+    numbers = ["done", "total", "unit", "rate", "remaining", "seconds", "failures", "what"]
+    assert list(told) == ["of", *numbers]

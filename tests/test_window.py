@@ -180,8 +180,8 @@ def found_partners(found, left, right, at, against):
     flat_right = np.arange(math.prod(right.output_shape(against)))
     flat_right = flat_right.reshape(right.output_shape(against))
     reads, pairs = windows(left, at), {}
-    for ours, theirs in found.blocks:
-        ours, theirs = flat_left[ours], flat_right[theirs]
+    for block in found.blocks:
+        ours, theirs = flat_left[block], flat_right[block]
         assert ours.shape == theirs.shape
         for one, other in zip(ours.ravel(), theirs.ravel(), strict=True):
             entry, *place, f = map(int, np.unravel_index(one, left.output_shape(at)))
@@ -197,9 +197,7 @@ def check(found, left, right, at, against):
     entries = range(min(left.batch, right.batch))
     wanted = {(e, place, f): p for (place, f), p in expected.items() for e in entries}
     assert found_partners(found, left, right, at, against) == wanted
-    assert found.compared == sum(
-        math.prod(p.stop - p.start for p in one) for one, _ in found.blocks
-    )
+    assert found.compared == sum(math.prod(p.stop - p.start for p in one) for one in found.blocks)
     assert found.compared + found.not_compared == math.prod(left.output_shape(at))
     assert bool(found.reason) == bool(found.not_compared)
 
@@ -212,19 +210,6 @@ def test_lengths_agree_where_the_windows_are_the_same(case, at, against):
 
 
 @small
-@given(cases(), paddings, st.integers(1, 9), st.integers(1, 9))
-def test_paddings_agree_where_the_windows_are_the_same(case, pads, at, against):
-    try:
-        pads = pads if isinstance(pads, str) else (pads,) * case.spatial_rank
-        right = case.with_(padding=pads)
-    except InputError:
-        assume(False)
-    assume(at >= case.shortest_length and against >= right.shortest_length)
-    found = window.agreement(case, "length", at, against, against_padding=pads)
-    check(found, case, right, at, against)
-
-
-@small
 @given(cases(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["batch", "filters"]))
 def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, against, vary):
     case = at_length(case, 6)
@@ -234,7 +219,7 @@ def test_batches_and_filters_agree_where_the_windows_are_the_same(case, at, agai
     check(found, left, right, case.length, case.length)
 
 
-def test_same_with_a_stride_moves_the_partner():
+def test_same_with_a_stride_may_leave_no_partner():
     case = Case("conv1d", 5, padding="same", stride=2)
     found = window.agreement(case, "length", 9, 12)  # padding before is 2 and 1: no partner
     assert (found.compared, found.not_compared) == (0, 5)
@@ -242,17 +227,13 @@ def test_same_with_a_stride_moves_the_partner():
     case = Case("conv1d", 9, padding="same", stride=2)
     found = window.agreement(case, "length", 6, 101)  # 3 and 4
     assert found.compared == 0
-    case = case.with_(padding="0", dilation=1)
-    moved = window.agreement(case, "length", 20, 20, against_padding="4:0")
-    ((left, right),) = moved.blocks
-    assert (left[1], right) == (slice(0, 6), (slice(0, 1), slice(2, 8), slice(0, 1)))
 
 
 def test_a_prefix_of_a_valid_convolution_agrees_whole():
     case = Case("conv2d", (1, 5), in_channels=3, filters=4, batch=2, height=6)
     found = window.agreement(case, "length", 7, 19)
     whole = (slice(0, 2), slice(0, 6), slice(0, 3), slice(0, 4))
-    assert found.blocks == ((whole, whole),)
+    assert found.blocks == (whole,)
     assert (found.compared, found.not_compared, found.reason) == (144, 0, "")
 
 

@@ -339,7 +339,7 @@ class Cluster:
                 error = result[1] if isinstance(result, tuple) else result
                 if type(error).__name__ == "KilledWorker":
                     why = f"{len(self.nodes)} nodes are left; every node that had it was lost"
-                elif type(error) is RuntimeError:  # one line already: ``node.raises_text``
+                elif type(error) is RuntimeError:  # one line already: ``raises_text``
                     why = str(error)
                 else:
                     why = one_line(error)

@@ -83,7 +83,7 @@ class Queue(ABC, Generic[Shards]):
 
     @abstractmethod
     def question(self, shard: Shards) -> tuple[Callable[[str], Said], dict[str, Any]]:
-        """Returns the function of ``node`` that answers, and what it is asked, as JSON has it."""
+        """Returns the function of ``nodes`` that answers, and what it is asked, as JSON has it."""
 
     @abstractmethod
     def take(self, shard: Shards, node: DaskNode, answer: Said) -> None:
@@ -261,7 +261,19 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
     """
     if "comparisons" not in tables:
         return
-    listed = _listed_differences(tables["differences"]) if "differences" in tables else {}
+    # by value of the axis: differences, their first index, the largest ulp (or None)
+    listed: dict[int, tuple[int, int, int | None]] = {}
+    if "differences" in tables:
+        sized = tables["differences"].append_column("size", pc.abs(tables["differences"]["ulp"]))
+        wanted = [("index", "count"), ("index", "min"), ("size", "max"), ("size", "count")]
+        for row in sized.group_by("at").aggregate(wanted).to_pylist():
+            # distances that are no numbers, or too long for the column, are null
+            whole = row["size_count"] == row["index_count"]
+            listed[row["at"]] = (
+                row["index_count"],
+                row["index_min"],
+                row["size_max"] if whole else None,
+            )
     # bits of NaN may differ where no number does
     numbers = plan.base.kind not in ("infinite", "nan") and plan.base.put is None
     for row in tables["comparisons"].to_pylist():
@@ -286,22 +298,6 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
             raise ValueError(
                 f"its counts at {at} contradict each other: {differing} differ, {count} are listed"
             )
-
-
-def _listed_differences(rows: pa.Table) -> dict[int, tuple[int, int, int | None]]:
-    """Returns by value of the axis: differences, their first index, the largest ulp (or None)."""
-    rows = rows.append_column("size", pc.abs(rows["ulp"]))
-    wanted = [("index", "count"), ("index", "min"), ("size", "max"), ("size", "count")]
-    found = rows.group_by("at").aggregate(wanted).to_pylist()
-    return {
-        one["at"]: (
-            one["index_count"],
-            one["index_min"],
-            # distances that are no numbers, or too long for the column, are null
-            one["size_max"] if one["size_count"] == one["index_count"] else None,
-        )
-        for one in found
-    }
 
 
 def rows_of_values(tables: Tables, values: Collection[int]) -> Tables:

@@ -246,12 +246,9 @@ class Keeper:
         if self.setting and note not in self.table.notes:
             self.table.notes.append(note)
 
-    def known(self, operation: CheckedOperation, axis: str, each: int = 1) -> ReadyOperation:
-        """An operation with the threads there are now; ``axis`` and ``each`` as of ``_wanted``."""
-        return self.first([operation], axis, each)
-
     def first(self, ways: Sequence[CheckedOperation], axis: str, each: int = 1) -> ReadyOperation:
-        """As ``known``, of the first way to call it that has a class; of the first if none has."""
+        """Returns the first way to call an operation that has a class, with the threads there are
+        now; the first if none has. ``axis`` and ``each`` as of ``_wanted``."""
         if setting := self.setting:
             for operation in ways:  # a class of its own, by its name
                 operation.key += f" with {setting}"

@@ -182,7 +182,7 @@ class TensorFlowOperations:
         found = self.kept.get(key)
         if found is None:
             each = max(1, count // self.samples)
-            found = self.kept[key] = self.keeper.known(make(), axis, each)
+            found = self.kept[key] = self.keeper.first([make()], axis, each)
         return found
 
     # sums of products

@@ -381,12 +381,12 @@ def _searched_cause(search: CauseSearch, session: BitsSession) -> dict[str, Any]
     old, new = session.kept(one), here.array(one.check)
     found |= {} if old is None or new is None else _of_arrays(old, new, one)
     digests = session.lock.operations.get(one.test, {}).get(one.nearest, [])
-    ours, untold = here.operations(one.test)
-    if not digests or not ours:
+    named, untold = here.operations(one.test)
+    if not digests or not named:
         why = f"its operations could not be recorded: {untold}" if digests else ""
         return found | {"notes": [why or "the lock has no digests of its operations"]}
     agree = "all operations agree: what changed is done outside of the library, or after it"
-    return found | {"operation": first_changed(digests, ours) or agree}
+    return found | {"operation": first_changed(digests, named) or agree}
 
 
 def _first_release(search: CauseSearch, group: str) -> dict[str, Any]:

@@ -631,8 +631,14 @@ def _repeated(readers: Readers, begin: int, size: int, outputs: int) -> Iterator
     """Yields the patterns in which the readers of some positions are those of all, moved on."""
     first = readers(begin)
     for period in range(1, min(PERIODS, size - begin - 1) + 1):
-        moved, carried = _moved_readers(first, readers(begin + period), outputs)
-        if moved <= 0:
+        other = readers(begin + period)
+        if not len(first) or not len(other):
+            continue
+        moved = int(other[0] - first[0])
+        # all up to the last output, as where a state is carried on
+        last = first[-1] == other[-1] == outputs - 1
+        carried = last and all(one[-1] - one[0] + 1 == len(one) for one in (first, other))
+        if moved <= 0 or not (carried or np.array_equal(first + moved, other)):
             continue
         pairs = []
         for phase in range(period):
@@ -645,18 +651,6 @@ def _repeated(readers: Readers, begin: int, size: int, outputs: int) -> Iterator
             high = np.maximum.accumulate(high)
             low = np.where(high < 0, size, 0)
         yield Reads(low, high, period, moved)
-
-
-def _moved_readers(first: np.ndarray, other: np.ndarray, outputs: int) -> tuple[int, bool]:
-    """By how much the readers of a position are those of another one, and whether they are all up
-    to the last output; 0 where they are not."""
-    if not len(first) or not len(other):
-        return 0, False
-    moved = int(other[0] - first[0])
-    last = first[-1] == other[-1] == outputs - 1
-    if last and all(one[-1] - one[0] + 1 == len(one) for one in (first, other)):
-        return moved, True
-    return (moved, False) if np.array_equal(first + moved, other) else (0, False)
 
 
 def _first_and_last(

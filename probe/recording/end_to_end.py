@@ -334,6 +334,7 @@ class _Joined:
         if any(pairs[0]) or any(pairs[-1]) or min(map(min, pairs)) < 0:
             raise self.refused("it pads the batch or the channels, or crops")
         inside = tuple(slice(a, a + n) for (a, _), n in zip(meaning.widths, shape, strict=True))
+        # the places of what was there before, which the whole form has to have too; -1 is padding
         moved = np.pad(_flat_indices(to)[inside].reshape(-1)[form], pairs, constant_values=-1)
         order = self.order(one)  # the form of what is padded, by the axes of the value before it
         whole_form = _flat_indices(to).transpose(order).reshape(moved.shape)

@@ -413,6 +413,7 @@ def _value_numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
 
 
 Shapes = Sequence[tuple[int, ...]]
+# Numbers and truth values alone: objects would be pickles, and fields of structures have names.
 KIND = re.compile(r"[<>|][biufc]\d{1,2}")
 LEFT_OUT = "what it moves or holds was left out for its size"
 
@@ -498,6 +499,7 @@ def _without_functions(one: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
 def plain_to_json(value: Any, files: _Files) -> Any:
     """Returns any plain value as JSON has it, so that ``plain_from_json`` gives the same; of what
     is not plain, a text without addresses."""
+    # by its very type: np.float64 is a float too, and so is a member of an enumeration an int
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray) and KIND.fullmatch(value.dtype.str):

@@ -284,6 +284,7 @@ def _by_place(sides: Sides) -> np.ndarray:
     return found
 
 
+# After which the next operation of a run is in the way.
 SECONDS = 120.0
 
 
@@ -302,11 +303,11 @@ class OrderVerdict:
     certified: bool = False
 
 
-def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> OrderVerdict:
+def by_order(difference: Difference, known: Known) -> OrderVerdict:
     """Reveals the sums of two runs that were compared, and says whether all outputs add alike.
 
-    ``known``: what was revealed of operations like these; it is added to. ``seconds``: after which
-    the next operation is in the way. Stops at the first operation that adds differently.
+    ``known``: what was revealed of operations like these; it is added to. Stops at the first
+    operation that adds differently.
     """
     begun, found = time.monotonic(), OrderVerdict("same", certified=True)
     left, right = difference.left, difference.right
@@ -314,8 +315,8 @@ def by_order(difference: Difference, known: Known, seconds: float = SECONDS) -> 
         meaning = difference.sides(one)[0][1].meaning
         why = _in_the_way(one, meaning)
         if not why and meaning.sums and one.compared:
-            if time.monotonic() - begun > seconds:
-                why = f"{seconds:.0f} seconds were over"
+            if time.monotonic() - begun > SECONDS:
+                why = f"{SECONDS:.0f} seconds were over"
             else:
                 told = judge_sums(one, left, right, known)
                 if told.how and told.differing:

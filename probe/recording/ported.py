@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -434,7 +433,17 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         axis = len(frame.shape) - 1 if meaning.along is None else meaning.along % len(frame.shape)
         part = replace(_channel_rows(frame.shape, axis), number=used[0])
         spec = _step_spec("normalisation", frame.dtype, part.shape[-1])
-        folded = partial(_scale_and_shift, used=used, numbers=meaning.numbers, dtypes=frame.dtypes)
+        eps, scaled, shifted = meaning.numbers
+
+        def folded(reads: Arrays) -> dict[str, np.ndarray]:
+            given = [floats.widen(reads[n], frame.dtypes[n]).reshape(-1) for n in used[1:]]
+            mean, variance = given[-2:]
+            scale = 1 / np.sqrt(variance + eps)
+            scale = scale * given[0] if scaled else scale
+            shift = (given[int(scaled)] if shifted else 0.0) - mean * scale
+            both = {"scale": scale, "shift": shift}
+            return {k: floats.round_to(one, frame.dtypes[used[0]]) for k, one in both.items()}
+
         return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
     if isinstance(meaning, Each):
         return activation_call(meaning, frame)
@@ -502,6 +511,7 @@ def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
         raise _not_a_call(word, "its operands have different formats")
     axes = ProductLetters.of(meaning, frame.shapes)
     out, sizes, own = axes.out, axes.sizes, axes.own
+    # weights are the operand that no input changes: on the right, unless the left one alone is such
     first, second = (frame.fixed[n] for n in meaning.reads)
     rows, columns = (1, 0) if first and not second else (0, 1)
     batch = [x for x in out if x in own[0] & own[1] and sizes[x] > 1]
@@ -559,16 +569,3 @@ def activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     part = _channel_rows(frame.shape, frame.axis)
     spec = _step_spec("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
     return TargetCall(spec, (replace(part, number=number),), part)
-
-
-def _scale_and_shift(
-    reads: Arrays, used: Sequence[int], numbers: tuple[Any, ...], dtypes: Sequence[str]
-) -> dict[str, np.ndarray]:
-    eps, scaled, shifted = numbers
-    given = [floats.widen(reads[n], dtypes[n]).reshape(-1) for n in used[1:]]
-    mean, variance = given[-2:]
-    scale = 1 / np.sqrt(variance + eps)
-    scale = scale * given[0] if scaled else scale
-    shift = (given[int(scaled)] if shifted else 0.0) - mean * scale
-    dtype = dtypes[used[0]]
-    return {"scale": floats.round_to(scale, dtype), "shift": floats.round_to(shift, dtype)}

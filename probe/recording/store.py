@@ -106,10 +106,20 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
         raise InputError("value", repr(value)[:40], "it is not an array", todo)
     kind = type(value).__name__
     if _package(value) == "torch" and isinstance(value, sys.modules["torch"].Tensor):
-        found = _torch_bits(value)
-        if isinstance(found, tuple):
-            return found
-        value = found
+        torch = sys.modules["torch"]
+        if value.is_quantized or value.layout != torch.strided or value.is_nested:
+            why = "a quantized, sparse or nested tensor is made of several arrays"
+            raise InputError("value", kind, why, "check each of them, by name")
+        if value.is_meta:
+            todo = "give one of a device that computes"
+            raise InputError("value", kind, "a meta tensor has no elements", todo)
+        plain = value.detach().cpu().resolve_conj().resolve_neg()
+        try:
+            value = plain.numpy()
+        except TypeError:  # formats that NumPy lacks (bfloat16, float8, complex32) are their bytes
+            unit = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[value.element_size()]
+            held = np.asarray(plain.contiguous().view(unit).numpy())
+            return held, str(value.dtype).rpartition(".")[2]
     try:
         # Tensor.numpy() of TensorFlow is what __array__ gives; JAX's arrays and pandas' have it too
         array = np.asarray(value)
@@ -130,24 +140,6 @@ def _package(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _torch_bits(value: Any) -> np.ndarray | tuple[np.ndarray, str]:
-    """Returns a tensor's array; formats that NumPy lacks as their bytes, with their name."""
-    torch = sys.modules["torch"]
-    if value.is_quantized or value.layout != torch.strided or value.is_nested:
-        why = "a quantized, sparse or nested tensor is made of several arrays"
-        raise InputError("value", type(value).__name__, why, "check each of them, by name")
-    if value.is_meta:
-        todo = "give one of a device that computes"
-        raise InputError("value", type(value).__name__, "a meta tensor has no elements", todo)
-    plain = value.detach().cpu().resolve_conj().resolve_neg()
-    try:
-        return np.asarray(plain.numpy())
-    except TypeError:  # bfloat16, float8, complex32
-        name = str(value.dtype).rpartition(".")[2]
-        unit = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[value.element_size()]
-        return np.asarray(plain.contiguous().view(unit).numpy()), name
-
-
 def _portable(array: np.ndarray) -> np.ndarray:
     """Returns the same bits on every machine: little-endian, without the padding of x87 numbers."""
     kind = array.dtype
@@ -163,14 +155,14 @@ def _portable(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def named_arrays(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
     """Yields (name, array) of what may be nested in dictionaries, lists, tuples and frames.
 
     Names are joined by dots: ``hidden.0``. A list of plain numbers is one array. InputError: two
     arrays have one name; one has no parts.
     """
     names = set[str]()
-    for own, one in _named_parts(value, name):
+    for own, one in _named_parts(value, ""):
         if own in names:
             todo = "give them other names"
             raise InputError("value", own, "two arrays have this name", todo)

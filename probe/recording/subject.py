@@ -79,7 +79,19 @@ def open_model(
     """
     name = str(model) if is_function(model) else ""
     if name:
-        model = _imported(name)
+        module, _, inside = name.partition(":")
+        if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)  # as Python itself finds modules of the current folder
+        try:
+            model = import_module(module)
+            for part in inside.split("."):
+                model = getattr(model, part)
+        except ProbeError:
+            raise
+        except (Exception, SystemExit) as error:
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            todo = "write module:function as Python imports it"
+            raise InputError("model", name, why, todo) from None
     if isinstance(model, str | Path):
         path = Path(model)
         library = library if library and runs(library, path) else library_of(path)
@@ -167,23 +179,6 @@ def _without_optional() -> Iterator[None]:
     finally:
         for one in hidden:
             del sys.modules[one]
-
-
-def _imported(text: str) -> Any:
-    """Returns what ``module:function`` names. The current folder is looked into too."""
-    module, _, name = text.partition(":")
-    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except ProbeError:
-        raise
-    except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise InputError("model", text, why, "write module:function as Python imports it") from None
-    return found
 
 
 @dataclass

@@ -199,6 +199,7 @@ class OperationSum(Summed):
     def places(self, flat: np.ndarray) -> np.ndarray:
         """(position, filter) of outputs by their flat index as the operation gives them."""
         index = self.y.taken(np.arange(prod(self.y.whole)).reshape(self.y.whole)).reshape(-1)
+        # the inverse permutation: where each element that the operation gives is among the outputs
         where = np.empty(index.size, np.int64)
         where[index] = np.arange(index.size)
         return np.stack(np.divmod(where[flat], self.filters), axis=1)

@@ -64,8 +64,8 @@ def case_of_region(sides: Sides) -> Modelled:
         w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
         w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
         given.append((x, w, parts.get("b")))
-    for name, one, other in zip("wb", given[0][1:], given[1][1:], strict=True):
-        if not _same_bytes(one, other):
+    for name, left, right in zip("wb", given[0][1:], given[1][1:], strict=True):
+        if not _same_bytes(left, right):
             raise _no_case(f"the two runs have different {name}")
     assert cases[0] is not None and cases[1] is not None
     mine, theirs = cases[0].arguments(), cases[1].arguments()

@@ -404,7 +404,14 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, trace: Traces, column:
     whole = rounding.fused & leaves if tree.nodes else frozenset()
     products = _leaves_of_none(piece, ("products", "behind bias"), column)
     products |= {BIAS} if _leaves_of_none(piece, ("bias",), column) else frozenset()
-    sums = _flushed_sums(piece, trace, column)
+    every, none = piece.answers["flush sums"][:, column]
+    nodes = len(tree.nodes)
+    sums = frozenset([EVERY] if every and nodes else [])
+    if nodes and not every and not none:
+        answers = piece.answers["flush nodes"][:, column]
+        some = {node for node, one in zip(trace.triple_nodes, answers, strict=True) if one == 1}
+        some |= {nodes - 1} if piece.answers["flush root"][0, column] == 1 else set()
+        sums = _every_or_some(frozenset(some), frozenset(range(nodes)))
     rounding = replace(
         rounding,
         flushed_inputs=_every_or_some(_leaves_of_none(piece, ("inputs",), column), leaves - {BIAS}),
@@ -436,14 +443,3 @@ def _leaves_of_none(piece: FusionPiece, names: Sequence[str], column: int) -> fr
 
 def _every_or_some(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:
     return frozenset([EVERY]) if some and some == able else some
-
-
-def _flushed_sums(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
-    every, none = piece.answers["flush sums"][:, column]
-    nodes = len(piece.found.tree.nodes)
-    if every or none or not nodes:
-        return frozenset([EVERY] if every and nodes else [])
-    answers = piece.answers["flush nodes"][:, column]
-    found = {node for node, one in zip(trace.triple_nodes, answers, strict=True) if one == 1}
-    found |= {nodes - 1} if piece.answers["flush root"][0, column] == 1 else set()
-    return _every_or_some(frozenset(found), frozenset(range(nodes)))

@@ -13,7 +13,7 @@ branch answer that they meet over as many leaves as the whole node has.
 
 ``fprev`` asks one question after the other. What this room adds to it: many outputs, and many
 questions in one call (``reveal``); trees that are guessed from a few answers and then proved
-(``guess``, ``proof``); where the sums round (``rounding``); replays (``orders``).
+(``proof``); where the sums round (``rounding``); replays (``orders``).
 """
 
 from __future__ import annotations

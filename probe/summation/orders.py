@@ -54,10 +54,10 @@ class Orders:
     index: np.ndarray
     replayed: np.ndarray
     not_a_sum: np.ndarray
-    evidence: str = ""
-    calls: int = 0
-    checks: int = 0
-    seconds: float = 0.0
+    evidence: str
+    calls: int
+    checks: int
+    seconds: float
     certified: np.ndarray | None = None
     uncertified: str = ""
 

@@ -412,7 +412,15 @@ def reveal_ways(
     left = np.argwhere(np.ones(own.y.shape, bool) if wanted is None else wanted)
     fits: list[tuple[Way, np.ndarray]] = []
     for way in _ways_of_pool(case):
-        mine = _fitting(way, sets, left)
+        mine = np.ones(len(left), bool)  # outputs that the way gives on all sets
+        for kind, each in sets:
+            wrong = np.flatnonzero(mine)
+            # what a thread flushes may differ from call to call: any of it will do here
+            for one in _flushing(way) if kind == "tiny" else (way,):
+                if not len(wrong):
+                    break
+                wrong = wrong[~each.agrees(one, left[wrong])]
+            mine[wrong] = False
         if mine.any():
             fits.append((way, mine))
         if mine.all():
@@ -432,20 +440,6 @@ def reveal_ways(
             places = places[~agreed]
         fits = [(other, still & ~mine) for other, still in fits if (still & ~mine).any()]
     return found
-
-
-def _fitting(way: Way, sets: list[tuple[str, PoolAnswers]], places: np.ndarray) -> np.ndarray:
-    """Returns which outputs a way gives on all sets, each with its kind: a bool a place."""
-    fits = np.ones(len(places), bool)
-    for kind, each in sets:
-        left = np.flatnonzero(fits)
-        # what a thread flushes may differ from call to call: any of it will do here
-        for one in _flushing(way) if kind == "tiny" else (way,):
-            if not len(left):
-                break
-            left = left[~each.agrees(one, places[left])]
-        fits[left] = False
-    return fits
 
 
 def _fresh(case: Case, kind: str, seed: int) -> np.ndarray:

@@ -1,24 +1,7 @@
 """Sweeps by bits: runs every case at every value, and compares each with the largest.
 
 A failure of a target becomes a row of ``failures`` and the sweep goes on. A ``Summary`` counts by
-target what was found. Within a budget what is likely to differ is asked first: see ``ranking``.
-
-Ranks the questions of a sweep with a time limit: those likely to differ come first.
-
-What is known of a value of the axis are rates of differing, each between 0 and 1:
-
-1. elsewhere: of the same case at this value, on other targets and in earlier runs of the store;
-   where this value was not run, interpolated between those that were run; times how much of what
-   was expected so differed here (it stays 1 where more did);
-2. neighbours: of this case on this target, interpolated between the nearest values that were run;
-3. remainders: of this case on this target, among the values that leave the same remainder by 2, 4,
-   8, 16 or 32, the largest such rate: vectors and packets leave tails that differ alike;
-4. cases: of this target's other cases at this value;
-5. all questions that this target has answered so far, for want of anything better.
-
-The score of a value is their mean, with the weights ``WEIGHTS``; the highest come first. Values
-with equal scores come in an order that spreads them evenly, over all remainders too. Scores decide
-about the order alone: every answer is measured, and a value that was not asked is left out.
+target what was found. Within a budget what is likely to differ is asked first: see ``Ranking``.
 """
 
 from __future__ import annotations
@@ -49,7 +32,7 @@ from probe.sweeps.plan import (
 from probe.sweeps.summary import Summary, TargetSummary
 from probe.target import Target
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what keeps nothing needs no pyarrow
     import pyarrow as pa
 
     from probe.store import Store
@@ -74,7 +57,26 @@ GOLDEN = 0.6180339887498949
 
 
 class Ranking:
-    """The questions of one target: values of the axis by case. Threads may share it."""
+    """The questions of one target, values of the axis by case: those likely to differ come first.
+
+    Threads may share it.
+
+    What is known of a value of the axis are rates of differing, each between 0 and 1:
+
+    1. elsewhere: of the same case at this value, on other targets and in earlier runs of the store;
+       where this value was not run, interpolated between those that were run; times how much of
+       what was expected so differed here (it stays 1 where more did);
+    2. neighbours: of this case on this target, interpolated between the nearest values run;
+    3. remainders: of this case on this target, among the values that leave the same remainder by 2,
+       4, 8, 16 or 32, the largest such rate: vectors and packets leave tails that differ alike;
+    4. cases: of this target's other cases at this value;
+    5. all questions that this target has answered so far, for want of anything better.
+
+    The score of a value is their mean, with the weights ``WEIGHTS``; the highest come first. Values
+    with equal scores come in an order that spreads them evenly, over all remainders too. Scores
+    decide about the order alone: every answer is measured, and a value that was not asked is left
+    out.
+    """
 
     def __init__(self, questions: Mapping[int, Sequence[int]]) -> None:
         axis = np.array(sorted({value for values in questions.values() for value in values}))
@@ -287,7 +289,7 @@ def answer_request(
     What ``store`` has of the same run (machine, library, switches: ``schema.run_id``) is not
     repeated but counted; failures are tried again. Ctrl-C ends the processes, flushes the store,
     and returns what there is with ``interrupted``. Within a ``budget`` the questions that are
-    likely to differ come first, see ``ranking``, and what there was no time for is ``left_out``.
+    likely to differ come first, see ``Ranking``, and what there was no time for is ``left_out``.
     Errors: InputError before anything runs, StoreError as soon as the store fails.
     """
     targets = list(dict.fromkeys(targets))

@@ -25,7 +25,7 @@ def test_the_largest_channels_and_signs_that_two_runs_take_differently_are_count
     other[1, 5:] = 0.5, 2
     other[1, 0] = 8  # another sign, another largest one, another set of five
     unit, scale = np.finfo(np.float32).eps * 8, np.float32(scale)
-    assert list(decisions(other * scale, fixed * scale, "float32")) == [
+    assert list(decisions(other[None] * scale, fixed[None] * scale, "float32")) == [
         Decision("argmax", 2, 2, 1 / unit),
         Decision(f"top-{TOP}", 2, 1, 1 / unit),
         Decision("threshold", 14, 1, 0.5 / unit),

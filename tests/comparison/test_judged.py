@@ -22,7 +22,7 @@ from probe.errors import InputError
 from probe.launch import open_session
 from probe.summation.orders import ContainerOperands
 from probe.summation.summation import EVERY
-from probe.summation.tree import Tree
+from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 
 CASE = Case("conv1d", 3, 4, 4, groups=2, padding="same", stride=2, bias="normal")
@@ -100,11 +100,14 @@ FLAGS = (
 @pytest.mark.parametrize("apart", [False, True])
 def test_every_cause_follows_from_what_is_known_of_both_sides(session, apart):
     """All combinations of what may be known of an output, each one at an output of its own."""
-    case = Case("matmul", in_channels=5, filters=2, length=256)
+    case = Case("matmul", in_channels=5, filters=2, length=256, bias="normal")
     run = run_case(session, case).reveal(session)
     flags = dict(zip(FLAGS, np.indices([2] * 9).reshape(9, 256, 2) > 0, strict=True))
     (plain,) = run.orders.summations
-    added = {"left": plain, "right": plain._replace(tree=Tree.pairwise(5)) if apart else plain}
+    added = {
+        "left": plain,
+        "right": plain._replace(tree=Tree.sequential([BIAS, *range(5)])) if apart else plain,
+    }
 
     def side(name):
         known, right = flags[f"reached_{name}"], name == "right"

@@ -47,6 +47,7 @@ def test_a_run_is_a_value_and_what_is_found_out_makes_another_one(session):
     assert run.orders is None and run.summation((0, 0)) is None and not run.replays.any()
     assert found.summation((11, 2)).tree == Tree.sequential(5) and found.replays.all()
     assert found.operands is run.operands and run.windows is None
+    assert found.orders.certified is runs.run_and_reveal(session, CASE).orders.certified is None
     with pytest.raises(FrozenInstanceError):
         run.orders = found.orders
     with pytest.raises(FrozenInstanceError):
@@ -157,6 +158,12 @@ def test_known_summations_that_do_not_give_the_bits_are_given_up(session, monkey
         monkeypatch.setattr(runs, "reveal", reveal)
         found = run.reveal(session, known=right.summations)
         assert found.orders is right and found.replays.all() and asked == wanted
+    revealer = Revealer(kept=1)
+    odd = replace(run, operands=replace(run.operands, y=run.operands.y + 1))
+    for one, count in ((run, 1), (run, 0), (odd, 2)):  # kept orders are asked anew if they fail
+        asked.clear()
+        revealer.reveal(one, session)
+        assert len(asked) == count
 
 
 SOME = np.arange(36).reshape(12, 3) == 7
@@ -187,6 +194,7 @@ def test_a_revealer_keeps_the_orders_of_so_many_shapes(session, kept, wanted):
             assert (revealer.recall(run, session) is None) == (kept == 0)
     assert asked == [True, True, *[kept in (0, 1)] * 2]
     assert revealer.recall(run_case(session, CASE), session) is None
+    assert found.orders.certified is None
     assert revealer.summations == found.orders.summations
 
 
@@ -264,6 +272,8 @@ def test_a_finding_says_what_sets_its_sides_apart():
     assert Finding.of(case.with_(length=6), "batch", 2, 3).label == (
         "conv1d 3, 2 -> 4, same, length 6, batch 2 against 3"
     )
+    two = case.with_(length=6, batch=2)
+    assert [ComparedShapes.named(two, "batch", None, n).at for n in (None, 3)] == [None, 2]
     told = Finding.of(case, "length", 5, 9).to_json()
     assert (told["vary"], told["at"], told["against"]) == ("length", 5, 9)
     assert ComparedShapes.named(case, None, 5, 9).larger.length == 9

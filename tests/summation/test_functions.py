@@ -129,7 +129,7 @@ def kahan(x):
 
 
 @pytest.mark.parametrize("n", [3, 4, 9, 40])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_a_compensated_sum_is_named_and_is_no_plain_one(n, dtype):
     """Of three float64 numbers, too: generated ones have so few bits that any formula adds them."""
     found = probe.order(kahan, n, dtype=dtype)

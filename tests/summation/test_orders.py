@@ -290,7 +290,7 @@ def test_an_operator_that_saturates_under_the_masks_gets_no_tree():
 )
 def test_edges_strides_groups_and_batches_replay_everywhere(case):
     orders = reveal(session(), case)
-    assert orders.replayed.all() and not orders.not_a_sum.any()
+    assert orders.replayed.all() and not orders.not_a_sum.any() and orders.certified is None
 
 
 def test_windows_that_read_only_padding_have_no_way_and_no_fault():
