@@ -306,21 +306,19 @@ def _smallest_case(finding: Finding) -> Changes:
     least |= {"bias": None} if finding.case.weighted else {}
     least |= _per_group(finding, "filters", 1)
     one = _per_group(finding, "in_channels", 1)
+    # the pair moved together, the smaller value kept or at its least
+    pairs: list[dict[str, Any]] = [{}]
+    if finding.paired and finding.vary != "layout":
+        low, high = _pair_in_order(finding)
+        pairs = [
+            _as_pair(finding, small, small + apart)
+            for small in dict.fromkeys((_least_value(finding), low))
+            for apart in (1, 2, 4, 8)  # neighbours, or lanes of a vector and its halves
+            if apart <= high - low
+        ]
     for changes in (least | one, least):
-        for pair in _closest_pair(finding):
+        for pair in pairs:
             yield changes | pair
-
-
-def _closest_pair(finding: Finding) -> Changes:
-    """Yields the pair moved together, the smaller value kept or at its least."""
-    if not finding.paired or finding.vary == "layout":
-        yield {}
-        return
-    low, high = _pair_in_order(finding)
-    for small in dict.fromkeys((_least_value(finding), low)):
-        for apart in (1, 2, 4, 8):  # neighbours, or lanes of a vector and its halves
-            if apart <= high - low:
-                yield _as_pair(finding, small, small + apart)
 
 
 @proposal("pair")

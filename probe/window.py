@@ -246,19 +246,19 @@ Slices = tuple[slice, ...]
 class Agreement:
     """Outputs of a left and a right side that must agree.
 
-    ``blocks``: (left, right) pairs of slices over (batch, *positions, filters), of equal sizes, the
-    largest one first; nearly always there is one. ``outputs`` counts those of the left side, and
-    ``reason`` says why some of them have no partner (empty if all have).
+    ``blocks``: slices over (batch, *positions, filters) of either side, the largest one first;
+    nearly always there is one. ``outputs`` counts those of the left side, and ``reason`` says why
+    some of them have no partner (empty if all have).
     """
 
-    blocks: tuple[tuple[Slices, Slices], ...]
+    blocks: tuple[Slices, ...]
     outputs: int
     reason: str = ""
 
     @property
     def compared(self) -> int:
         """Returns outputs that must agree."""
-        return sum(math.prod(part.stop - part.start for part in left) for left, _ in self.blocks)
+        return sum(math.prod(part.stop - part.start for part in block) for block in self.blocks)
 
     @property
     def not_compared(self) -> int:
@@ -382,7 +382,7 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
         itertools.product(*axes),
         key=lambda block: -math.prod(run.stop - run.start for run in block),
     )
-    found = Agreement(tuple((block, block) for block in blocks), math.prod(left.shape))
+    found = Agreement(tuple(blocks), math.prod(left.shape))
     return replace(found, reason=_reason(left, other, vary)) if found.not_compared else found
 
 

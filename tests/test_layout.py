@@ -243,7 +243,7 @@ def test_a_control_that_finds_the_address_is_pinned_or_says_alignment():
     assert refused.causes == {"alignment": 1}
 
 
-BOTH = (((slice(0, 1), slice(0, 2)),) * 2,)
+BOTH = ((slice(0, 1), slice(0, 2)),)
 
 
 def test_a_difference_in_where_operands_begin_alone_is_called_alignment(started):

@@ -115,14 +115,12 @@ class Examined:
         return plain
 
 
-def examine_machine(
-    store: Path = Path(), tell: Callable[[int, int, str], None] | None = None
-) -> Examined:
+def examine_machine(tell: Callable[[int, int, str], None] | None = None) -> Examined:
     """Examines this machine; takes some seconds for each library, which runs in its own process.
 
-    ``store``: the folder whose disk is looked at. ``tell(done, total, what)``: a progress bar.
+    ``tell(done, total, what)``: a progress bar.
     """
-    checks = [*_own_checks(store)]
+    checks = [*_own_checks()]
     lacking = {name: why_unavailable(Target(name)) for name in backends.known_backends()}
     here = [name for name, why in lacking.items() if why is None]
     for name, why in lacking.items():
@@ -140,7 +138,7 @@ def examine_machine(
 DISTRIBUTIONS = ("probe-numerics", "probe-numerics-core")
 
 
-def _own_checks(store: Path) -> Iterator[Check]:
+def _own_checks() -> Iterator[Check]:
     """Yields what is here beside the libraries: the machine, what old releases and other processors
     would run on, and packages that ``probe-numerics-core`` leaves out, in one line if none is."""
     yield Check("Python", "ok", f"{platform.python_version()}, probe {machine.version()}")
@@ -150,7 +148,7 @@ def _own_checks(store: Path) -> Iterator[Check]:
     free = memory.free()
     known = "not known on this system" if free is None else f"{free / 1e9:.1f} GB free"
     yield Check("memory", "ok", known)
-    left = shutil.disk_usage(store).free
+    left = shutil.disk_usage(Path()).free  # of the folder in which results are stored
     yield Check("disk", "ok" if left > 1e9 else "wrong", f"{left / 1e9:.1f} GB free")
     if count := gpus():
         yield Check("GPU", "ok", f"{count} of NVIDIA")

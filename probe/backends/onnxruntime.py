@@ -21,14 +21,12 @@ from probe.backends.contract import Key, Unsupported
 from probe.backends.layers import extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
+    ChannelsFirstGraph,
     Writing,
-    assignment,
     channels_first_axis,
     input_names,
     keywords,
     left_expression,
-    result_expression,
-    right_expression,
     straight,
 )
 
@@ -200,15 +198,14 @@ class OnnxRuntime(Writing):
         return {"optimised-model": named}
 
 
-class OnnxGraph:
+class OnnxGraph(ChannelsFirstGraph):
     """A program as the text of nodes, channels first; see ``source.straight``."""
 
     def __init__(self, program, shapes):
         layer = program.steps[0].layer
-        self.program, self.shapes, self.rank = program, shapes, shapes.rank
+        ChannelsFirstGraph.__init__(self, program, shapes)
         self.kind = "TensorProto." + TYPES[layer["dtype"]]
         self.single = program.single and "kernel" in layer
-        self.product = self.single and layer["op"] in PRODUCT_OPS
         self.pool = pool_kind(layer)
 
     def value_info(self, name, sizes):
@@ -229,9 +226,7 @@ class OnnxGraph:
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand, None for the constant tail of a splice."""
-        steps = self.program.steps
-        found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
-        layer, name = next(found)
+        layer, name = self.named(operand)
         if name == "tail":
             return None
         if "kernel" not in layer:
@@ -245,35 +240,9 @@ class OnnxGraph:
             return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
         return [filters, channels // layer["groups"]] + list(layer["kernel"])
 
-    def enter(self, program, shapes):
-        if not self.product:
-            found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        else:
-            found = assignment("x", left_expression(program.steps[0].layer, shapes))
-        return found + layout.offset_copy_lines(
-            "x", program.layout
-        )  # NumPy's memory is read, not copied
-
-    def leave(self, program, shapes):
-        if self.product:
-            return result_expression(program.steps[0].layer, "y", shapes)
-        return "np.moveaxis(y, 1, -1)"
-
     def operand(self, layer, name, at):
-        if name == "tail":
-            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
-        if "kernel" not in layer:
-            return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
-        if name == "b":
-            return []
-        if layer["op"] in PRODUCT_OPS:
-            dense = layer["op"] == "dense"
-            w = at + ".T.copy()" if dense else right_expression(layer, at)
-            return [
-                "%s = %s" % (at, w),
-                *layout.offset_copy_lines(at, layout.layout_of_spec(layer)),
-            ]
-        return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
+        held = name == "b" and "kernel" in layer  # which a Conv or a Gemm takes as it is
+        return [] if held else ChannelsFirstGraph.operand(self, layer, name, at)
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""

@@ -12,13 +12,12 @@ from probe.backends.contract import Key, Unsupported
 from probe.backends.layers import extended_axis, pool_kind
 from probe.backends.source import (
     PRODUCT_OPS,
+    ChannelsFirstGraph,
     Writing,
     channels_first_axis,
     input_names,
     left_expression,
     number_text,
-    result_expression,
-    right_expression,
     straight,
 )
 
@@ -139,17 +138,15 @@ class CompileRecorder:
         return self.made
 
 
-class OpenVINOGraph:
+class OpenVINOGraph(ChannelsFirstGraph):
     """A program as calls of an opset, channels first; see ``source.straight``.
 
     ``holds``: weights are arrays that become constants, else parameters.
     """
 
     def __init__(self, program, shapes, holds):
-        layer = program.steps[0].layer
-        self.program, self.shapes, self.rank = program, shapes, shapes.rank
-        self.holds, self.dtype = holds, "np." + layer["dtype"]
-        self.product = program.single and layer["op"] in PRODUCT_OPS
+        ChannelsFirstGraph.__init__(self, program, shapes)
+        self.holds, self.dtype = holds, "np." + program.steps[0].layer["dtype"]
 
     def parameter(self, name, sizes):
         """Returns the line of an input of the model; -1: an open size."""
@@ -168,9 +165,7 @@ class OpenVINOGraph:
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand as ``operand`` hands it over."""
-        steps = self.program.steps
-        found = ((s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand)
-        layer, name = next(found)
+        layer, name = self.named(operand)
         if name == "tail":
             return [-1] * (self.rank + 2)
         if name != "w":
@@ -179,30 +174,11 @@ class OpenVINOGraph:
             return [1, channels] + [1] * self.rank if column else [channels]
         return list(shape_of_weights(layer))
 
-    def enter(self, program, shapes):
-        if not self.product:
-            return ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
-        x = left_expression(program.steps[0].layer, shapes)
-        return ["x = " + x] if x != "x" else []
-
-    def leave(self, program, shapes):
-        if self.product:
-            return result_expression(program.steps[0].layer, "y", shapes)
-        return "np.moveaxis(y, 1, -1)"
-
     def operand(self, layer, name, at):
-        if name == "tail":
-            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
-        if layer["op"] in PRODUCT_OPS:
-            if name == "b":
-                return []
-            w = right_expression(layer, at)
-            return ["%s = %s" % (at, w + ".T.copy()" if layer["op"] == "dense" else w)]
-        if name != "w":
-            return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
-        found = ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
-        grouped = "%s = %s.reshape(%s)" % (at, at, shape_of_weights(layer))
-        return found + [grouped] * (layer["groups"] > 1)
+        found = ChannelsFirstGraph.operand(self, layer, name, at)
+        if name == "w" and layer["groups"] > 1:
+            found.append("%s = %s.reshape(%s)" % (at, at, shape_of_weights(layer)))
+        return found
 
     def lines(self, layer, number, x, y, given, shapes):
         """Returns lines from the values named ``x`` to ``y``."""

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from probe import floats
+from probe import floats, layout
 from probe.backends.contract import (
     Backend,
     Operator,
@@ -337,6 +337,45 @@ def straight(backend, program, shapes, distinct=False):
         enter=tuple(backend.enter(program, shapes)),
         load=tuple(load),
     )
+
+
+class ChannelsFirstGraph:
+    """What libraries share whose program is a graph of values with the channels first; see
+    ``straight``. Of one product there is no such axis: arrays are as users write them."""
+
+    def __init__(self, program, shapes):
+        self.program, self.shapes, self.rank = program, shapes, shapes.rank
+        self.product = program.single and program.steps[0].layer["op"] in PRODUCT_OPS
+
+    def named(self, operand):
+        """Returns the layer that an operand belongs to, and the layer's name for it."""
+        steps = self.program.steps
+        return next(
+            (s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand
+        )
+
+    def enter(self, program, shapes):
+        found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        if self.product:
+            found = assignment("x", left_expression(program.steps[0].layer, shapes))
+        # NumPy's memory is read, not copied
+        return found + layout.offset_copy_lines("x", program.layout)
+
+    def leave(self, program, shapes):
+        if self.product:
+            return result_expression(program.steps[0].layer, "y", shapes)
+        return "np.moveaxis(y, 1, -1)"
+
+    def operand(self, layer, name, at):
+        if name == "tail":
+            return ["%s = np.ascontiguousarray(np.moveaxis(%s, -1, 1))" % (at, at)]
+        if layer["op"] in PRODUCT_OPS:
+            w = right_expression(layer, at) + ".T.copy()" * (layer["op"] == "dense")
+            moved = layout.offset_copy_lines(at, layout.layout_of_spec(layer))
+            return [] if name == "b" else ["%s = %s" % (at, w), *moved]
+        if name == "w":
+            return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
+        return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
 
 
 class CompiledSource(Operator):

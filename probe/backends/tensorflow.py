@@ -40,8 +40,12 @@ from probe.backends.source import (
 )
 from probe.geometry import BY_SIZE, WindowSizes
 
-# Switches of every target that runs on TensorFlow; ``keras`` has them too.
-SWITCHES = {
+# Places in a graph, operator names and colours: what an error's line holds beside its message.
+NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
+# Errors that tell where before what.
+HEADINGS = ("in user code", "Graph execution error")
+
+KEYS = {
     "onednn": Key(
         ("0", "1"),
         "TensorFlow's own choice: 1 from 2.9 on x86 with VNNI",
@@ -54,19 +58,6 @@ SWITCHES = {
     ),
     "isa": ONEDNN_KEY,
     "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),
-    "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
-}
-
-# Places in a graph, operator names and colours: what an error's line holds beside its message.
-NOISE = re.compile(r"\[\[.*?\]\]|{{.*?}}|\[Op:.*?\]|\x1b\[\d+m|\s+name:\s*$|^\s*\w+Error: ")
-# Errors that tell where before what.
-HEADINGS = ("in user code", "Graph execution error")
-
-KEYS = {
-    "onednn": SWITCHES["onednn"],
-    "contraction": SWITCHES["contraction"],
-    "isa": SWITCHES["isa"],
-    "threads": SWITCHES["threads"],
     "mode": Key(
         ("eager", "graph"),
         "eager; graph before 2.0, with xla=1 and with weights=constant",
@@ -76,12 +67,17 @@ KEYS = {
     "weights": Key(
         ("argument", "constant"), "argument", "constant: part of the graph, one graph for each"
     ),
-    "deterministic": SWITCHES["deterministic"],
+    "deterministic": Key(("0", "1"), "0", "op determinism (2.9 on; TF_DETERMINISTIC_OPS before)"),
     "algorithm": Key(
         ("operator", "elementwise"),
         "operator",
         "elementwise: a multiplication and an addition for each product (probe.stable)",
     ),
+}
+
+# Those of every target that runs on TensorFlow; ``keras`` has them too.
+SWITCHES = {
+    name: KEYS[name] for name in ("onednn", "contraction", "isa", "threads", "deterministic")
 }
 
 

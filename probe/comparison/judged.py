@@ -71,8 +71,10 @@ class OutputPairs:
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
         """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
-        one = np.concatenate([none, *(_places_of_block(left, block) for block, _ in blocks)])
-        two = np.concatenate([none, *(_places_of_block(right, block) for _, block in blocks)])
+        one, two = (
+            np.concatenate([none, *(_places_of_block(case, block) for block in blocks)])
+            for case in (left, right)
+        )
         return OutputPairs(one, two, np.ones(len(one), bool))
 
     @staticmethod

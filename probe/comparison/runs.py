@@ -29,7 +29,7 @@ from probe.target import Target
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 # A value of an axis as it is asked for: a number, or a layout's word.
 Value = int | str
-Blocks = tuple[tuple[tuple[slice, ...], tuple[slice, ...]], ...]
+Blocks = tuple[tuple[slice, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ class ComparedShapes:
         return wider.with_(length=length, batch=batch, split=None)
 
     def blocks(self, same_place: bool = False) -> Blocks:
-        """Blocks of outputs to compare, left and right: slices over (batch, *positions, filters).
+        """Returns outputs to compare, in blocks of either side: slices over (batch, *positions,
+        filters).
 
         Those whose windows hold the same values; with ``same_place`` all that both sides have.
         """
@@ -113,7 +114,7 @@ def common(left: Case, right: Case) -> Blocks:
     """Returns the outputs of the same index that both have, as one block."""
     shapes = left.output_shape(), right.output_shape()
     both = tuple(slice(0, min(sizes)) for sizes in zip(*shapes, strict=True))
-    return ((both, both),)
+    return (both,)
 
 
 # A control: the same call gives different bits where its input begins at a different address.

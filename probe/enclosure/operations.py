@@ -328,8 +328,9 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
     axes, frame = meaning.spatial, meaning.frame
     sizes = [shape[axis] for axis in axes]
     empty = -np.inf if meaning.kind == "max" else 0.0
+    ends = one if meaning.kind == "max" else (*_addends(one), np.ones(one.shape))
     every = []
-    for end in one if meaning.kind == "max" else _addends(one):
+    for end in ends:
         wide = [(0, 0)] * end.ndim
         for k, axis in enumerate(axes):
             reach = (sizes[k] - 1) * frame.stride[k] + (frame.kernel[k] - 1) * frame.dilation[k] + 1
@@ -347,30 +348,15 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
         every.append(np.max(taps, axis=0) if meaning.kind == "max" else np.sum(taps, axis=0))
     if meaning.kind == "max":
         return Interval(*every)
-    found = _sums_between(every, math.prod(frame.kernel), dtype)
+    *sums, counts = every  # of ones the sums are how many elements each window has
+    found = _sums_between(sums, math.prod(frame.kernel), dtype)
     if meaning.kind == "sum":
         return found
-    return _quotient_of_two(found, _number_interval(_covered(meaning, one.shape, shape)), dtype)
-
-
-def _covered(meaning: Windows, ins: tuple[int, ...], outs: tuple[int, ...]) -> Doubles:
-    """Returns the numbers that an average divides by, as they broadcast to its outputs."""
-    frame, axes = meaning.frame, meaning.spatial
-    given, sizes = [ins[axis] for axis in axes], [outs[axis] for axis in axes]
     if meaning.counts_padding:
-        found = divisors(frame, given, sizes).astype(np.float64)
-    else:
-        found = np.ones(sizes)
-        for k, (size, count) in enumerate(zip(given, sizes, strict=True)):
-            taps = np.arange(frame.kernel[k]) * frame.dilation[k]
-            at = np.arange(count)[:, None] * frame.stride[k] + taps - frame.padding[k][0]
-            line = ((at >= 0) & (at < size)).sum(axis=1)
-            found = found * line.reshape([-1 if n == k else 1 for n in range(len(axes))])
-    order = np.argsort(axes)
-    shaped = [1] * len(outs)
-    for axis, size in zip(axes, sizes, strict=True):
-        shaped[axis] = size
-    return np.transpose(found, order).reshape(shaped)
+        some = divisors(frame, [one.shape[axis] for axis in axes], sizes).astype(np.float64)
+        spread = [size if axis in axes else 1 for axis, size in enumerate(shape)]
+        counts = np.transpose(some, np.argsort(axes)).reshape(spread)
+    return _quotient_of_two(found, _number_interval(counts), dtype)
 
 
 # functions of the elements at one place
@@ -584,7 +570,18 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
     one, rank = reads[0], len(reads[0].shape)
     axes = tuple(axis % rank for axis in meaning.axes)
     if meaning.groups is not None:
-        return _in_groups(meaning, reads, dtype)
+        # an axis is in parts, each for itself; scales lie along the whole axis
+        (axis, count), shape = meaning.groups, one.shape
+        parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+        along = rank - 1 if meaning.along is None else meaning.along % rank
+        eps, *flags = meaning.numbers
+        if (reads[1:] and along != axis) or len(reads) - 1 != sum(map(bool, flags)):
+            raise NotEnclosed
+        inside = tuple(a + 1 if a >= axis else a for a in axes)
+        plain = replace(meaning, axes=inside, groups=None, along=None, numbers=(eps, False, False))
+        found = _normalised_axes(plain, [one.map(lambda end: end.reshape(parted))], dtype)
+        found = found.map(lambda end: end.reshape(shape))
+        return _scaled_and_shifted(found, reads[1:], flags, along, dtype)
     if meaning.word in ("softmax", "log_softmax"):
         beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
         _, shifted, raised, total = _exponentials(one, axes, dtype, beta)
@@ -632,23 +629,6 @@ def _scaled_and_shifted(
         lies = given.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
         found = how(found, lies, dtype)
     return found
-
-
-def _in_groups(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
-    """Returns a norm whose axis is in parts, each for itself; scales lie along the whole axis."""
-    assert meaning.groups is not None
-    axis, count = meaning.groups
-    shape, rank = reads[0].shape, len(reads[0].shape)
-    parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
-    along = rank - 1 if meaning.along is None else meaning.along % rank
-    eps, *flags = meaning.numbers
-    if (reads[1:] and along != axis) or len(reads) - 1 != sum(map(bool, flags)):
-        raise NotEnclosed
-    axes = tuple(a + 1 if a >= axis else a for a in (a % rank for a in meaning.axes))
-    plain = replace(meaning, axes=axes, groups=None, along=None, numbers=(eps, False, False))
-    found = _normalised_axes(plain, [reads[0].map(lambda end: end.reshape(parted))], dtype)
-    found = found.map(lambda end: end.reshape(shape))
-    return _scaled_and_shifted(found, reads[1:], flags, along, dtype)
 
 
 def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:

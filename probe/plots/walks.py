@@ -24,6 +24,8 @@ from probe.recording.difference import Difference, Region
 FIRST = "first source"
 # Columns of what is said above a picture: a cause may need more than one line.
 TITLE = 120
+# Characters of an operation's name beside its bar.
+NAME = 44
 # Rows at most: runs of operations in which nothing differs are one row.
 ROWS = 40
 
@@ -96,8 +98,8 @@ def rows_of(found: Difference, most: int = ROWS) -> list[PlotRow]:
     return [*shown, *rows[last:]]
 
 
-def _without_middle(text: str, most: int = 44) -> str:
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-most // 2 :]}"
+def _without_middle(text: str) -> str:
+    return text if len(text) <= NAME else f"{text[: NAME // 2 - 1]}…{text[-NAME // 2 :]}"
 
 
 def _row_of_rest(rows: list[PlotRow]) -> list[PlotRow]:

@@ -94,7 +94,7 @@ class Failing:
             self._again(error)
             return False
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
-        if all(ulp.equal(one[ours], two[theirs], dtype) for ours, theirs in blocks):
+        if all(ulp.equal(one[block], two[block], dtype) for block in blocks):
             return False
         # a side that does not agree with itself differs without any cause
         again = self._run(self.first, finding, finding.left)

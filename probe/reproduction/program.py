@@ -71,12 +71,12 @@ def literal(value: object) -> str:
     return re.sub(r"'([^'\"]*)'", r'"\1"', repr(value))
 
 
-def block(lines: Iterable[str], indent: int = 4) -> list[str]:
+def block(lines: Iterable[str]) -> list[str]:
     """Returns the lines indented, those that are too long broken at their brackets."""
     found: list[str] = []
     for line in lines:
         own = len(line) - len(line.lstrip())
-        found += wrapped_statement(line.strip(), indent + own) if line.strip() else [""]
+        found += wrapped_statement(line.strip(), 4 + own) if line.strip() else [""]
     return found
 
 
@@ -435,7 +435,7 @@ def script_of_finding(
             setup=[] if isolated else list(libraries[0].setup),
             readers=[READERS[one].format(dtype=kind, little=little).strip() for one in used],
             operands=operands,
-            blocks=[tuple(map(slices_as_written, one, shapes)) for one in blocks],
+            blocks=[[slices_as_written(one, shape) for shape in shapes] for one in blocks],
             functions=work.functions,
             left=left,
             right=right,

@@ -115,32 +115,23 @@ def outputs_proved(
     chunk = max(1, ANSWERS_AT_ONCE // fits.size)  # speed alone
     calls = schedule(tree, operator.summands, form)
     for (levels, wide), alike in itertools.groupby(calls, lambda call: (call.levels, call.wide)):
+        units, big = form.units(levels, 1 << wide), form.masks(levels, 1 << wide)
+        size = np.broadcast_to(units[:, None], big.shape)
+        values = np.stack([big, -big, size, size], axis=-1)
         while some := list(itertools.islice(alike, min(chunk, BATCH))):
-            triples = [call.triples for call in some]
-            fits &= _answer_as_expected(masks, form, levels, 1 << wide, triples)
+            leaves = np.full((len(some), *big.shape, WORDS), -1)
+            expected = np.zeros(len(some))
+            for number, call in enumerate(some):
+                for path, triples in enumerate(call.triples):
+                    for level, triple in enumerate(triples):
+                        leaves[number, level, path] = triple
+                    expected[number] += units[: len(triples)].sum()
+            used = (leaves >= 0).any(axis=0)
+            ask = np.repeat(leaves[:, used][:, None], operator.filters, axis=1)
+            fits &= (masks.run(ask, values[used]) == expected[:, None, None]).all(axis=0)
             if not fits.any():
                 return fits
     return fits
-
-
-def _answer_as_expected(
-    masks: Masks, form: Format, levels: int, paths: int, calls: list[list[list[Triple]]]
-) -> np.ndarray:
-    """Returns which outputs answer all of these calls as they should: bool (positions, filters)."""
-    units, big = form.units(levels, paths), form.masks(levels, paths)
-    size = np.broadcast_to(units[:, None], big.shape)
-    values = np.stack([big, -big, size, size], axis=-1)
-    leaves = np.full((len(calls), levels, paths, WORDS), -1)
-    expected = np.zeros(len(calls))
-    for number, call in enumerate(calls):
-        for path, triples in enumerate(call):
-            for level, triple in enumerate(triples):
-                leaves[number, level, path] = triple
-            expected[number] += units[: len(triples)].sum()
-    used = (leaves >= 0).any(axis=0)
-    ask = np.repeat(leaves[:, used][:, None], masks.operator.filters, axis=1)
-    fine: np.ndarray = (masks.run(ask, values[used]) == expected[:, None, None]).all(axis=0)
-    return fine
 
 
 # Leaves a, b and d, and one that a and b meet over, or -1.

@@ -370,27 +370,18 @@ def _chains(tree: Tree) -> NotationSum:
     ``NotationSum``."""
     found: list[NotationSum] = []
     for children in tree.nodes:
-        found.append(_join_chain([child if child >= 0 else found[~child] for child in children]))
+        items: list[Item] = [child if child >= 0 else found[~child] for child in children]
+        made = NotationSum(items, sum(map(_leaves_below, items)), together=len(items) > 2)
+        for total, item in () if made.together else (items, items[::-1]):
+            if not isinstance(total, NotationSum) or total.together:
+                continue
+            below = _leaves_below(item)
+            if total.size > below and _leaves_below(total.items[-1]) == below:
+                total.items.append(item)
+                total.size, made = made.size, total
+                break
+        found.append(made)
     return found[-1]
-
-
-def _join_chain(items: list[Item]) -> NotationSum:
-    size = sum(map(_leaves_below, items))
-    if len(items) > 2:
-        return NotationSum(items, size, together=True)
-    one, other = items
-    for total, item in ((one, other), (other, one)):
-        if (
-            not isinstance(total, NotationSum)
-            or total.together
-            or total.size <= _leaves_below(item)
-        ):
-            continue
-        if _leaves_below(total.items[-1]) == _leaves_below(item):
-            total.items.append(item)
-            total.size = size
-            return total
-    return NotationSum(items, size)
 
 
 def _leaves_below(item: Item) -> int:

@@ -124,9 +124,9 @@ class Plan:
             return value, [(None, whole)]
         nothing = [[0, 0, 1] for _ in whole]
         blocks: list[tuple[Ranges | None, Ranges]] = []
-        for pair in self._agreements[value].blocks:
-            ours, theirs = ([[part.start, part.stop, 1] for part in block] for block in pair)
-            blocks.append((None if ours == whole else ours, theirs))
+        for block in self._agreements[value].blocks:
+            ranges = [[part.start, part.stop, 1] for part in block]
+            blocks.append((None if ranges == whole else ranges, ranges))
         return value, blocks or [(nothing, nothing)]
 
 

@@ -31,12 +31,9 @@ def test_items_are_the_agreement(case):
         shape = case.output_shape(value)
         assert plan.shapes[value] == shape
         nothing = (slice(0, 0),) * len(shape)
-        pairs = expected.blocks or ((nothing, nothing),)
-        assert len(blocks) == len(pairs)
-        for (left, right), wanted in zip(blocks, pairs, strict=True):
-            left = left or [[0, size, 1] for size in shape]
-            assert tuple(slice(*limits[:2]) for limits in left) == wanted[0]
-            assert tuple(slice(*limits[:2]) for limits in right) == wanted[1]
+        for pair, wanted in zip(blocks, expected.blocks or (nothing,), strict=True):
+            for ranges in (pair[0] or [[0, size, 1] for size in shape], pair[1]):
+                assert tuple(slice(*limits[:2]) for limits in ranges) == wanted
         assert plan.not_compared[value] == expected.not_compared
 
 

@@ -48,8 +48,12 @@ def regions(mask: np.ndarray) -> Iterator[Region]:
             yield (members, *inner)
 
 
-def where_true(mask: np.ndarray, most: int = 4) -> str:
-    """Returns where a mask of the output's shape is True; at most ``most`` regions are written out.
+# Regions of a mask that are written out.
+REGIONS = 4
+
+
+def where_true(mask: np.ndarray) -> str:
+    """Returns where a mask of the output's shape is True, in its first ``REGIONS`` regions.
 
     Axes of one entry are left out, ``*`` is all of an axis.
     """
@@ -57,7 +61,7 @@ def where_true(mask: np.ndarray, most: int = 4) -> str:
     if mask.size == 1:
         return "the output" if found else "none"
     texts = []
-    for region in found[:most]:
+    for region in found[:REGIONS]:
         parts = [
             "*" if len(indices) == size else ranges(indices.tolist(), 8)
             for indices, size in zip(region, mask.shape, strict=True)
@@ -66,7 +70,7 @@ def where_true(mask: np.ndarray, most: int = 4) -> str:
         if len(parts) > 1:
             parts = [f"({part})" if "," in part else part for part in parts]
         texts.append(f"out[{', '.join(parts)}]")
-    text, more = "; ".join(texts), len(found) - most
+    text, more = "; ".join(texts), len(found) - REGIONS
     return f"{text}; and {more} more blocks of this kind" if more > 0 else text or "none"
 
 
