@@ -33,7 +33,7 @@ from probe.recording.recording import Run
 from probe.recording.replayed import Port, Replayed, TargetRuns, replay_steadily
 from probe.recording.subject import OR_SHAPE, is_function
 from probe.recording.walk import NAMES, compare_and_explain, walk, watched
-from probe.switch_points.bisection import Conditions, ReleaseStep, search_conditions
+from probe.switch_points.fewest import Conditions, ReleaseStep, search_conditions
 from probe.target import Target, why_unavailable
 
 Arrays = Mapping[str, np.ndarray]

@@ -46,7 +46,7 @@ OFFERED: dict[str, str | tuple[str, ...]] = {
     "dtype": "floats.FORMATS",
     "operands": "operands.KINDS",
     "bias": ("normal",),
-    "vary": "window.agreement.VARY",
+    "vary": "window.VARY",
     "form": "reproduction.report.FORMS",
     "against_padding": PADDINGS,
     **{name: one.choices for name, one in OPTIONS.items() if one.choices},

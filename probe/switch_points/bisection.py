@@ -13,7 +13,7 @@ first one's conditions are taken over, the smaller sets first, until the first o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,11 +30,12 @@ from probe.store import Store
 from probe.sweeps import sweep_cases
 from probe.switch_points import by_order
 from probe.switch_points.fewest import (
+    Conditions,
     ReleaseChange,
     ReleaseStep,
     first_change,
     releases_in_order,
-    smallest,
+    search_conditions,
 )
 from probe.target import Target
 
@@ -194,109 +195,10 @@ def bisect_releases(
         return first_change(between, asked)
 
 
-# A switch, ``version`` or ``device``, and its value; None: the default.
-Condition = tuple[str, str | None]
-
-# Conditions up to which all sets are tried, 64 at the most.
-MOST = 6
-
-
-@dataclass
-class Conditions:
-    """What was found. ``sets``: the smallest sets of conditions that bring the results back, each
-    as texts such as ``threads=1``; all together are the left target. None where both targets show
-    the same. ``steps``: what was run, by the target's text. ``untested``: of the steps the targets
-    of smaller sets, which could not be run: one of them may be enough."""
-
-    left: str
-    right: str
-    sets: list[list[str]] | None
-    steps: list[ReleaseStep]
-    untested: Sequence[str] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what ``probe bisect --json`` prints; ``conditions`` is the first set."""
-        return {
-            "left": self.left,
-            "right": self.right,
-            "same": self.sets is None,
-            "conditions": self.sets[0] if self.sets else None,
-            "sets": self.sets or [],
-            "minimal": self.sets is not None and not self.untested,
-            "skipped": [one.version for one in self.steps if one.seen is None],
-            "steps": [
-                {"target": one.version, "seen": one.seen, "says": one.says, "why": one.why}
-                for one in self.steps
-            ],
-        }
-
-
-def conditions_apart(left: Target, right: Target) -> list[Condition]:
-    """Returns the conditions of ``left`` in which ``right`` is different. InputError: they are not
-    of one library, or not different."""
-    if left.name != right.name:
-        why = f"{left.text} is a different library, not only under different conditions"
-        raise InputError("and", right.text, why, "use one library; probe explain compares two")
-    found: list[Condition] = []
-    if left.version != right.version:
-        found.append(("version", left.version))
-    if left.device != right.device:
-        found.append(("device", left.device))
-    ours, theirs = dict(left.switches), dict(right.switches)
-    keys = dict.fromkeys([*ours, *theirs])
-    found += [(key, ours.get(key)) for key in keys if ours.get(key) != theirs.get(key)]
-    if not found:
-        raise InputError("and", right.text, "both are the same target", "take a different one")
-    if len(found) > MOST:
-        why = f"{len(found)} conditions differ, more than {MOST}"
-        raise InputError("and", right.text, why, "fix some of them in both targets")
-    return found
-
-
 def only_releases(left: Target, right: Target) -> bool:
     """Returns whether two targets differ in their releases alone, and name both."""
     both = left.version is not None and right.version is not None
     return both and left.with_(version=None) == right.with_(version=None)
-
-
-def condition_text(one: Condition) -> str:
-    """Returns a condition as it is printed."""
-    name, value = one
-    name = {"version": "release"}.get(name, name)
-    return (
-        f"{name}={'installed' if name == 'release' else 'default'}"
-        if value is None
-        else (f"{name}={value}")
-    )
-
-
-def search_conditions(
-    left: Target, right: Target, ask: Callable[[Target], ReleaseStep]
-) -> Conditions:
-    """Searches the sets of conditions by size. ``ask``: what a target shows, or why it can't run.
-
-    All sets of the smallest size that brings the results back are found. InputError: an end can't
-    be run.
-    """
-    every = conditions_apart(left, right)
-    steps = [ask(left), ask(right)]
-    for end in steps:
-        if end.seen is None:
-            raise InputError("target", end.version, end.why, "take a different target")
-    if steps[0].seen == steps[1].seen:
-        return Conditions(left.text, right.text, None, steps)
-
-    failed = list[tuple[int, str]]()
-
-    def returns(some: Sequence[Condition]) -> bool:
-        step = steps[0] if len(some) == len(every) else ask(right.with_(**dict(some)))
-        steps.extend([step] * (step is not steps[0]))
-        failed.extend([(len(some), step.version)] * (step.seen is None))
-        return step.seen == steps[0].seen
-
-    found = [[condition_text(one) for one in some] for some in smallest(every, returns)]
-    untested = [text for size, text in failed if size < len(found[0])]
-    return Conditions(left.text, right.text, found, steps, untested)
 
 
 def bisect_conditions(

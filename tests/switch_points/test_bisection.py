@@ -15,15 +15,13 @@ from probe.store.results import load
 from probe.switch_points import bisection
 from probe.switch_points.bisection import (
     ReleaseQuestion,
-    ReleaseStep,
     bisect_conditions,
     bisect_releases,
-    conditions_apart,
     conditions_lines,
     only_releases,
     releases_between,
-    search_conditions,
 )
+from probe.switch_points.fewest import ReleaseStep, conditions_apart, search_conditions
 from probe.target import Target
 
 pytestmark = pytest.mark.long

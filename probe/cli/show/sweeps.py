@@ -16,8 +16,8 @@ from probe.printing import ranges, table
 from probe.sweeps import Summary, TargetSummary
 
 if TYPE_CHECKING:  # a sweep by bits shows no sums
-    from probe.switch_points.bisection import Conditions
     from probe.switch_points.by_order import ByOrder
+    from probe.switch_points.fewest import Conditions
 
 
 def sweep_by_bits(
