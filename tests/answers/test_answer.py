@@ -136,7 +136,7 @@ def test_a_picture_leaves_no_figure_behind():
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.slow_at("reproduce", "thresholds", "sweep", "remedies")
+@pytest.mark.slow_at("reproduce", "thresholds", "sweep", "remedies", "order", "explain")
 def test_no_room_takes_a_questions_name(name):
     """Else an import of the package would put it in the function's place."""
     assert name not in probe.ROOMS and inspect.isfunction(getattr(probe, name))

@@ -95,6 +95,7 @@ def in_mode_of(case, running):
     return mode
 
 
+@pytest.mark.slow
 def test_an_operation_in_the_invariant_mode_adds_alike_at_every_batch(running):
     mode = in_mode_of(DENSE.with_(bias="normal"), running)
     assert mode.remedy.name == "invariant" and mode.verdict == "exact"

@@ -302,7 +302,7 @@ def test_attention_of_onnx_keeps_its_bits():
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "attention"])
-@pytest.mark.slow_at("LSTM", "GRU")
+@pytest.mark.slow
 def test_masked_sequences_of_keras_keep_their_bits(kind):
     keras = pytest.importorskip("keras")
     if keras.backend.backend() != "tensorflow":

@@ -63,6 +63,7 @@ def test_from_new_to_green_to_changed_to_blessed(project):
     assert project.pytest()[0] == 0
 
 
+@pytest.mark.slow
 def test_an_update_runs_each_body_once_and_what_tests_share_stays_as_it_was(project):
     test = """
         def test_{}(bits):

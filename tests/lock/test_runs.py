@@ -22,6 +22,7 @@ def test_the_projects_own_lock_has_the_same_bits_or_does_not_know_this_machine()
     assert runs.exit_status(found) in (0, 3), [one.message for one in found]
 
 
+@pytest.mark.slow
 def test_an_output_that_is_gone_has_changed_until_it_is_blessed(tmp_path, monkeypatch, capfd):
     """Of a run with several outputs, the lock has a check for each."""
     monkeypatch.chdir(tmp_path)

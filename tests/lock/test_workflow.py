@@ -51,6 +51,7 @@ def filled(text, inputs):
 
 
 @pytest.mark.parametrize("value", ["1.0", "2.0"], ids=["same", "changed"])
+@pytest.mark.slow_at("same")
 def test_the_steps_of_the_action_run(value, tmp_path):
     project = Project(tmp_path)
     text = "import numpy as np\n\ndef test_it(bits):\n    bits.check(np.float32([1, 2]) * {})\n"

@@ -92,7 +92,8 @@ def same(model: Any, target: str, **more: Any) -> dict[str, Any]:
     return found[0][0]
 
 
-@pytest.mark.parametrize("library", ["torch", "jax", pytest.param("keras", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", ["torch", "jax", "keras"])
+@pytest.mark.slow_at("jax", "keras")
 def test_a_function_is_compared_and_explained_there_as_here(nets: Any, library: str) -> None:
     pytest.importorskip(library)
     target = "tensorflow" if library == "keras" else library

@@ -69,7 +69,9 @@ WHOLE = {"branches": of_branches, "rows": of_rows}
         for text in ("torch", "tensorflow", "tensorflow,mode=graph", "onnxruntime", "jax", "keras")
     ],
 )
-@pytest.mark.slow_at("branches-tensorflow,mode=graph")
+@pytest.mark.slow_at(
+    "branches-tensorflow,mode=graph", "branches-keras", "rows-tensorflow,mode=graph"
+)
 def test_a_graph_is_one_program_of_a_library(started, name, text):
     model, inputs = WHOLE[name]()
     there = OnTarget(open_model(model), started(text))

@@ -30,6 +30,7 @@ TARGETS = ("reference", "torch", "tensorflow", "jax", "onnxruntime", "litert")
 
 @pytest.mark.parametrize("text", TARGETS)
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow_at("torch-tensorflow", "torch-jax", "keras-reference")
 def test_what_runs_on_a_target_computes_what_the_model_does(made, started, name, text):
     _, _, run = made(name)
     found = replay_run(run, started(text))

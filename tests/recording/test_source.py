@@ -610,6 +610,7 @@ def test_two_sides_of_one_formula_are_not_two() -> None:
     assert "formulas:" not in cause.why and cause.kind != "algorithm"
 
 
+@pytest.mark.slow
 def test_what_grapplers_addn_does_to_a_residual_is_an_order() -> None:
     """(x + bias) + rest becomes AddN([x, rest]) + bias when a Keras model is compiled."""
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")

@@ -68,6 +68,7 @@ def test_the_case_gives_the_recorded_bits_of_both_runs():
     assert modelled.where_it_differs(cause) and "sums of" in modelled.where_it_differs(cause)
 
 
+@pytest.mark.slow
 def test_other_bits_than_the_models_are_no_case():
     found, first = compared(lambda count: slice(0, count))
     made = modelled.case_of_region(isolated_sides(found.left, found.right, first))
