@@ -354,3 +354,12 @@ def test_blocks_name_the_outputs_in_them_row_by_row():
     classes, leaves = judged.classes_of(case.with_(padding="same"))
     assert len(classes) == 18 and classes[:9].tolist() == classes[9:].tolist()
     assert [len(leaves[n]) for n in classes[:3]] == [4, 6, 6]
+
+
+def test_windows_of_different_widths_are_different_windows():
+    """A layer in groups and one that reads all channels have as many outputs as each other."""
+    full = Case("conv1d", 3, 4, 4, 9)
+    with open_session(Target("reference")) as session:
+        runs = [run_case(session, case, windows=True) for case in (full, full.with_(groups=2))]
+    assert not OutputPairs.same_place(*runs).same_window.any()
+    assert OutputPairs.same_place(runs[1], runs[1]).same_window.all()

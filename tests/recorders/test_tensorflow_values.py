@@ -66,5 +66,5 @@ def test_what_is_said_once_for_alike_calls_keeps_no_array_alive():
     assert kept.known.told
     gc.collect()
     large = [one for one in gc.get_objects() if isinstance(one, tf.Tensor) and hasattr(one, "_id")]
-    sizes = [one.shape for one in large if tuple(one.shape) == (2, 5, 5, 6)]
+    sizes = [one.shape for one in large if one.shape == (2, 5, 5, 6)]
     assert not sizes
