@@ -113,7 +113,7 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
         return found
     wanted = steps != 0
     if zeros == "differ":
-        wanted |= _is_zero(bits_a, name)  # no distance, and other bits: the other is a zero too
+        wanted |= _is_zero(bits_a, name)  # different bits at no distance: 0.0 and -0.0
     keep = np.flatnonzero(wanted)
     return Differences(*[column[keep] for column in found])
 

@@ -364,7 +364,7 @@ class TorchConvolution(TorchTestedRows):
 
 
 class TorchSamples(operations.IndependentSamples, TorchTestedRows):
-    pass
+    """PyTorch's calls whose samples are computed each by itself."""
 
 
 class MatrixPairs(TorchSamples):

@@ -63,7 +63,7 @@ class Apart:
         self.gradients: bool | None = None  # whether the last run had them, where that is known
         self.library = where.name  # that the last run was of, as its recorder says
         self.count = 0  # of the folder's runs
-        # Recordings that nobody here has any more: their operations hold graphs and constants
+        # Recordings that are held here no more: their operations hold graphs and constants
         # there. Age does not tell which ones: a full run is asked again after all shorter ones.
         self.dropped: list[int] = []
         self.recordings = count()

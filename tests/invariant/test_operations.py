@@ -30,7 +30,7 @@ KINDS = {
     "not as IEEE 754 asks": (o.approximate("sqrt"), OperationKind.PLACE),
     "complex": (s.of_complex(o.function("multiply")), OperationKind.PLACE),
     "adds": (o.reduced("sum", (1,)), OperationKind.SOME),
-    "unknown": (s.Unknown("nobody knows"), OperationKind.SOME),
+    "unknown": (s.Unknown("not described"), OperationKind.SOME),
 }
 
 
@@ -48,7 +48,7 @@ APART = {
     "a softmax of the batch": (o.softmax((0,)), (2, 3), False),
     "cumulated along rows": (o.cumulated("cumsum", 1), (2, 3), True),
     "cumulated along the batch": (o.cumulated("cumsum", 0), (2, 3), False),
-    "unknown": (s.Unknown("nobody knows"), (2, 3), False),
+    "unknown": (s.Unknown("not described"), (2, 3), False),
 }
 
 
