@@ -397,7 +397,8 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if word == "clip":
         bounds = [None if number is None else _near_float32(number) for number in meaning.numbers]
         ends = [[None if bound is None else bound[n] for bound in bounds] for n in range(2)]
-        return Interval(*(np.clip(used[0][n], *ends[n]) for n in range(2)))
+        both = zip(used[0], ends, strict=True)
+        return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
     named = all(isinstance(pair, tuple) and len(pair) == 2 for pair in meaning.numbers)
     if len(used) != 1 or not (named and (word in _RISING or word in _OTHERS)):
         raise NotEnclosed
