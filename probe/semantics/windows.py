@@ -90,7 +90,7 @@ def in_groups(labels: Labels, axis: int, groups: int, filters: int) -> tuple[np.
         return np.where(labels.array == ZERO, ZERO, joint(labels.array, word)), False
     # channels are added with weights of their own, so that each is named before the sum forgets
     # them
-    named = joint(labels.array, _counted(labels.array, axis))
+    named = joint(labels.array, _counts_along(labels.array, axis))
     each = np.where(labels.array == ZERO, ZERO, named)
     shape = (*each.shape[:axis], groups, channels // groups, *each.shape[axis + 1 :])
     sums = mixing.summed(mixing.scattered(each.reshape(shape)), (axis + 1,))
@@ -99,7 +99,7 @@ def in_groups(labels: Labels, axis: int, groups: int, filters: int) -> tuple[np.
     return np.repeat(sums, filters // groups, axis=axis), True
 
 
-def _counted(array: np.ndarray, axis: int) -> np.ndarray:
+def _counts_along(array: np.ndarray, axis: int) -> np.ndarray:
     """Returns 1, 2, ... along an axis of an array."""
     index = np.arange(1, array.shape[axis] + 1, dtype=np.uint64)
     return index.reshape([-1 if a == axis else 1 for a in range(array.ndim)])
@@ -185,7 +185,7 @@ class Windows(Meaning):
         if not self.pool:
             names[self.channels] = ("filters",)
         if each:
-            label = joint(label, _counted(label, self.channels))
+            label = joint(label, _counts_along(label, self.channels))
         labels = Labels(shape, label, mixing.all_known(reads), tuple(names))
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.lay_along(bias, self.channels, len(shape))
