@@ -57,12 +57,17 @@ def reveal_roundings(
         for piece, answers in zip(pieces, ask_pieces(masks, question, pieces, rows), strict=True):
             piece.answers[name] = answers
 
+    def of_rounded_paths(piece: FusionPiece) -> np.ndarray:
+        # all nodes are asked where some partial sum on a path was rounded to the dtype
+        rounded = piece.alone or (piece.answers["paths"] == 0).any()
+        return piece.traces.triples if rounded else piece.traces.triples[:0]
+
     put("paths", kept_wider, lambda piece: piece.traces.paths[:SAMPLED])
     put("triples", kept_wider, lambda piece: piece.traces.sample())
     seen = any((p.answers[name] == 1).any() for p in pieces for name in ("paths", "triples"))
     if seen or alone:
         put("paths", kept_wider, lambda piece: piece.traces.paths)
-        put("triples", kept_wider, _triples_of_rounded_paths)
+        put("triples", kept_wider, of_rounded_paths)
     for piece in pieces:
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
@@ -88,12 +93,6 @@ def reveal_roundings(
             summation = Summation(piece.found.tree, rounding)
             revealed.append(Revealed(summation, piece.found.filters, positions[members]))
     return revealed
-
-
-def _triples_of_rounded_paths(piece: FusionPiece) -> np.ndarray:
-    """Those of all nodes where some partial sum on a path was rounded to the dtype, else none."""
-    rounded = piece.alone or (piece.answers["paths"] == 0).any()
-    return piece.traces.triples if rounded else piece.traces.triples[:0]
 
 
 def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list[FusionPiece]:

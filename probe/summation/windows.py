@@ -96,37 +96,30 @@ def _windows_by_names(
     """Returns the windows, by names in digits of ``base``, times ``scale``; answers may be off a
     whole number by doubt."""
     case: Any = operator.case  # a Case: no windows are read off recorded operations
+    n, width = operator.summands, case.filters // case.groups
+    turns = np.full((-(-n // width), width), -1)  # filters of a group take turns with a weight
+    turns.reshape(-1)[:n] = np.arange(n)
+    leaves = np.tile(turns, (1, case.groups))[:, :, None]
+    template = np.zeros(n + int(operator.bias))
     names = np.arange(1, np.prod(case.input_shape()) + 1).reshape(case.input_shape())
-    names_met = np.zeros((case.groups, operator.positions, operator.summands), np.int64)
+    names_met = np.zeros((case.groups, operator.positions, n), np.int64)
     weight = 1
     while weight <= names.size:
-        names_met += weight * _digit(operator, names // weight % base, doubt, scale)
+        digits = names // weight % base
+        answers = operator.run(digits * scale, template, leaves, np.ones(1)) / scale
+        # beyond 2^53 every float64 is whole; NaN and infinities are refused alike
+        whole = np.abs(answers) < 2.0**53
+        if not whole.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
+            raise NotASum(
+                "a single weight of 1 gives an output that is not an integer, from integer inputs"
+            )
+        by_filter = answers.reshape(len(turns), operator.positions, case.groups, width)
+        by_leaf = by_filter.transpose(2, 1, 0, 3).reshape(case.groups, operator.positions, -1)
+        names_met += weight * by_leaf[:, :, :n].round().astype(np.int64)
         weight *= base
     if names_met.min() < 0 or names_met.max() > names.size:
         raise NotASum("a single weight of 1 gives an output that is not an element of the input")
     return (names_met - 1).astype(np.int32)
-
-
-def _digit(operator: SessionOperator, digits: np.ndarray, doubt: float, scale: float) -> np.ndarray:
-    """Returns one digit of the names that every leaf meets: int64 (groups, positions, leaves)."""
-    case: Any = operator.case  # a Case: no windows are read off recorded operations
-    width = case.filters // case.groups
-    n = operator.summands
-    calls = -(-n // width)
-    turns = np.full((calls, width), -1)  # the filters of a group take turns in carrying a weight
-    turns.reshape(-1)[:n] = np.arange(n)
-    leaves = np.tile(turns, (1, case.groups))[:, :, None]
-    template = np.zeros(n + int(operator.bias))
-    answers = operator.run(digits * scale, template, leaves, np.ones(1)) / scale
-    # beyond 2^53 every float64 is whole; NaN and infinities are refused alike
-    whole = np.abs(answers) < 2.0**53
-    if not whole.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
-        raise NotASum(
-            "a single weight of 1 gives an output that is not an integer, from integer inputs"
-        )
-    by_filter = answers.reshape(calls, operator.positions, case.groups, width)
-    by_leaf = by_filter.transpose(2, 1, 0, 3).reshape(case.groups, operator.positions, -1)
-    return by_leaf[:, :, :n].round().astype(np.int64)
 
 
 @dataclass(frozen=True)
