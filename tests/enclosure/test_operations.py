@@ -148,8 +148,9 @@ def test_a_library_stays_inside_and_a_wrong_result_does_not(name):
     found = interval(meaning, reads, y)
     assert ((found.low <= y) & (y <= found.high)).all()
     # off by a thousandth of the largest result: more than any of these is allowed to be
-    wrong = y + np.float32(np.abs(y).max() / 1000)
-    assert ((wrong < found.low) | (found.high < wrong)).mean() > 0.95
+    far = np.float32(np.abs(y).max() / 1000)
+    for wrong in (y + far, y - far):
+        assert ((wrong < found.low) | (found.high < wrong)).mean() > 0.95
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "gelu", "matmul", "add", "mean"])
@@ -222,11 +223,43 @@ def test_functions_that_rise_and_fall_stay_inside_of_wide_intervals(name):
         assert ((found.low <= middle) & (middle <= found.high)).all()
 
 
-def test_a_softplus_that_is_its_operand_above_a_threshold_is_enclosed_in_float64():
-    x = torch.tensor([19.5, 20.5, 25.0], dtype=torch.float64)
-    found = enclosed(o.softplus(), [Interval.of(x.numpy(), "float64")], [(3,)], "float64")
-    y = F.softplus(x).numpy()
+@pytest.mark.parametrize(("beta", "threshold"), [(1.0, 20.0), (0.125, 2.0), (8.0, 2.0)])
+def test_a_softplus_that_is_its_operand_above_a_threshold_is_enclosed(beta, threshold):
+    x = torch.tensor([0.98, 1.02, 1.25], dtype=torch.float64) * threshold / beta
+    meaning, y = o.softplus(beta, threshold), F.softplus(x, beta, threshold).numpy()
+    found = enclosed(meaning, [Interval.of(x.numpy(), "float64")], [(3,)], "float64")
     assert y[1] == x[1] and (found.low <= y).all() and (y <= found.high).all()
+    assert (found.high - found.low < 3 * np.exp(-threshold) / beta).all()
+
+
+@pytest.mark.parametrize("number", [0.1, float(np.float32(0.1))])
+def test_numbers_are_taken_as_they_were_written_and_as_float32_has_them(number):
+    x = np.linspace(-3, 3, 50)
+    below = np.minimum(x, 0)
+    for meaning, y in (
+        (o.clip(-0.1, 0.1), np.clip(x, -number, number)),
+        (o.leaky_relu(0.1), np.where(x > 0, x, number * x)),
+        (o.elu(0.1), np.where(x > 0, x, number * np.expm1(below))),
+    ):
+        found = enclosed(meaning, [Interval(x, x)], [x.shape], "float64")
+        assert ((found.low <= y) & (y <= found.high)).all()
+        assert (found.high - found.low < 3e-6).all()
+
+
+def test_what_may_be_nan_or_infinite_has_ends_that_say_so():
+    inf = np.inf
+    ends = [(-inf, -inf), (inf, inf), (-inf, inf), (1.0, 2.0), (0.0, 2.0), (-2.0, 0.0), (-1.0, 2.0)]
+    minus, plus, any_, one, above, below, around = (Interval(*np.array([both]).T) for both in ends)
+
+    def found(word, *reads):
+        result = enclosed(o.function(word), reads, [(1,)], "float32")
+        return result.low[0], result.high[0]
+
+    assert found("add", minus, one) == (-inf, -inf) and found("add", plus, one) == (inf, inf)
+    assert np.isnan(found("add", any_, one)).all()
+    for pole in (above, below, around):
+        assert np.isnan(found("divide", one, pole)).all()
+    assert found("divide", one, one) == (0.5, 2)
 
 
 @pytest.mark.parametrize("meaning", [o.leaky_relu(-0.5), o.elu(-1.0)])

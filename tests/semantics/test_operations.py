@@ -37,6 +37,7 @@ ALIKE = {
     "softplus as PyTorch has it": (o.softplus(1.0, 20.0), o.function("softplus")),
     "to the second": (o.power(2), o.function("square")),
     "to the first": (o.power(1), Same()),
+    "to the minus first": (o.power(-1), o.approximate("reciprocal")),
     "a cast to its own dtype": (o.cast("float32", "float32"), Same()),
     "the bits of its own dtype": (o.bitcast("int32", "int32"), Same()),
     "one of several": (o.several("add", 1), Same()),
