@@ -15,6 +15,7 @@ from probe.semantics.groups import GATES
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
+attend = F.scaled_dot_product_attention
 
 X = torch.tensor(np.random.default_rng(0).normal(size=(6, 40)) * 3, dtype=torch.float32)
 Y = torch.tensor(np.random.default_rng(1).normal(size=(6, 40)), dtype=torch.float32)
@@ -35,11 +36,7 @@ def pool(kind, kernel, stride, padding, dilation=(1, 1), counts_padding=False):
 OPERATIONS = {
     "softmax": (o.softmax((1,)), [X], lambda x: F.softmax(x, 1)),
     "log_softmax": (o.log_softmax((1,)), [X], lambda x: F.log_softmax(x, 1)),
-    "layer_norm": (
-        o.norm((1,), 1e-5),
-        [X, W, B],
-        lambda x, w, b: F.layer_norm(x, (40,), w, b, 1e-5),
-    ),
+    "layer_norm": (o.norm((1,), 1e-5), [X, W, B], lambda x, w, b: F.layer_norm(x, (40,), w, b)),
     "rms_norm": (
         o.norm((1,), 1e-5, True, False, "rms_norm"),
         [X, W],
@@ -75,11 +72,7 @@ OPERATIONS = {
         [PICTURES, W[:4].clone(), B[:4].clone()],
         lambda x, w, b: F.group_norm(x, 2, w, b, 1e-5),
     ),
-    "instance_norm": (
-        o.instance_norm(4, 1e-5, False, False),
-        [PICTURES],
-        lambda x: F.instance_norm(x, eps=1e-5),
-    ),
+    "instance_norm": (o.instance_norm(4, 1e-5, False, False), [PICTURES], F.instance_norm),
     "batch_norm_in_training": (
         o.batch_norm_in_training(2, 1e-5),
         [X, W, B],
@@ -91,8 +84,8 @@ OPERATIONS = {
     "norm of order 1": (o.vector_norm((1,), 1), [X], lambda x: torch.linalg.vector_norm(x, 1, 1)),
     "logsumexp": (o.reduced("logsumexp", (1,)), [X], lambda x: torch.logsumexp(x, 1)),
     "cumsum": (o.cumulated("cumsum", 1), [X], lambda x: x.cumsum(1)),
-    "cumsum from the end": (
-        o.cumulated("cumsum", 0, reverse=True),
+    "sums from the end": (
+        o.cumulated("cumsum", 0, True),
         [X],
         lambda x: x.flip(0).cumsum(0).flip(0),
     ),
@@ -117,20 +110,16 @@ OPERATIONS = {
         [PICTURES],
         lambda x: F.avg_pool2d(x, (3, 2), (2, 1), (1, 0)),
     ),
-    "attention": (
-        Attends(numbers=(7**-0.5,)),
-        [HEADS, HEADS + 1, PICTURES],
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
-    ),
+    "attention": (Attends(numbers=(7**-0.5,)), [HEADS, HEADS + 1, PICTURES], attend),
     "causal attention": (
         Attends(True, (0.3,)),
         [HEADS, HEADS * 2, PICTURES],
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        lambda q, k, v: attend(q, k, v, is_causal=True, scale=0.3),
     ),
     "masked attention of few heads": (
         Attends(numbers=(7**-0.5,)),
         [HEADS, HEADS[:, ::2], PICTURES[:, ::2], torch.linspace(-3, 3, 81).reshape(9, 9)],
-        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, enable_gqa=True),
+        lambda q, k, v, m: attend(q, k, v, m, enable_gqa=True),
     ),
     "pad": (o.pad(((0, 0), (1, 2))), [X], lambda x: F.pad(x, (1, 2))),
 }
@@ -166,11 +155,8 @@ def test_steps_are_enclosed_whether_rounded_between_or_not():
     x, w, b = X, Y, B[:6].clone()
     parts = (o.dense((0, 1)), (0, 1)), (o.function("add"), (3, 2)), (o.function("relu"), (4,))
     steps = Steps(tuple(Step(one, reads, (6, 6)) for one, reads in parts))
-    for y in (
-        F.relu(F.linear(x, w, b)),
-        F.relu(F.linear(x, w) + b),
-        F.relu(F.linear(x.double(), w.double(), b.double())).float(),
-    ):
+    wide = F.linear(x.double(), w.double(), b.double()).float()
+    for y in map(F.relu, (F.linear(x, w, b), F.linear(x, w) + b, wide)):
         found = interval(steps, [x, w, b], y)
         assert ((found.low <= y.numpy()) & (y.numpy() <= found.high)).all()
 

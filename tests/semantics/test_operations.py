@@ -218,6 +218,10 @@ def test_axes_that_go_come_or_are_picked_are_as_numpy_has_them() -> None:
     ]
     for meaning, wanted in moves:
         assert np.array_equal(_found(meaning, x, to=wanted.shape), of_content(wanted).array)
+    for meaning, function in ((o.stack(-1), np.stack), (o.concat(-1), np.concatenate)):
+        wanted = function([x, 2 * x], -1)
+        found = _found(meaning, x, 2 * x, to=wanted.shape)
+        assert np.array_equal(found, of_content(wanted).array)
     sizes = [(1, 1, 1, 2), (1, 2, 1, 2)]
     parts = o.split(-3, sizes).labels([of_content(x)], sizes, tag(""))
     assert np.array_equal(parts[1].full(), of_content(x[:, 1:]).array)
