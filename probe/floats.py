@@ -119,8 +119,8 @@ def widen(array: np.ndarray, name: str) -> np.ndarray:
 
 def is_finite(array: np.ndarray, name: str) -> np.ndarray:
     """Which values of a container array are neither infinite nor NaN: bool of the same shape."""
-    found: np.ndarray = np.isfinite(widen(array, name))
-    return found
+    finite: np.ndarray = np.isfinite(widen(array, name))
+    return finite
 
 
 def nearest(values: np.ndarray, name: str) -> np.ndarray:
@@ -166,12 +166,12 @@ def round_to(values: np.ndarray, name: str) -> np.ndarray:
 
 def cut_to(values: np.ndarray, name: str) -> np.ndarray:
     """float64 values to a container array, each rounded toward zero: finite ones stay finite."""
-    found = round_to(values, name)
-    bits = to_bits(found, name)
+    rounded = round_to(values, name)
+    bits = to_bits(rounded, name)
     with np.errstate(invalid="ignore"):
         # rounding went away from zero: one step back, since patterns of one sign rise with their
         # size
-        beyond = np.abs(widen(found, name)) > np.abs(values)
+        beyond = np.abs(widen(rounded, name)) > np.abs(values)
     return from_bits(bits - beyond.astype(bits.dtype), name)
 
 

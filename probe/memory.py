@@ -59,15 +59,15 @@ def require(case: Sized) -> None:
     space = ("height",) * (rank - 1) + ("length",) * (rank > 0)
     names = ("batch", *space, "in_channels"), ("kernel",) * rank + ("in_channels", "filters")
     named = zip((*names, ("batch", *space, "filters")), shapes, strict=True)
-    axes, shape = max(named, key=lambda one: math.prod(one[1]))
-    size, name = max(zip(shape, axes, strict=True), key=lambda one: one[0])
+    axes, shape = max(named, key=lambda pair: math.prod(pair[1]))
+    size, name = max(zip(shape, axes, strict=True), key=lambda pair: pair[0])
     require_room(need(shapes[:2], shapes[2:], case.dtype), name, size)
 
 
-def need(drawn: Iterable[tuple[int, ...]], given: Iterable[tuple[int, ...]], dtype: str) -> int:
+def need(drawn: Iterable[tuple[int, ...]], shapes: Iterable[tuple[int, ...]], dtype: str) -> int:
     """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
-    elements = sum(operands) + sum(math.prod(shape) for shape in given)
+    elements = sum(operands) + sum(math.prod(shape) for shape in shapes)
     item = floats.container_of_format(dtype).itemsize
     return max(DRAWN * max(operands, default=0), COPIES * item * elements)
 
@@ -107,7 +107,7 @@ def free(root: Path = Path("/")) -> int | None:
 
 def _cgroups(root: Path) -> list[int]:
     """What every limit on this process leaves: version 2's, and version 1's memory controller's."""
-    found = []
+    limits = []
     for line in _lines_of(root / "proc/self/cgroup"):
         _, controllers, place = line.split(":", 2)
         folder = root / "sys/fs/cgroup"
@@ -121,8 +121,8 @@ def _cgroups(root: Path) -> list[int]:
         # inside a container the path may be the host's, and the folder itself the container's
         folders = [folder.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
         left = (_left(each, *names) for each in folders)
-        found += [one for one in left if one is not None]
-    return found
+        limits += [limit for limit in left if limit is not None]
+    return limits
 
 
 def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:

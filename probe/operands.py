@@ -146,9 +146,9 @@ def cancel_weights(seed: int, precision: int, shape: tuple[int, ...]) -> np.ndar
     if len(small) < 2:
         return small.reshape(shape)
     (first, second), middle = cancel_layout(len(small))
-    for one, other in middle:
-        size = _pair_sizes(seed, 2 + one, precision - 1 - _digits(precision), small.shape[1])
-        small[one], small[other] = size + small[one] % 1, small[other] - size
+    for left, right in middle:
+        size = _pair_sizes(seed, 2 + left, precision - 1 - _digits(precision), small.shape[1])
+        small[left], small[right] = size + small[left] % 1, small[right] - size
     size = _pair_sizes(seed, 2 + first, precision - 1, small.shape[1])
     small[first], small[second] = size, -size
     if len(small) == 4:  # no room for a middle pair: one that cancels with what the big pair leaves
@@ -218,13 +218,13 @@ def generate(case: OperandsWanted) -> tuple[np.ndarray, np.ndarray, np.ndarray |
     elif case.bias_values is not None:
         b = np.array(case.bias_values, dtype=np.float64)
     if case.put:
-        found = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        found = {name: np.array(array) for name, array in found.items()}
+        operands = {"x": x, "w": w} | ({} if b is None else {"b": b})
+        operands = {name: np.array(array) for name, array in operands.items()}
         for name, index, value in case.places:
-            array = found.get(name)
+            array = operands.get(name)
             if array is not None and all(i < n for i, n in zip(index, array.shape, strict=False)):
                 array[index] = value
-        x, w, b = found["x"], found["w"], found.get("b")
+        x, w, b = operands["x"], operands["w"], operands.get("b")
     rounded = floats.round_to(x, case.dtype), floats.round_to(w, case.dtype)
     return (*rounded, None if b is None else floats.round_to(b, case.dtype))
 
@@ -246,8 +246,8 @@ SETS, KEPT = 8, 1 << 21
 
 
 @lru_cache(SETS)
-def _drawn_weights(one: WeightsDrawn) -> np.ndarray:
-    return KINDS[one.kind].weights(one, one.weight_shape)  # type: ignore[arg-type]
+def _drawn_weights(drawn: WeightsDrawn) -> np.ndarray:
+    return KINDS[drawn.kind].weights(drawn, drawn.weight_shape)  # type: ignore[arg-type]
 
 
 def _normal_draw(tensor: str) -> Draw:

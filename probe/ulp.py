@@ -73,9 +73,9 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
             steps = second.astype(object) - first.astype(object)
         return _with_nans(steps, first, second, form).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
-    for one, other, start in _cached_blocks(a, b):
-        out = steps[start : start + one.size]
-        first, second = _signed(one, form), _signed(other, form)
+    for left, right, start in _cached_blocks(a, b):
+        out = steps[start : start + left.size]
+        first, second = _signed(left, form), _signed(right, form)
         _with_nans(np.subtract(second, first, out=out, dtype=np.int64), first, second, form)
     return steps.reshape(shape)
 
@@ -87,7 +87,7 @@ def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.nda
 
 def _with_nans(steps: np.ndarray, first: np.ndarray, second: np.ndarray, form) -> np.ndarray:
     """``steps``, changed in place where one of the two numbers is that of a NaN, or both."""
-    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
+    nan_a, nan_b = (np.abs(side) > _infinity(form) for side in (first, second))
     if nan_a.any() or nan_b.any():
         steps[nan_a | nan_b] = NAN
         steps[nan_a & nan_b] = 0
@@ -108,21 +108,21 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     for start in range(0, index.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         steps[part] = _saturated(bits_a[part], bits_b[part], name)
-    found = Differences(index, bits_a, bits_b, steps)
+    apart = Differences(index, bits_a, bits_b, steps)
     if steps.all():
-        return found
+        return apart
     wanted = steps != 0
     if zeros == "differ":
         wanted |= _is_zero(bits_a, name)  # different bits at no distance: 0.0 and -0.0
     keep = np.flatnonzero(wanted)
-    return Differences(*[column[keep] for column in found])
+    return Differences(*[column[keep] for column in apart])
 
 
 def bits_apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
     """Where two container arrays of the same shape differ, as ``differences``: bool, that shape."""
-    found = np.zeros(a.size, dtype=bool)
-    found[differences(a, b, name, zeros).index] = True
-    return found.reshape(a.shape)
+    apart = np.zeros(a.size, dtype=bool)
+    apart[differences(a, b, name, zeros).index] = True
+    return apart.reshape(a.shape)
 
 
 def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
@@ -173,10 +173,10 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     form = floats.format_of(name)
     largest, apart, few = 0, False, []
     held = 0  # speed alone: elements that are worked out at once
-    for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
-        one, other = _differing_words(one, other)
-        if one.size:
-            few.append((one.view(form.unit), other.view(form.unit)))
+    for left, right, _ in _cached_blocks(*_bits_of_both(a, b, name)):
+        left, right = _differing_words(left, right)
+        if left.size:
+            few.append((left.view(form.unit), right.view(form.unit)))
             held += few[-1][0].size  # speed alone
         if held >= _BLOCK:  # speed alone
             far, nans = _largest_distance(few, form)
@@ -187,13 +187,13 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     return None if apart and not largest else largest
 
 
-def _differing_words(one: np.ndarray, other: np.ndarray):
+def _differing_words(left: np.ndarray, right: np.ndarray):
     """Both sides of a block where they differ, and a few more elements beside these."""
-    if one.nbytes % 8 == 0:
-        one, other = one.view(np.uint64), other.view(np.uint64)
-    place = np.flatnonzero(one != other)
-    many = place.size > one.size // 4  # speed alone
-    return (one, other) if many else (one[place], other[place])
+    if left.nbytes % 8 == 0:
+        left, right = left.view(np.uint64), right.view(np.uint64)
+    place = np.flatnonzero(left != right)
+    many = place.size > left.size // 4  # speed alone
+    return (left, right) if many else (left[place], right[place])
 
 
 def _largest_distance(pieces, form):
@@ -203,7 +203,7 @@ def _largest_distance(pieces, form):
     a, b = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
     first, second = _signed(a, form), _signed(b, form)
     far = (np.maximum(first, second) - np.minimum(first, second)).view(form.unit)
-    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
+    nan_a, nan_b = (np.abs(side) > _infinity(form) for side in (first, second))
     far[nan_a | nan_b] = 0
     return int(far.max()), bool((nan_a != nan_b).any())
 
@@ -242,8 +242,8 @@ def _cached_blocks(a: np.ndarray, b: np.ndarray):
     rows = max(1, _BLOCK // row)  # speed alone
     for start in range(0, len(a), rows):
         part = slice(start, start + rows)
-        one, other = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
-        yield one, other, start * row
+        left, right = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
+        yield left, right, start * row
 
 
 def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -265,13 +265,13 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _differing_places(a: np.ndarray, b: np.ndarray, most: int):
     """Returns flat positions (int64) where bits differ; None if these are more than ``most``."""
     differ = np.empty(_BLOCK, dtype=bool)
-    found, count = [np.zeros(0, dtype=np.int64)], 0
-    for one, other, start in _cached_blocks(a, b):
-        out = differ[: one.size] if one.size <= _BLOCK else None  # speed alone
-        place = np.not_equal(one, other, out=out).nonzero()[0]
+    places, count = [np.zeros(0, dtype=np.int64)], 0
+    for left, right, start in _cached_blocks(a, b):
+        out = differ[: left.size] if left.size <= _BLOCK else None  # speed alone
+        place = np.not_equal(left, right, out=out).nonzero()[0]
         if place.size:
-            found.append(place + start)
+            places.append(place + start)
             count += place.size
         if count > most:
             return None
-    return np.concatenate(found)
+    return np.concatenate(places)

@@ -137,8 +137,8 @@ def read_classes(case: Summed) -> tuple[np.ndarray, list[np.ndarray]]:
     leaves = [np.flatnonzero(np.repeat(pattern, geometry.group_channels)) for pattern in patterns]
     merged: dict[bytes, int] = {}  # windows that read nothing may look different axis by axis
     merge = np.array([merged.setdefault(leaf.tobytes(), len(merged)) for leaf in leaves])
-    kept = [leaves[int(np.flatnonzero(merge == number)[0])] for number in range(len(merged))]
-    return merge[classes], kept
+    read = [leaves[int(np.flatnonzero(merge == number)[0])] for number in range(len(merged))]
+    return merge[classes], read
 
 
 def gather(
@@ -177,13 +177,13 @@ def columns(case: Summed, x: np.ndarray) -> list[np.ndarray]:
     # a gather of whole rows, group by group, costs no index for each channel
     rows = np.concatenate([rows, np.zeros_like(rows[:, :1])], axis=1)  # -1 reads zeros
     reads = geometry.reads().T
-    found = []
+    columns = []
     for group in range(geometry.groups):
         first = group * geometry.group_channels
         met = rows[:, reads, first : first + geometry.group_channels]
         leaves = met.transpose(1, 3, 0, 2)  # (kernel positions, channels, batch, positions)
-        found.append(leaves.reshape(len(reads) * geometry.group_channels, -1))
-    return found
+        columns.append(leaves.reshape(len(reads) * geometry.group_channels, -1))
+    return columns
 
 
 def leaves_at_padding(case: Summed, x: np.ndarray) -> np.ndarray:
@@ -338,16 +338,16 @@ def value_on_axis(case: Case, vary: str) -> int | None:
     return value
 
 
-def number_of(vary: str, given: int | str | None) -> int | None:
+def number_of(vary: str, value: int | str | None) -> int | None:
     """Returns the number of an axis' value: that of a layout's word, else itself. InputError."""
-    if vary != "layout" or given is None:
-        return given  # type: ignore[return-value]
-    if isinstance(given, int):
-        return layout.layout_number(named_layout(given))
+    if vary != "layout" or value is None:
+        return value  # type: ignore[return-value]
+    if isinstance(value, int):
+        return layout.layout_number(named_layout(value))
     try:
-        return layout.layout_number(layout.parse_layout(given))
+        return layout.layout_number(layout.parse_layout(value))
     except ValueError as error:
-        raise InputError("layout", given, str(error), layout.HOW) from None
+        raise InputError("layout", value, str(error), layout.HOW) from None
 
 
 def shown_axis_value(vary: str, value: Any) -> Any:
@@ -382,8 +382,12 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
         itertools.product(*axes),
         key=lambda block: -math.prod(run.stop - run.start for run in block),
     )
-    found = Agreement(tuple(blocks), math.prod(left.shape))
-    return replace(found, reason=_reason(left, other, vary)) if found.not_compared else found
+    agreement = Agreement(tuple(blocks), math.prod(left.shape))
+    return (
+        replace(agreement, reason=_reason(left, other, vary))
+        if agreement.not_compared
+        else agreement
+    )
 
 
 @dataclass(frozen=True)
@@ -554,14 +558,14 @@ def _sizes_said(case: Case, pairs: tuple[Pair, ...]) -> str:
     """For which sizes the zeros are these ones."""
     if case.padding not in ("same", "same_lower") or set(case.stride) == {1}:
         return ""
-    told = []
+    rules = []
     for axis, size in enumerate(case.spatial()):
         extent, stride = case.effective_kernel[axis], case.stride[axis]
         large = [size + extent * stride + more for more in range(stride)]
-        found = {case.windows.around(axis, n): n % stride for n in large}
-        by_rest = sorted((rest, pair) for pair, rest in found.items())
-        told.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
-    return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(told))
+        rests = {case.windows.around(axis, n): n % stride for n in large}
+        by_rest = sorted((rest, pair) for pair, rest in rests.items())
+        rules.append(", ".join(f"{b}:{a} where size mod {stride} is {r}" for r, (b, a) in by_rest))
+    return f"{case.padding.upper()} depends on the size: " + "; ".join(dict.fromkeys(rules))
 
 
 def _pooling(case: Case) -> str:
@@ -581,9 +585,9 @@ def _caffe(case: Case, pairs: tuple[Pair, ...]) -> Equivalent:
     from probe.backends.opencv import caffe_axes, layer_prototxt, slice_text
 
     pool, pads, keep = case.pool, [], []
-    for one in caffe_axes(case.spec(), case.spatial()):
-        pads.append(one.pad)
-        keep.append(one.kept)
+    for axis in caffe_axes(case.spec(), case.spatial()):
+        pads.append(axis.pad)
+        keep.append(axis.kept)
     around = tuple((pad, pad) for pad in pads)
     # pooling whose padding no Caffe layer has
     todo = "pad the input in a separate layer, or use a different framework"

@@ -52,8 +52,10 @@ def table_files(folder: Path, table: str) -> list[Path]:
 
 def unpartitioned(folder: Path, table: str) -> list[Path]:
     """Returns files of a table in ``folder`` itself, the compacted one first."""
-    found = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
-    parts = sorted((int(one[2] or -1), one[0]) for one in found if one and one[1] == table)
+    matches = [_FLAT.fullmatch(path.name) for path in folder.glob(f"{table}*.parquet")]
+    parts = sorted(
+        (int(match[2] or -1), match[0]) for match in matches if match and match[1] == table
+    )
     return [folder / name for _, name in parts]
 
 
@@ -107,18 +109,18 @@ def machine_folders(path: Path) -> list[Path]:
         raise StoreError(f"path={path}: there is no such folder; check the name")
     tables = (table for table in schema.TABLES if table not in CONTENT)
     # the path itself, where it is a machine of a partitioned store
-    found = {path} if any(partitioned(path, table) for table in tables) else set()
+    folders = {path} if any(partitioned(path, table) for table in tables) else set()
     for place, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(place)
         if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
-            found.add(here)
+            folders.add(here)
         elif any(_PARTITIONED.fullmatch(name) for name in names):
             up = here.parent if here.name.startswith("target=") else here
             if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
-                found.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
-    return sorted({folder.resolve() for folder in found})
+                folders.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
+    return sorted({folder.resolve() for folder in folders})
 
 
 def _hive(column: str, value: str) -> str:
@@ -298,13 +300,13 @@ def _from_footer(stream: BinaryIO, before: int = 0) -> tuple[int, bytes]:
 
 def _sha256(stream: BinaryIO, place: int, rest: bytes) -> bytes:
     """Returns the digest of what stands before ``place``, and of ``rest``."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     stream.seek(0)
     while place > 0 and (piece := stream.read(min(_AT_ONCE, place))):
-        found.update(piece)
+        digest.update(piece)
         place -= len(piece)
-    found.update(rest)
-    return found.digest()
+    digest.update(rest)
+    return digest.digest()
 
 
 @contextmanager
@@ -322,8 +324,8 @@ def footer(path: Path) -> pa.Schema:
     """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer
     version."""
     with _reading(path):
-        found = pq.read_schema(path)
-    version = (found.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
+        arrow = pq.read_schema(path)
+    version = (arrow.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")
     if not version.isdecimal():
         raise StoreError(f"file={path.name}: not written by probe; move it out of the store")
     if int(version) > schema.VERSION:
@@ -331,7 +333,7 @@ def footer(path: Path) -> pa.Schema:
             f"schema_version={version}: {path.name} is in a newer format than this probe's "
             f"{schema.VERSION}; update probe to read it"
         )
-    return found
+    return arrow
 
 
 def is_compacted(path: Path) -> bool:
@@ -341,8 +343,8 @@ def is_compacted(path: Path) -> bool:
 
 def state(path: Path) -> tuple[int, int, int]:
     """Returns what changes where a file is replaced by another one. FileNotFoundError."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def verify_file(path: Path) -> None:
