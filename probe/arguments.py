@@ -15,7 +15,7 @@ import numpy as np
 from probe import floats
 from probe import layout as layouts
 from probe.errors import InputError, one_of
-from probe.geometry import BY_SIZE, CONVENTIONS, Padding, Pair
+from probe.geometry import BY_SIZE, CONVENTIONS, Padding
 from probe.operation import OPERATIONS
 
 Numbers = float | str | Iterable[float]
@@ -187,30 +187,29 @@ def padding(value: object, rank: int) -> Padding:
     if len(entries) not in (1, rank):
         why = f"{len(entries)} entries for {rank} spatial axes"
         raise InputError("padding", value, why, PADDINGS)
-    pairs = tuple(_padding_pair(entry, value) for entry in entries)
-    return pairs * rank if len(pairs) == 1 else pairs
+    pairs = []
+    for entry in entries:
+        both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
+        if len(both) != 2:
+            raise InputError("padding", value, f"{entry} is not a pair before:after", PADDINGS)
+        try:
+            if any(isinstance(side, (bool, float)) for side in both):
+                raise ValueError
+            before, after = (int(side) for side in both)
+        except (TypeError, ValueError):
+            why = f"{entry} is not a whole number or pair"
+            raise InputError("padding", value, why, PADDINGS) from None
+        if min(before, after) < 0:
+            todo = "crop the input instead"
+            raise InputError("padding", value, "padding can't be negative", todo)
+        pairs.append((before, after))
+    return tuple(pairs * rank if len(pairs) == 1 else pairs)
 
 
 PADDINGS = (
     "use valid, same, same_lower, caffe, N, L:R, "
     "or one of N and L:R for each spatial axis such as 0:1,2:2"
 )
-
-
-def _padding_pair(entry: object, value: object) -> Pair:
-    both = tuple(entry) if isinstance(entry, (tuple, list)) else (entry, entry)
-    if len(both) != 2:
-        raise InputError("padding", value, f"{entry} is not a pair before:after", PADDINGS)
-    try:
-        if any(isinstance(side, (bool, float)) for side in both):
-            raise ValueError
-        before, after = (int(side) for side in both)
-    except (TypeError, ValueError):
-        why = f"{entry} is not a whole number or pair"
-        raise InputError("padding", value, why, PADDINGS) from None
-    if min(before, after) < 0:
-        raise InputError("padding", value, "padding can't be negative", "crop the input instead")
-    return before, after
 
 
 def padding_text(padding: Padding) -> str:

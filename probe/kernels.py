@@ -180,43 +180,32 @@ def sampled_symbols(question: KernelQuestion) -> Kernel:
         return Kernel(SYMBOLS, None, NOT_LINUX)
     if (perf := shutil.which("perf")) is None:
         return Kernel(SYMBOLS, None, NOT_INSTALLED)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            refused, symbols = _perf_samples(perf, Path(folder) / "samples", question)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
-    if refused:
-        return Kernel(SYMBOLS, None, refused)
+    symbols: Counter[str] = Counter()
+    try:
+        with tempfile.TemporaryDirectory() as folder, question.session(PERFMAP) as session:
+            samples = Path(folder) / "samples"
+            generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
+            try:
+                for seconds in (question.seconds, LONGER * question.seconds):
+                    if refused := _record(perf, samples, session, seconds):
+                        return Kernel(SYMBOLS, None, refused)
+                    report = subprocess.run(
+                        [perf, "report", "-i", str(samples), *_REPORT],
+                        capture_output=True,
+                        stdin=subprocess.DEVNULL,
+                        timeout=PATIENCE,
+                        check=False,
+                    )
+                    symbols += numerical(report.stdout.decode("utf-8", "replace"))
+                    if symbols.total() >= ENOUGH:
+                        break
+            finally:
+                generated.unlink(missing_ok=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Kernel(SYMBOLS, None, f"perf did not finish: {type(error).__name__}")
     seconds = question.seconds * (1 + LONGER)
     few = f"only {symbols.total()} samples of {seconds:g} s were in numerical code"
     return Kernel.of(SYMBOLS, top(symbols), f"{few}: the call is too short to be sampled")
-
-
-def _perf_samples(
-    perf: str, samples: Path, question: KernelQuestion
-) -> tuple[str | None, Counter[str]]:
-    """Returns why perf recorded nothing, or None, and the samples in numerical code by name."""
-    symbols: Counter[str] = Counter()
-    with question.session(PERFMAP) as session:
-        generated = Path(f"/tmp/perf-{session.pid}.map")  # where perf looks for it, always
-        try:
-            for seconds in (question.seconds, LONGER * question.seconds):
-                if refused := _record(perf, samples, session, seconds):
-                    return refused, symbols
-                command = [perf, "report", "-i", str(samples), *_REPORT]
-                report = subprocess.run(
-                    command,
-                    capture_output=True,
-                    stdin=subprocess.DEVNULL,
-                    timeout=PATIENCE,
-                    check=False,
-                )
-                symbols += numerical(report.stdout.decode("utf-8", "replace"))
-                if symbols.total() >= ENOUGH:
-                    break
-            return None, symbols
-        finally:
-            generated.unlink(missing_ok=True)
 
 
 def _record(perf: str, samples: Path, session: Session, seconds: float) -> str | None:

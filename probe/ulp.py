@@ -174,7 +174,11 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     largest, apart, few = 0, False, []
     held = 0  # speed alone: elements that are worked out at once
     for left, right, _ in _cached_blocks(*_bits_of_both(a, b, name)):
-        left, right = _differing_words(left, right)
+        if left.nbytes % 8 == 0:
+            left, right = left.view(np.uint64), right.view(np.uint64)
+        place = np.flatnonzero(left != right)
+        if place.size <= left.size // 4:  # speed alone: a few equal elements do no harm
+            left, right = left[place], right[place]
         if left.size:
             few.append((left.view(form.unit), right.view(form.unit)))
             held += few[-1][0].size  # speed alone
@@ -185,15 +189,6 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     far, nans = _largest_distance(few, form)
     largest, apart = max(largest, far), apart or nans
     return None if apart and not largest else largest
-
-
-def _differing_words(left: np.ndarray, right: np.ndarray):
-    """Both sides of a block where they differ, and a few more elements beside these."""
-    if left.nbytes % 8 == 0:
-        left, right = left.view(np.uint64), right.view(np.uint64)
-    place = np.flatnonzero(left != right)
-    many = place.size > left.size // 4  # speed alone
-    return (left, right) if many else (left[place], right[place])
 
 
 def _largest_distance(pieces, form):

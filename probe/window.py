@@ -382,12 +382,8 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
         itertools.product(*axes),
         key=lambda block: -math.prod(run.stop - run.start for run in block),
     )
-    agreement = Agreement(tuple(blocks), math.prod(left.shape))
-    return (
-        replace(agreement, reason=_reason(left, other, vary))
-        if agreement.not_compared
-        else agreement
-    )
+    agree = Agreement(tuple(blocks), math.prod(left.shape))
+    return replace(agree, reason=_reason(left, other, vary)) if agree.not_compared else agree
 
 
 @dataclass(frozen=True)

@@ -355,7 +355,7 @@ def resized_meaning(meaning: Meaning, shapes: Mapping[tuple[int, ...], tuple[int
     return replace(meaning, steps=steps)
 
 
-def adding_of(step: Alone) -> Adds:
+def adding_of(alone: Alone) -> Adds:
     """Returns an operation as the sums that it is: of a target's, asked there as a case, where what
     it does behind them moves no number. InputError: it is no sum."""
     again = alone.again

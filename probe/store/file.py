@@ -109,18 +109,18 @@ def machine_folders(path: Path) -> list[Path]:
         raise StoreError(f"path={path}: there is no such folder; check the name")
     tables = (table for table in schema.TABLES if table not in CONTENT)
     # the path itself, where it is a machine of a partitioned store
-    folders = {path} if any(partitioned(path, table) for table in tables) else set()
-    for place, folders, names in os.walk(path):
+    places = {path} if any(partitioned(path, table) for table in tables) else set()
+    for up_to, folders, names in os.walk(path):
         # what Git and others keep for themselves is not a store
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = Path(place)
+        here = Path(up_to)
         if any((match := _FLAT.fullmatch(name)) and match[1] in schema.TABLES for name in names):
-            folders.add(here)
+            places.add(here)
         elif any(_PARTITIONED.fullmatch(name) for name in names):
             up = here.parent if here.name.startswith("target=") else here
             if up.name.startswith("machine=") and up.parent.name in schema.TABLES:
-                folders.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
-    return sorted({folder.resolve() for folder in folders})
+                places.add(up.parent.parent / unquote(up.name.removeprefix("machine=")))
+    return sorted({place.resolve() for place in places})
 
 
 def _hive(column: str, value: str) -> str:

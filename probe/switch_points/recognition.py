@@ -18,6 +18,7 @@ size and wherever its sample stands.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -602,12 +603,13 @@ class RecognisedSize:
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
         other = adds & (kinds != interior)
+        tail = itertools.groupby(kinds[last + 1 :][other[last + 1 :]].tolist())
         return Pattern(
             length=self.size,
             kinds=kinds.astype(np.int16),
             whole=self.whole,
             interior=interior,
-            tail=_runs_of_kinds(kinds[last + 1 :][other[last + 1 :]]),
+            tail=tuple((kind, len(list(rows))) for kind, rows in tail),
             elsewhere=int(other[: last + 1].sum()),
             unknown=int(self.open.sum()),
             steady=self.steady,
@@ -642,12 +644,3 @@ def some(count: int, each: int) -> np.ndarray:
     ends = (np.arange(each), np.arange(middle, middle + each), np.arange(count - each, count))
     scattered = np.random.default_rng(SEED).integers(0, count, each)
     return np.unique(np.clip(np.concatenate([*ends, scattered]), 0, count - 1))
-
-
-def _runs_of_kinds(kinds: np.ndarray) -> tuple[tuple[int, int], ...]:
-    """(kind, rows) one after the other."""
-    if not len(kinds):
-        return ()
-    starts = np.flatnonzero(np.concatenate([[True], kinds[1:] != kinds[:-1]]))
-    counts = np.diff(np.append(starts, len(kinds)))
-    return tuple(zip(kinds[starts].tolist(), counts.tolist(), strict=True))
