@@ -226,11 +226,7 @@ def floor(points: Thresholds) -> Floor:
     multiples = range(size, points.upto + 1, step)
     missing = next((n for n in multiples if n not in points.patterns), None)
     run = sum(n in points.patterns for n in multiples)
-    # a smaller floor will do where calls of any size are made of pieces of one other class: pieces
-    # of first..last make up all sizes from first on where last is 2 * first - 1 or more
-    spans = [span for other in classes(points) if other.kind != kind for span in other.spans]
-    fit = [s for s in spans if s.step == 1 and s.first < size and s.last >= max(2, 2 * s.first - 1)]
-    pieces = max(fit, key=lambda span: span.last, default=None)  # of several the largest
+    pieces = _pieces(classes(points), kind, size)
     to = multiples[-1] if missing is None else missing - step
     text = _floor_text(points, top, below, pieces)
     if run < len(multiples):
@@ -268,6 +264,17 @@ def _top(points: Thresholds, kinds: np.ndarray) -> tuple[int, int, int] | None:
             ways.append((first, step, kind))
     far = [way for way in ways if 2 * way[0] <= points.upto]
     return min(far or ways, key=lambda way: way[1], default=None)
+
+
+def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
+    """Returns a smaller floor, with which calls of any size are made of pieces of one other class.
+
+    Of several the one with the largest pieces. Pieces of first..last make up all sizes from
+    ``first`` on where last is 2 * first - 1 or more.
+    """
+    spans = [span for other in sized if other.kind != kind for span in other.spans]
+    fit = [s for s in spans if s.step == 1 and s.first < size and s.last >= max(2, 2 * s.first - 1)]
+    return max(fit, key=lambda span: span.last, default=None)
 
 
 def _floor_text(
