@@ -71,12 +71,18 @@ LOST = 3
 class Queue(ABC, Generic[Shards]):
     """The shards for one kind of node. A subclass says what is asked and where answers go.
 
-    ``text``: the target, or ``*`` for an experiment. ``label`` and ``run_id``: the kind's machine,
-    and the run that its nodes expect. ``todo``: not under way; ``open``: without an answer yet.
+    ``name``: what progress says. ``text``: the target, or ``*`` for an experiment. ``label`` and
+    ``run_id``: the kind's machine, and the run that its nodes expect. ``todo``: not under way;
+    ``open``: without an answer yet. ``total``: what its shards count for together.
     """
 
-    def __init__(self, cluster: Cluster, text: str, label: str = "", run_id: str = "") -> None:
-        self.cluster, self.text, self.label, self.run_id = cluster, text, label, run_id
+    total: int
+
+    def __init__(
+        self, cluster: Cluster, name: str, text: str, label: str = "", run_id: str = ""
+    ) -> None:
+        self.cluster, self.name, self.text = cluster, name, text
+        self.label, self.run_id = label, run_id
         self.todo: deque[Shards] = deque()
         self.open: set[Shards] = set()
         self.losses: dict[Shards, int] = defaultdict(int)
@@ -87,12 +93,17 @@ class Queue(ABC, Generic[Shards]):
         """Returns the function of ``nodes`` that answers, and what it is asked, as JSON has it."""
 
     @abstractmethod
-    def take(self, shard: Shards, node: DaskNode, answer: Said) -> None:
-        """Judges an answer and stores it. ValueError: why it is not believed."""
+    def take(self, shard: Shards, node: DaskNode, answer: Said) -> Iterable[Shards]:
+        """Judges an answer and stores it; what of it is to be asked again. ValueError: why it is
+        not believed."""
 
     @abstractmethod
     def give_up(self, shard: Shards, why: str) -> None:
         """Records that a shard was not run."""
+
+    def size(self, shard: Shards) -> int:
+        """Returns how much a shard counts for in the progress."""
+        return 1
 
     def bind(self) -> None:
         """Chooses the kind of a queue that has none yet."""
@@ -137,8 +148,9 @@ class Queue(ABC, Generic[Shards]):
         """Stores an answer, or has the shard asked again, elsewhere or later: see ``Taker``."""
         if node is not None and answer is not None:
             try:
-                self.take(shard, node, answer)
+                rest = self.take(shard, node, answer)
                 self.open.discard(shard)  # after it is stored: Ctrl-C between the two repeats it
+                self.fill(rest)
                 return
             except ValueError as error:
                 self.cluster.refuse(node, str(error))
@@ -160,11 +172,16 @@ class Queue(ABC, Generic[Shards]):
         self.give_up(shard, why)
 
 
-def deal(
-    cluster: Cluster, queues: Sequence[Queue[Any]], looked: Callable[[], None] = lambda: None
-) -> None:
-    """Asks until nothing is open; calls ``looked`` after every look at what came back."""
-    while any(queue.open for queue in queues):
+def deal(cluster: Cluster, queues: Sequence[Queue[Any]], progress: Tell) -> None:
+    """Asks until nothing is open."""
+    total, before = sum(queue.total for queue in queues), -1
+    while True:
+        left = sum(queue.size(shard) for queue in queues for shard in queue.open)
+        if total - left != before:
+            before = total - left
+            progress(before, total, next((q.name for q in queues if q.open), queues[-1].name))
+        if not left:
+            return
         for queue in queues:
             queue.submit()
         cluster.replies()
@@ -173,7 +190,6 @@ def deal(
                 node.recorded = True
                 for queue in queues:
                     queue.refused(node)
-        looked()
 
 
 def total_threads(nodes: Iterable[DaskNode]) -> int:
@@ -369,57 +385,27 @@ def sweep_on_nodes(
             if wanted.label is not None and wanted.label not in there:
                 why = f"no node of the cluster is machine={wanted.label}"
                 raise InputError("target", wanted.text, why, one_of(wanted.label, there))
-        sweep = _Sweep(request, folder, progress, stack, len(targets) * len(request.values))
-        queues = [_SweepQueue(cluster, sweep, wanted) for wanted in targets]
+        stores: dict[str, Store] = {}
+
+        def store(label: str) -> Store | None:
+            if folder is not None and label and label not in stores:
+                stores[label] = stack.enter_context(Store(folder / label))
+            return stores.get(label)
+
+        queues = [_SweepQueue(cluster, request, wanted, folder, store) for wanted in targets]
         try:
             for queue in queues:
                 queue.bind()
-            deal(cluster, queues)
+            deal(cluster, queues, progress)
         except KeyboardInterrupt:
             interrupted = True
     place = None if folder is None else str(folder)
-    if folder is not None and len(sweep.stores) == 1:
-        place = str(folder / next(iter(sweep.stores)))
+    if folder is not None and len(stores) == 1:
+        place = str(folder / next(iter(stores)))
     seconds = time.monotonic() - start
     summaries = {queue.wanted.text: queue.summary for queue in queues}
     plans = request.plans
     return Summary(plans.vary, plans.against, 1, place, seconds, interrupted, summaries)
-
-
-class _Sweep:
-    """What all targets share: what is asked, and where it is kept, by machine."""
-
-    def __init__(
-        self,
-        request: SweepRequest,
-        folder: Path | None,
-        progress: Tell,
-        stack: ExitStack,
-        total: int,
-    ) -> None:
-        self.request, self.plan, self.folder = request, request.plans[0], folder
-        self.stores: dict[str, Store] = {}
-        self.progress, self.done, self.total, self._stack = progress, 0, total, stack
-
-    def store(self, label: str) -> Store | None:
-        if self.folder is None or not label:
-            return None
-        if label not in self.stores:
-            self.stores[label] = self._stack.enter_context(Store(self.folder / label))
-        return self.stores[label]
-
-    def stored(self, label: str, run_id: str, text: str) -> dict[int, Row]:
-        """Returns the rows of comparisons that need not be measured again, by value."""
-        if self.folder is None or not (self.folder / label).is_dir():
-            return {}
-        rows = parquet.read_table(self.folder / label, "comparisons")
-        plan = self.plan
-        same = {"run_id": run_id, "target": text, "vary": plan.vary, "against": plan.against}
-        for name, value in {**same, "case_id": plan.id}.items():
-            rows = rows.filter(pc.equal(rows[name], value))
-        if self.request.control == "every":
-            rows = rows.filter(pc.is_valid(rows["control"]))
-        return {row["at"]: row for row in rows.to_pylist()}
 
 
 Values = tuple[int, ...]
@@ -428,17 +414,43 @@ Values = tuple[int, ...]
 class _SweepQueue(Queue[Values]):
     """One target's values, in shards.
 
-    ``control``: the value that every shard begins with, and ``digests`` those of its outputs, as
-    the store or the first node had them.
+    ``folder`` holds a store for each machine, and ``store`` opens that of a label. ``control``: the
+    value that every shard begins with, and ``digests`` those of its outputs, as the store or the
+    first node had them.
     """
 
-    def __init__(self, cluster: Cluster, sweep: _Sweep, wanted: Wanted) -> None:
-        super().__init__(cluster, wanted.target.text)
-        self.sweep, self.wanted, self.summary = sweep, wanted, TargetSummary(self.text)
+    def __init__(
+        self,
+        cluster: Cluster,
+        request: SweepRequest,
+        wanted: Wanted,
+        folder: Path | None,
+        store: Callable[[str], Store | None],
+    ) -> None:
+        super().__init__(cluster, wanted.text, wanted.target.text)
+        self.request, self.plan, self.wanted = request, request.plans[0], wanted
+        self.folder, self.store, self.summary = folder, store, TargetSummary(self.text)
         self.expected: Row = {}  # the row of ``runs`` that its nodes said at first
-        self.control = 0
+        self.control, self.total = 0, len(request.values)
         self.digests: tuple[str, str] | None = None
-        self.fill([tuple(sweep.request.values)])  # divided when its kind of node is known
+        self.fill([tuple(request.values)])  # divided when its kind of node is known
+
+    def size(self, shard: Values) -> int:
+        """Returns comparisons."""
+        return len(shard)
+
+    def stored(self, label: str, run_id: str) -> dict[int, Row]:
+        """Returns the rows of comparisons that need not be measured again, by value."""
+        if self.folder is None or not (self.folder / label).is_dir():
+            return {}
+        rows = parquet.read_table(self.folder / label, "comparisons")
+        plan = self.plan
+        same = {"run_id": run_id, "target": self.text, "vary": plan.vary, "against": plan.against}
+        for name, value in {**same, "case_id": plan.id}.items():
+            rows = rows.filter(pc.equal(rows[name], value))
+        if self.request.control == "every":
+            rows = rows.filter(pc.is_valid(rows["control"]))
+        return {row["at"]: row for row in rows.to_pylist()}
 
     def bind(self) -> None:
         """Chooses the kind of node: one with the target, with rows already, of most processes."""
@@ -450,7 +462,7 @@ class _SweepQueue(Queue[Values]):
             return
 
         def worth(kind: tuple[str, str]) -> tuple[bool, int, int, str]:
-            nodes, stored = kinds[kind], len(self.sweep.stored(*kind, self.text))
+            nodes, stored = kinds[kind], len(self.stored(*kind))
             return any(n.has(self.text) for n in nodes), stored, total_threads(nodes), kind[0]
 
         self.label, self.run_id = max(kinds, key=worth)
@@ -461,8 +473,7 @@ class _SweepQueue(Queue[Values]):
             self.cluster.note(
                 f"{self.text}: asked on {self.label}; not on {', '.join(others)}: {todo}"
             )
-        known = self.sweep.stored(self.label, self.run_id, self.text)
-        values = self.sweep.request.values
+        known, values = self.stored(self.label, self.run_id), self.request.values
         before = [value for value in values if value in known]
         for value in before:
             self.summary.add(known[value], before=True)
@@ -476,31 +487,30 @@ class _SweepQueue(Queue[Values]):
         self.empty()
         parts = (tuple(Shard(number, count).part(left)) for number in range(1, count + 1))
         self.fill(filter(None, parts))
-        self._tell(len(before))
 
     def question(self, shard: Values) -> tuple[Callable[[str], Said], Row]:
         """Returns the sweep of a shard's values, and of the one that is known."""
         # a node whose bits differ at the control is of another kind, whatever it says of itself
         values = list(dict.fromkeys([self.control, *shard]))
-        return answer_sweep, {"target": self.text, **self.sweep.request.to_json(values)}
+        return answer_sweep, {"target": self.text, **self.request.to_json(values)}
 
-    def take(self, shard: Values, node: DaskNode, answer: Said) -> None:
+    def take(self, shard: Values, node: DaskNode, answer: Said) -> Iterable[Values]:
         """Judges a shard's tables, and stores the rows that were asked for."""
         tables = unpack_tables(answer["tables"])
         run_id = judged_run(tables, self.text, self.expected)
-        judged_rows(tables, self.question(shard)[1], self.sweep.plan)
+        judged_rows(tables, self.question(shard)[1], self.plan)
         for row in rows_of(tables, "comparisons"):
             if row["at"] == self.control and not self._same_bits(row):
                 raise ValueError(
                     f"{self.text}: its bits differ from what is stored or the nodes before "
                     "it gave, though it says that it is the same machine and library"
                 )
-        judged_counts(tables, self.sweep.plan, self.sweep.request.keep)
+        judged_counts(tables, self.plan, self.request.keep)
         self.summary.run_id = run_id
         if shard not in self.open:  # the target does not start: that was said already
-            return
+            return []
         tables = rows_of_values(tables, shard)
-        if store := self.sweep.store(self.label):
+        if store := self.store(self.label):
             append_tables(store, tables)
         rows, failed = rows_of(tables, "comparisons"), rows_of(tables, "failures")
         for row in rows:
@@ -508,18 +518,15 @@ class _SweepQueue(Queue[Values]):
         for row in failed:
             self._add(Failure(row["kind"], row["message"], row["case_id"], row["at"]))
         if failed and not rows and any(row["at"] is None for row in failed):
-            # it does not start, or not this case: as without a cluster
-            self._tell(sum(map(len, self.open)))
-            self.empty()
-            return
+            self.empty()  # it does not start, or not this case: as without a cluster
+            return []
         done = {row["at"] for row in (*rows, *failed)}
         left = tuple(value for value in shard if value not in done)
-        self._tell(len(shard) - len(left))
         self.losses[left] = self.losses[shard] + 1
         if left and self.losses[left] > LOST:
             self.give_up(left, f"left out {self.losses[left]} times")
-        elif left:
-            self.fill([left])
+            return []
+        return [left] if left else []
 
     def _same_bits(self, row: Row) -> bool:
         """Returns whether a row at the control has the bits known; the first one says them."""
@@ -533,7 +540,6 @@ class _SweepQueue(Queue[Values]):
         """Records values as not run."""
         for value in shard:
             self._record("lost", f"not run: {why}", value)
-        self._tell(len(shard))
 
     def refused(self, node: DaskNode) -> None:
         """Records that a node is refused."""
@@ -541,20 +547,16 @@ class _SweepQueue(Queue[Values]):
             self._record("refused", f"{node} is refused: {node.refused}", None)
 
     def _record(self, kind: str, why: str, at: int | None) -> None:
-        error, plan = TargetError(self.text, kind, machine.publishable(why)), self.sweep.plan
-        place = {"case_id": plan.id, "vary": plan.vary, "at": at}
+        error = TargetError(self.text, kind, machine.publishable(why))
+        place = {"case_id": self.plan.id, "vary": self.plan.vary, "at": at}
         row = failure_row(self.summary.run_id or "unknown", self.wanted.target, error, place)
-        self._add(Failure(kind, row["message"], plan.id, at))
-        if store := self.sweep.store(self.label):
+        self._add(Failure(kind, row["message"], self.plan.id, at))
+        if store := self.store(self.label):
             store.append("failures", row)
 
     def _add(self, failure: Failure) -> None:
         if failure not in self.summary.failures:
             self.summary.failures.append(failure)
-
-    def _tell(self, count: int) -> None:
-        self.sweep.done += count
-        self.sweep.progress(self.sweep.done, self.sweep.total, self.wanted.text)
 
 
 # Beside a shard's tables: of which script and which versions they are, written after them.
@@ -577,13 +579,8 @@ def run_on_nodes(
     with connected_nodes(address, ["*"], note) as cluster:
         labels = sorted({node.label for node in cluster.good()})
         queues = [_ScriptQueue(cluster, label, folder, about) for label in labels]
-        total = sum(queue.total for queue in queues)
-
-        def looked() -> None:
-            progress(total - sum(len(queue.open) for queue in queues), total, script.stem)
-
         try:
-            deal(cluster, queues, looked)
+            deal(cluster, queues, progress)
         except KeyboardInterrupt:
             return True
     if failed := [why for queue in queues for why in queue.failed]:
@@ -601,7 +598,7 @@ class _ScriptQueue(Queue[int]):
             if node.label == label:
                 kinds[node.run("*")["run_id"]].append(node)
         run_id = max(kinds, key=lambda kind: (total_threads(kinds[kind]), kind))
-        super().__init__(cluster, "*", label, run_id)
+        super().__init__(cluster, about["name"], "*", label, run_id)
         for other, nodes in kinds.items():
             if other != run_id:
                 why = f"left out, since its versions differ from most nodes of {label} have"
@@ -627,14 +624,14 @@ class _ScriptQueue(Queue[int]):
         """Returns which script is run, and which part of it."""
         return answer_script, self.about | {"shard": Shard(shard, self.total).text}
 
-    def take(self, shard: int, node: DaskNode, answer: Said) -> None:
+    def take(self, shard: int, node: DaskNode, answer: Said) -> Iterable[int]:
         """Stores a shard's tables where ``--shard`` would."""
         if why := misshapen(answer, ENDED):
             raise ValueError(f"its answer can't be read: {why}")
         if answer["status"]:
             lines = [line for line in answer["stderr"].splitlines() if line.strip()]
             self.give_up(shard, lines[-1] if lines else "it gave no message")
-            return
+            return []
         tables = unpack_tables(answer["tables"])
         for row in rows_of(tables, "runs"):
             for name in ("machine", "cores", "os"):
@@ -646,6 +643,7 @@ class _ScriptQueue(Queue[int]):
         partial_file = place / f".{DONE}.tmp"
         partial_file.write_text(json.dumps(self.said) + "\n")
         partial_file.replace(place / DONE)
+        return []
 
     def give_up(self, shard: int, why: str) -> None:
         """Keeps why a part was not run."""

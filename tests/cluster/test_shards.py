@@ -318,6 +318,18 @@ def test_where_no_node_is_believed_the_rest_is_recorded_as_not_run(swept, tmp_pa
     assert not lost & set(stored.comparisons["at"])
 
 
+def test_values_that_a_node_leaves_out_again_and_again_are_recorded_as_not_run(swept, tmp_path):
+    def nothing(answer):
+        for name in ("comparisons", "differences"):
+            answer["tables"].pop(name, None)
+
+    told = swept({"a": later(nothing, 0)})[0].to_json()
+    lost = {
+        failure["at"] for failure in told["failures"] if "left out 4 times" in failure["message"]
+    }
+    assert told["comparisons"] == 0 and lost == {*LENGTHS[:-1]}
+
+
 def test_a_lost_nodes_values_are_asked_elsewhere(swept, plain, tmp_path):
     def vanishes(answer):
         raise ConnectionError
