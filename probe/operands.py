@@ -370,10 +370,7 @@ KINDS = {
         "normal numbers, a few infinities and numbers that overflow: one window in four",
         *_of_each(_infinite),
     ),
-    "nan": Kind(
-        "normal numbers with a few NaNs, in about one window of four",
-        *_of_each(_nan),
-    ),
+    "nan": Kind("normal numbers with a few NaNs, in about one window of four", *_of_each(_nan)),
     "tiny": Kind(
         "subnormal numbers, and such that products and sums are near the smallest normal one",
         *_of_each(_tiny),

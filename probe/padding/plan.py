@@ -117,12 +117,7 @@ class GraphPlan:
         return files
 
 
-def make(
-    graph: PaddedModel,
-    contents: Iterable[int],
-    model: str,
-    tell: Say = silent,
-) -> GraphPlan:
+def make(graph: PaddedModel, contents: Iterable[int], model: str, tell: Say = silent) -> GraphPlan:
     """Seeks the safe size of every content, and checks some. Errors as of ``PaddedModel``."""
     every, sizes = sorted(set(contents)), []
     start = 0

@@ -48,27 +48,11 @@ from probe.padding.positions import (
 from probe.printing import counted
 from probe.recording.alone import Known, unequal_bits
 from probe.recording.difference import Region
-from probe.recording.judging import (
-    Followed,
-    Judged,
-    follow,
-    judge_operation,
-    reads_content,
-)
+from probe.recording.judging import Followed, Judged, follow, judge_operation, reads_content
 from probe.recording.matching import labels_of
 from probe.recording.recording import Run, record_run
 from probe.recording.store import array_digest
-from probe.semantics import (
-    MOVED,
-    Joins,
-    Meaning,
-    Pads,
-    Reshapes,
-    Same,
-    Splits,
-    Turns,
-    Windows,
-)
+from probe.semantics import MOVED, Joins, Meaning, Pads, Reshapes, Same, Splits, Turns, Windows
 from probe.target import Target
 
 # Fresh contents on which whole runs are compared before anything is asked of operations.

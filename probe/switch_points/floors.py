@@ -278,10 +278,7 @@ def _pieces(sized: list[SizeClass], kind: int, size: int) -> SizeRange | None:
 
 
 def _floor_text(
-    points: Thresholds,
-    top: tuple[int, int, int],
-    below: int | None,
-    pieces: SizeRange | None,
+    points: Thresholds, top: tuple[int, int, int], below: int | None, pieces: SizeRange | None
 ) -> str:
     """Returns the floor in one line."""
     (size, step, kind), kinds = top, kinds_run(points)
