@@ -84,8 +84,7 @@ Place = tuple[str, tuple[int, ...], float]
 
 
 def parse_put(value: str, ranks: Mapping[str, int]) -> tuple[Place, ...]:
-    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where.
-    ``ranks``: how many axes each operand has."""
+    """Returns what ``x[0, 1]=nan; w[3]=inf`` puts where. ``ranks``: axes of each operand."""
     places = []
     for part in str(value).split(";"):
         if not part.strip():
@@ -127,8 +126,7 @@ SPANS = "write 5..64, 5..64:3 for every third, or 5,7,9..12"
 
 
 def whole_numbers(name: str, text: str) -> list[int]:
-    """Returns the numbers of ``text``, ascending, each once; the end of a range is included.
-    InputError."""
+    """Returns the numbers of ``text``, ascending, each once, ends of ranges too. InputError."""
     numbers: set[int] = set()
     for part in text.split(","):
         match = _SPAN.match(part.strip())
@@ -221,8 +219,7 @@ def padding_text(padding: Padding) -> str:
 
 
 def length(op: str, value: object, rank: int) -> int | None:
-    """Returns the last spatial axis; None leaves it open.
-    An operation without such an axis has 1."""
+    """Returns the last spatial axis; None leaves it open, 1 where there is no such axis."""
     size = None if value is None else whole_number("length", value)
     if rank or size == 1:
         return size
@@ -233,8 +230,7 @@ def length(op: str, value: object, rank: int) -> int | None:
 
 
 def layout(op: str, text: object, dtype: str) -> str:
-    """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`.
-    Raises InputError."""
+    """Returns how operands lie in memory, as it is stored: see :mod:`probe.layout`. InputError."""
     try:
         word = layouts.parse_layout(text)
     except ValueError as error:

@@ -103,8 +103,7 @@ def to_bits(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def from_bits(bits: np.ndarray, name: str) -> np.ndarray:
-    """Returns the container array with these bit patterns.
-    Integers of another type are converted."""
+    """Returns the container array with these bit patterns; other integers are converted."""
     return np.asarray(bits).astype(format_of(name).unit, copy=False).view(container_of_format(name))
 
 
@@ -199,8 +198,7 @@ def bits_text(bits: int, name: str) -> str:
 
 
 def rounded_text(value):
-    """Returns a value in as many digits as it deserves: 0.13, 1.8, 47, 5e+31; empty for None and
-    NaN."""
+    """Returns as many digits as a value deserves: 0.13, 1.8, 47, 5e+31; empty for None, NaN."""
     if value is None or np.isnan(value):
         return ""
     if value >= 1e12:

@@ -74,8 +74,7 @@ class Kernel(NamedTuple):
 
     @classmethod
     def of(cls, source: str, names: list[str], missing: str) -> Kernel:
-        """Returns the names without repetitions, in their order; without any of them,
-        ``missing``."""
+        """Returns the names in their order, without repetitions; ``missing`` if there is none."""
         unique = SEPARATOR.join(dict.fromkeys(names))
         return cls(source, unique, None) if unique else cls(source, None, missing)
 
@@ -136,8 +135,7 @@ def onednn_log(question: KernelQuestion) -> Kernel:
 
 
 def logged(session: Session) -> Kernel:
-    """Returns what the process logs as it runs the loaded call once; it was started with
-    ``TALK``."""
+    """Returns what a process that was started with ``TALK`` logs as it runs the loaded call."""
     mark = session.mark()
     session.request({"do": "run", "key": KEY})
     return Kernel.of(ONEDNN, primitives(session.stderr_since(mark)), SILENT)

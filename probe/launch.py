@@ -253,8 +253,7 @@ class Session:
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:
-        """Returns all answers of a request as they come.
-        Leaving before the last one ends the child."""
+        """Returns a request's answers as they come. Leaving before the last one ends the child."""
         VOICE.calls += 1
         return self._exchange(header, arrays or {}, self.time_limit)
 

@@ -308,8 +308,7 @@ RARE = 8
 
 
 def _rare(tensor: str, draw: int, case: OperandsWanted, shape: Shape) -> np.ndarray:
-    """Returns where rare elements are, bool: 1 in ``RARE * summands``, drawn anew for every
-    ``draw``."""
+    """Returns where rare elements are, 1 in ``RARE * summands``, bool; others for each ``draw``."""
     chosen = below(RARE * case.summands, case.seed, tensor, draw, shape) == 0
     return np.asarray(chosen)
 

@@ -244,8 +244,7 @@ def _text(cell: RenderableType) -> Text:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Returns a table without lines; columns in ``right`` are numbers.
-    They and targets are not folded."""
+    """Returns a table without lines. Columns in ``right`` are numbers: not folded, nor targets."""
     lines = Rows(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         whole = column == "target" or column in right

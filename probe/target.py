@@ -143,8 +143,7 @@ def emulated_processor(target: Target) -> str | None:
 
 
 def target_runtime(target: Target) -> Runtime:
-    """Returns what runs a target: an interpreter, perhaps under an emulator.
-    Raises ``environments.Missing``."""
+    """Returns the interpreter that runs a target, perhaps emulated. Raises ``Missing``."""
     backend, device = _backend(target.name), emulated_processor(target)
     if backend.broken:
         raise Missing(backend.broken)
@@ -184,8 +183,7 @@ def _checked_switches(
 
 
 def why_unavailable(target: Target) -> str | None:
-    """Returns why a target can't run on this machine with this interpreter, or None.
-    Imports no library."""
+    """Returns why a target can't run here, with this interpreter, or None; imports no library."""
     backend = _backend(target.name)
     try:
         own = target_runtime(target).facts is None

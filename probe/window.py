@@ -61,8 +61,7 @@ class Geometry:
 
     @classmethod
     def of(cls, case: Summed, length: int | None = None) -> Geometry:
-        """Returns the geometry at ``length``; None takes the case's own.
-        InputError if there is none."""
+        """Returns the geometry at ``length``; None: the case's own. InputError if there is none."""
         sizes = case.spatial(length)
         channels = case.groups, case.in_channels, case.filters
         windows = case.windows
@@ -266,8 +265,7 @@ class Agreement:
 
 
 def axis_of(case: Case, vary: str | None) -> str:
-    """Returns the axis to vary: ``vary``; for None the length, of a dense layer the batch.
-    InputError."""
+    """Returns ``vary``; for None the length, of a dense layer the batch. InputError."""
     if vary is None:
         return "length" if case.spatial_rank else "batch"
     if choice("vary", vary, VARY) == "length" and not case.spatial_rank:
@@ -328,8 +326,7 @@ def case_at(case: Case, vary: str, value: int) -> Case:
 
 
 def value_on_axis(case: Case, vary: str) -> int | None:
-    """Returns the case's value on an axis, which ``case_at`` would give it; None: an open
-    length."""
+    """Returns the case's value on an axis, as ``case_at`` takes it; None: an open length."""
     if choice("vary", vary, VARY) == "channels":
         return case.split or case.in_channels
     if vary == "layout":

@@ -94,8 +94,7 @@ class Queue(ABC, Generic[Shards]):
 
     @abstractmethod
     def take(self, shard: Shards, node: DaskNode, answer: Said) -> Iterable[Shards]:
-        """Judges an answer and stores it; what of it is to be asked again. ValueError: why it is
-        not believed."""
+        """Judges and stores an answer; what is to be asked again. ValueError: it is not believed."""
 
     @abstractmethod
     def give_up(self, shard: Shards, why: str) -> None:

@@ -233,8 +233,7 @@ class Computing:
         return judged
 
     def _revealed(self, number: int, output: int) -> Adds | None:
-        """Returns the full run's operation with its sums revealed and certified; None where some
-        are not."""
+        """Returns the full run's operation with its sums certified; None where some are not."""
         if (number, output) not in self.revealed:
             self.revealed[number, output] = None
             value = self.full.operations[number].gives[output]
@@ -276,8 +275,7 @@ class Computing:
         return short, operations[link.number]
 
     def _alone(self, link: Linked, sizes: dict[int, int]) -> Run:
-        """Returns the full run with one operation's operands cut to size, and what it makes of
-        them."""
+        """Returns the full run with one operation's operands cut to size, and what it gives."""
         short, operation = self.resized(link, sizes)
         axes, values, reads, store = self.positions.axes, list(short.values), [], short.store
         for n in operation.reads:

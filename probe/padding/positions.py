@@ -397,8 +397,7 @@ class Positions:
         return all(leading.get(n, 1) > 0 for n in self.full.outputs)
 
     def _follow(self, size: int) -> bool:
-        """Derives the sizes and the shared positions of all values; False where some operation was
-        not met at such sizes."""
+        """Derives all values' sizes and shared positions; False: an operation was not met."""
         if size < self.shortest:
             nothing = dict.fromkeys(self.wanted & self.depends, 0)
             self._at[size] = At(nothing, nothing)
@@ -517,8 +516,7 @@ def by_position(run: Run, number: int, axis: int, content: int | None = None) ->
 
 
 def line_labels(label: Labels, axis: int | None) -> np.ndarray:
-    """Returns a label for each position along an axis, from those of all its elements; of all of
-    them one where there is no axis."""
+    """Returns a label for each position along an axis, or of no axis one of all elements."""
     full = label.full()[None] if axis is None else label.full([axis])
     return joined_lines(full, (axis or 0,)).reshape(-1)
 
@@ -560,8 +558,7 @@ class Marked:
 
 
 def positions_read(marked: Marked, number: int) -> dict[int, Reads] | None:
-    """Returns what each wanted output of an operation reads of an operand, by their numbers; None
-    where no pattern was found."""
+    """Returns what each wanted output, by number, reads of an operand; None: in no pattern."""
     shape, axis = marked.run.values[number].shape, marked.axis(number)
     assert axis is not None
     size, plain = shape[axis], marked.outputs()

@@ -214,8 +214,7 @@ class PaddedModel:
 
     @cached_property
     def positions(self) -> Positions | None:
-        """Returns what every size shares with the full run; None where that can't be derived, or
-        where something reads the whole axis."""
+        """Returns what sizes share with the full run; None: not derived, or an axis is read whole."""
         full = self.side(self.fixed, self.fixed)
         values, inputs = full.values, dict[int, int]()
         for name, axis in self.along.items():
@@ -283,14 +282,12 @@ class PaddedModel:
 
     @cached_property
     def weights(self) -> dict[int, np.ndarray]:
-        """Returns ``wanted`` of all values: the least content of which something that is kept reads
-        a position."""
+        """Returns of all values the least content of which what is kept reads a position."""
         assert self.positions is not None
         return self.positions.weights(self.wanted)
 
     def capacity(self, size: int) -> int:
-        """Returns the longest content whose outputs read the same in a run of a size; 0 where there
-        is none."""
+        """Returns the longest content whose outputs read the same in a run of a size; 0: none."""
         assert self.positions is not None
         if size not in self._capacities:
             leading = self.positions.at(size).leading

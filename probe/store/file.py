@@ -321,8 +321,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def footer(path: Path) -> pa.Schema:
-    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or of a newer
-    version."""
+    """Returns the Arrow schema of a file. StoreError where it is damaged, not ours, or newer."""
     with _reading(path):
         arrow = pq.read_schema(path)
     version = (arrow.metadata or {}).get(b"probe.schema_version", b"").decode(errors="replace")

@@ -254,8 +254,7 @@ _IN_ORDER = sorted(schema.TABLES, key=lambda name: name in LAST)
 
 
 def require_usable(folder: Path) -> None:
-    """Makes a machine's folder. StoreError where it can't be written to, or holds a file that can't
-    be read."""
+    """Makes a machine's folder. StoreError: not to be written to, or a file can't be read."""
     trial = folder / TRIAL
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -448,8 +447,7 @@ class Origin:
             self._runs |= {row["run_id"]: row for row in fresh.to_pylist()}
 
     def metadata(self, used: Iterable[str] | None, target: str | None = None) -> dict[str, str]:
-        """Returns the metadata of a file with rows of these runs; None: of all.
-        ``target``: of it alone."""
+        """Returns the metadata of a file with rows of these runs (None: of all), of one target."""
         chosen = self._runs.keys() if used is None else used
         runs = [self._runs[run] for run in chosen if run in self._runs]
         runs = [run for run in runs if target in (None, run["target"])]

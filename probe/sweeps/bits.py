@@ -383,8 +383,7 @@ class _SweepState(Campaign[SweepQuestion]):
         return self.store.recall(*place, controlled=self.request.control == "every")
 
     def _stored(self) -> pa.Table:
-        """Returns the rows of ``comparisons`` of these cases on this axis, of all runs:
-        ``RECALLED``."""
+        """Returns ``RECALLED`` of all runs' ``comparisons`` of these cases on this axis."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -430,8 +429,7 @@ class _SweepState(Campaign[SweepQuestion]):
                 yield SweepQuestion(case, wanted)
 
     def _ranking(self, part: CampaignPart[SweepQuestion]) -> Ranking:
-        """Returns the ranking of what a target is still to be asked, with all that the store
-        knows."""
+        """Returns the ranking of what is still to be asked, with all that the store knows."""
 
         text, run_id = part.target.text, part.run_id
         ranking = Ranking({question.case: question.values for question in part.questions})

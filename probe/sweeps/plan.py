@@ -332,8 +332,7 @@ def output_columns(
 def _output_places(
     index: np.ndarray, rows: Size, positions: Size, filters: Size
 ) -> dict[str, np.ndarray]:
-    """Returns where flat indices into outputs are; the sizes may change from one index to the
-    next."""
+    """Returns where flat indices into outputs are; sizes may change from index to index."""
     return {
         "batch": index // (rows * positions * filters),
         "row": index // (positions * filters) % rows,

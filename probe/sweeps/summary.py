@@ -132,8 +132,7 @@ class TargetSummary:
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
-        """Returns what was left out: ``comparisons``, and at which ``lengths`` (by case if
-        several)."""
+        """Returns what was left out: ``comparisons`` and ``lengths``, these by case if several."""
         by_case = {
             case: ranges(values, len(values))
             if vary != "layout"

@@ -83,8 +83,7 @@ class ByOrder:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every output of every value was tested for every addition and every
-        fusion."""
+        """Returns whether each output of each value was tested for every addition and fusion."""
         tested = all(value.certified == value.compared for value in self.values)
         return bool(self.compared) and tested and not any(value.refusal for value in self.every)
 

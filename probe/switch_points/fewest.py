@@ -149,8 +149,7 @@ class Conditions:
 
 
 def conditions_apart(left: Target, right: Target) -> list[Condition]:
-    """Returns the conditions of ``left`` in which ``right`` is different. InputError: they are not
-    of one library, or not different."""
+    """Returns the conditions of ``left`` that ``right`` lacks. InputError: none, two libraries."""
     if left.name != right.name:
         why = f"{left.text} is a different library, not only under different conditions"
         raise InputError("and", right.text, why, "use one library; probe explain compares two")

@@ -98,8 +98,7 @@ class Periodic:
         return self.case.with_(length=length, seed=SEED + number, **changes)
 
     def _set(self, number: int, read: Read) -> Weights:
-        """Returns what cancels over the leaves that are read; in every other set the pairs are
-        moved."""
+        """Returns what cancels over the leaves that are read, with other pairs in every set."""
         case, seed = self.case, SEED + number
         if not case.weighted:
             _, w, b = operands.generate(self._drawn(case.shortest_length, number))
@@ -162,8 +161,7 @@ class Periodic:
         return self.tables[summation, read]
 
     def wide_table(self, summation: Summation, read: Read) -> Iterator[np.ndarray]:
-        """Yields what a summation gives on the one window of ones: container (1, filters), set by
-        set."""
+        """Yields a summation's outputs on the window of ones, container (1, filters), by set."""
         column = np.zeros((self.case.summands, 1))
         column[list(read)] = 1.0
         columns = [floats.round_to(column, self.case.dtype)] * self.case.groups
@@ -218,8 +216,7 @@ class Repeated(Periodic):
         return ones
 
     def table(self, summation: Summation, read: Read) -> list[np.ndarray]:
-        """Returns what a summation gives on the window that reads these leaves: container (1,
-        filters)."""
+        """Returns a summation's outputs on the window of these leaves: container (1, filters)."""
         if (summation, read) not in self.tables:
             columns = [np.zeros_like(each) for each in self.windows]
             for column, each in zip(columns, self.windows, strict=True):
@@ -270,8 +267,7 @@ class Pattern:
 
     @property
     def certified(self) -> bool:
-        """Returns whether every output of the call was tested for every addition and every
-        fusion."""
+        """Returns whether each output of the call was tested for every addition and fusion."""
         return not self.uncertified
 
 
@@ -343,8 +339,7 @@ class Recogniser:
         return number
 
     def causes(self, kind: int, other: int) -> tuple[str, ...]:
-        """Returns what sets two kinds apart: ``order``, ``rounding``, ``precision``,
-        ``unknown``."""
+        """Returns why two kinds differ: ``order``, ``rounding``, ``precision``, ``unknown``."""
         causes: set[str] = set()
         for left, right in set(zip(self.kinds[kind], self.kinds[other], strict=True)):
             if left != right:

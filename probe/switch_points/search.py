@@ -577,8 +577,7 @@ def _tail_text(tail: tuple[tuple[int, int], ...]) -> str:
 
 
 def _period(signs: list[Any]) -> int | None:
-    """Returns the smallest period of the second half of what was seen; None if there is none up to
-    16."""
+    """Returns the smallest period, up to 16, of the second half of what was seen; None: none."""
     half = signs[len(signs) // 2 :]
     if None in half:  # a size that was not run shows nothing
         return None
