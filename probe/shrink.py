@@ -554,7 +554,7 @@ class Search(Generic[T]):
         return failed
 
     def consider(self, candidate: T) -> bool:
-        """Returns whether a candidate fails; it is the best then. Seen before: False, at no cost."""
+        """Returns whether a candidate fails; it is the best then. Seen before: False, no cost."""
         if candidate.key in self._seen:
             return False
         failed = self.ask(candidate)

@@ -94,7 +94,7 @@ class Queue(ABC, Generic[Shards]):
 
     @abstractmethod
     def take(self, shard: Shards, node: DaskNode, answer: Said) -> Iterable[Shards]:
-        """Judges and stores an answer; what is to be asked again. ValueError: it is not believed."""
+        """Judges and stores an answer; what is to be asked again. ValueError: not believed."""
 
     @abstractmethod
     def give_up(self, shard: Shards, why: str) -> None:

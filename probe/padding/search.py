@@ -214,7 +214,7 @@ class PaddedModel:
 
     @cached_property
     def positions(self) -> Positions | None:
-        """Returns what sizes share with the full run; None: not derived, or an axis is read whole."""
+        """Returns what sizes share with the full run; None: not derived, or read whole."""
         full = self.side(self.fixed, self.fixed)
         values, inputs = full.values, dict[int, int]()
         for name, axis in self.along.items():

@@ -109,7 +109,7 @@ class Stored:
                 raise FileNotFoundError(2, "it was replaced meanwhile", str(path))
 
     def settled(self, name: str) -> bool:
-        """Returns whether no row of a table is outdated: its files are compacted, of parts apart."""
+        """Returns whether no row of a table is outdated: each file is compacted, of its part."""
         if name == "differences" and not self.settled("comparisons"):
             return False
         files = self.files(name)
