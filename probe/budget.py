@@ -55,7 +55,6 @@ class Budget:
 
     @property
     def over(self) -> bool:
-        """Returns whether the time is up."""
         return not self.left
 
     @property

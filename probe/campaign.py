@@ -211,7 +211,6 @@ class Campaign(ABC, Generic[Question]):
 
     @property
     def late(self) -> bool:
-        """Returns whether there was a budget and its time is up."""
         return self.budget is not None and self.budget.over
 
     def _within_budget(self) -> AbstractContextManager[None]:

@@ -55,7 +55,6 @@ def eps(name: str) -> float:
 
 
 def largest_finite(name: str) -> float:
-    """Returns the largest finite value of the format."""
     form = format_of(name)
     return (2.0 - eps(name)) * 2.0**form.emax
 

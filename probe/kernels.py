@@ -469,7 +469,6 @@ class Naming:
         self.close()
 
     def close(self) -> None:
-        """Ends the process, if one was started."""
         if self._session is not None:
             self._session.close()
 

@@ -101,7 +101,6 @@ class Pipes:
             return None
 
     def close(self) -> None:
-        """Closes both."""
         self._stdin.close()
         self._stdout.close()
 
@@ -384,15 +383,12 @@ class InlineSession:
         )
 
     def revive(self) -> Self:
-        """As ``Session.revive``."""
         return self if self.alive else self.start()
 
     def expected_facts(self) -> dict[str, Any]:
-        """As ``Session.expected_facts``."""
         return _own_facts(self.target)
 
     def request(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Answer:
-        """As ``Session.request``."""
         return list(self.stream(header, arrays))[-1]
 
     def stream(self, header: Mapping[str, Any], arrays: Arrays | None = None) -> Iterator[Answer]:

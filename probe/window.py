@@ -73,7 +73,6 @@ class Geometry:
 
     @property
     def group_channels(self) -> int:
-        """Input channels that one filter reads."""
         return self.in_channels // self.groups
 
     def axis_reads(self, axis: int) -> np.ndarray:

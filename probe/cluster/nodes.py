@@ -174,7 +174,6 @@ def answer_script(text: str) -> dict[str, Any]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -223,7 +222,6 @@ class DaskNode:
         return f"node {self.number}"
 
     def has(self, text: str) -> bool:
-        """Returns whether it can run a target."""
         return self.said["targets"][text]["why"] is None
 
     def run(self, text: str) -> dict[str, Any]:
@@ -269,7 +267,6 @@ class Cluster:
         self._done, self._count = done, 0
 
     def good(self) -> list[DaskNode]:
-        """Returns the nodes that are there and believed."""
         return [node for node in self.nodes.values() if not node.refused]
 
     def gather(self) -> None:
@@ -395,7 +392,6 @@ class Cluster:
         return node
 
     def refuse(self, node: DaskNode, why: str) -> None:
-        """Asks a node nothing more."""
         node.refused = why
         self.note(f"{node} is refused, and its rows are kept out: {why}")
 

@@ -321,7 +321,6 @@ def rows_of_values(tables: Tables, values: Collection[int]) -> Tables:
 
 
 def append_tables(store: Store, tables: Tables) -> None:
-    """Appends an answer's rows to a store."""
     for name in sorted(tables, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
         if len(rows := tables[name]):
             store.extend(name, {column: rows[column] for column in rows.column_names})
@@ -435,7 +434,6 @@ class _SweepQueue(Queue[Values]):
         self.fill([tuple(request.values)])  # divided when its kind of node is known
 
     def size(self, shard: Values) -> int:
-        """Returns comparisons."""
         return len(shard)
 
     def stored(self, label: str, run_id: str) -> dict[int, Row]:
@@ -536,12 +534,10 @@ class _SweepQueue(Queue[Values]):
         return self.digests == digests
 
     def give_up(self, shard: Values, why: str) -> None:
-        """Records values as not run."""
         for value in shard:
             self._record("lost", f"not run: {why}", value)
 
     def refused(self, node: DaskNode) -> None:
-        """Records that a node is refused."""
         if self.label:
             self._record("refused", f"{node} is refused: {node.refused}", None)
 
@@ -620,7 +616,6 @@ class _ScriptQueue(Queue[int]):
             return False
 
     def question(self, shard: int) -> tuple[Callable[[str], Said], Row]:
-        """Returns which script is run, and which part of it."""
         return answer_script, self.about | {"shard": Shard(shard, self.total).text}
 
     def take(self, shard: int, node: DaskNode, answer: Said) -> Iterable[int]:
@@ -645,5 +640,4 @@ class _ScriptQueue(Queue[int]):
         return []
 
     def give_up(self, shard: int, why: str) -> None:
-        """Keeps why a part was not run."""
         self.failed.append(why)

@@ -356,7 +356,6 @@ class PaddedModel:
 
     @cached_property
     def computing(self) -> Computing:
-        """Returns the operations at other sizes than the full run's."""
         assert self.positions is not None
         return Computing(self.positions, self.known, lambda size: self.side(size, size))
 
@@ -488,7 +487,6 @@ class PaddedModel:
         return f"{why} at size {size:,}" if why else ""
 
     def own(self, content: int) -> Serves:
-        """Returns the full run serves itself."""
         why = "the full-size run itself"
         return Serves(True, "same", why=why, certified=True, boxes=self.boxes(content))
 

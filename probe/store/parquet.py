@@ -248,12 +248,10 @@ def _back(columns: Sequence[str]) -> str:
 
 
 def sql_names(columns: Sequence[str]) -> str:
-    """Returns names of columns as SQL has them."""
     return ", ".join(f'"{column}"' for column in columns)
 
 
 def sql_text(value: str) -> str:
-    """Returns a text as SQL has it."""
     return "'" + value.replace("'", "''") + "'"
 
 

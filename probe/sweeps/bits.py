@@ -350,7 +350,6 @@ class _SweepState(Campaign[SweepQuestion]):
         return shared
 
     def size(self, question: SweepQuestion) -> int:
-        """Returns comparisons of a case."""
         return len(question.values)
 
     def known(self, part: CampaignPart[SweepQuestion]) -> bool:

@@ -187,7 +187,6 @@ class SweepRequest:
 
     @property
     def values(self) -> Sequence[int]:
-        """Returns the values that are asked."""
         return self.only or self.plans.values
 
     def to_json(self, values: Sequence[int]) -> dict[str, Any]:

@@ -128,7 +128,6 @@ class TargetSummary:
 
     @property
     def unasked(self) -> int:
-        """Returns comparisons that there was no time for."""
         return sum(map(len, self.left_out.values()))
 
     def unasked_json(self, vary: str, cases: int = 1) -> dict[str, Any]:
@@ -172,12 +171,10 @@ class Summary:
 
     @property
     def differing(self) -> int:
-        """Returns how many outputs differ over all targets."""
         return sum(summary.differing for summary in self.targets.values())
 
     @property
     def failures(self) -> list[Failure]:
-        """Returns the failures of all targets."""
         return [failure for summary in self.targets.values() for failure in summary.failures]
 
     def to_json(self) -> dict[str, Any]:

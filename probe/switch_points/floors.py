@@ -72,7 +72,6 @@ class SizeClass:
 
     @property
     def count(self) -> int:
-        """Returns how many sizes were run."""
         return _count_sizes(self.spans)
 
     @property

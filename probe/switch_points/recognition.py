@@ -210,7 +210,6 @@ class Repeated(Periodic):
         return np.ascontiguousarray(np.broadcast_to(self.block, (size, *self.block.shape[1:])))
 
     def ones(self, size: int) -> np.ndarray:
-        """Does as ``Periodic``."""
         shape = self.case.input_shape(batch=size)
         ones: np.ndarray = floats.round_to(np.ones(shape), self.case.dtype)
         return ones

@@ -101,7 +101,6 @@ class Thresholds:
 
     @property
     def threads_text(self) -> str:
-        """Returns how many threads all of this holds for, in words."""
         return threads_text(self.threads)
 
     @property
@@ -189,7 +188,6 @@ def threads_of(facts: Mapping[str, Any], where: Target) -> int | None:
 
 
 def threads_text(threads: int | None) -> str:
-    """Returns a number of threads in words."""
     if threads is None:
         return f"the library's own number of threads on {counted(machine.cores(), 'processor')}"
     return counted(threads, "thread")
