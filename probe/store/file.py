@@ -42,7 +42,8 @@ CONTENT = ("cases", "orders", "roundings", "networks")
 
 _FLAT = re.compile(r"([a-z_]+)(?:\.(\d+))?\.parquet")
 _PARTITIONED = re.compile(r"part-\d+\.parquet")
-_LONGEST = 255  # bytes in the name of a folder
+# Bytes in the name of a folder.
+_LONGEST = 255
 
 
 def table_files(folder: Path, table: str) -> list[Path]:
@@ -137,7 +138,8 @@ SEAL = b"PROBE256"
 ROW_GROUP = 2**17
 
 _COMPACTED = b"probe.compacted"
-_TAIL = 8  # bytes behind the footer: its length and PAR1
+# Bytes behind the footer: its length and PAR1.
+_TAIL = 8
 _SEALED = len(SEAL) + 32
 _AT_ONCE = 2**20
 _REASONS = {

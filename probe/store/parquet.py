@@ -33,7 +33,8 @@ TOGETHER: dict[str, tuple[str, ...]] = {"reveals": PLACE, "causes": PAIR}
 
 _TYPES = {"string": "VARCHAR", "float64": "DOUBLE", "bool": "BOOLEAN", "int64": "BIGINT"}
 _TYPES |= {"uint64": "UBIGINT", "timestamp[us, UTC]": "TIMESTAMPTZ", "list<int64>": "BIGINT[]"}
-_ROWS = 2**40  # more than a file has: a row's place is its file's number and its own
+# More than a file has: a row's place is its file's number and its own.
+_ROWS = 2**40
 
 
 def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:

@@ -248,7 +248,8 @@ class _OpenValues:
         return best
 
 
-PATIENCE = 3  # processes that may be lost in a row, with no result between: then a case is left
+# Processes that may be lost in a row, with no result between: then a case is left.
+PATIENCE = 3
 
 
 def sweep_cases(

@@ -26,7 +26,8 @@ from probe.summation.summation import Row, Summation
 from probe.summation.windows import reach_of_inputs
 from probe.sweeps.plan import axis_values
 
-PATIENCE = 3  # processes that may be lost one after the other
+# Processes that may be lost one after the other.
+PATIENCE = 3
 
 # Questions that a value may cost to certify its outputs: a sum of 2,000 products, at no edge.
 BUDGET = 1024

@@ -25,7 +25,8 @@ from probe.switch_points.search import Thresholds
 
 MIXED, NOT_RUN = -1, -2
 NOUNS = {"dense": "rows"}
-WRITTEN = 48  # characters of an order that has no name
+# Characters of an order that has no name.
+WRITTEN = 48
 
 
 class SizeRange(NamedTuple):

@@ -38,14 +38,17 @@ from probe.summation.summation import Summation
 from probe.summation.tree import BIAS
 from probe.window import Geometry
 
-PERIOD = 61  # a prime: every remainder of a vector's or block's length meets every window
-AT_ONCE = 1 << 16  # outputs replayed at once
+# A prime: every remainder of a vector's or block's length meets every window.
+PERIOD = 61
+# Outputs replayed at once.
+AT_ONCE = 1 << 16
 SEED = 0x5EA5
 
-# Digits of the accumulators that ``wide`` sets are for, and what keeps their weights in range.
-SHORT = 32  # summands up to which sums agree by luck, so that more sets are tried
+# Summands up to which sums agree by luck, so that more sets are tried.
+SHORT = 32
 
-Columns = list[np.ndarray]  # for every group what each leaf meets, (leaves, windows)
+# For every group what each leaf meets, (leaves, windows).
+Columns = list[np.ndarray]
 Weights = tuple[np.ndarray, np.ndarray | None]
 Read = tuple[int, ...]
 
@@ -225,16 +228,22 @@ class Repeated(Periodic):
         return self.tables[summation, read]
 
 
-ALL = 1 << 22  # outputs up to which all of a call are looked at
-ENDS = 256  # rows at either end, in the middle and scattered, where a call has more outputs
-REVEALED = 8  # rows that are revealed at once
-TRIES = 3  # lengths in a row at which nothing could be revealed, before it isn't tried again
+# Outputs up to which all of a call are looked at.
+ALL = 1 << 22
+# Rows at either end, in the middle and scattered, where a call has more outputs.
+ENDS = 256
+# Rows that are revealed at once.
+REVEALED = 8
+# Lengths in a row at which nothing could be revealed, before it isn't tried again.
+TRIES = 3
 
 UNKNOWN = -1
-NOTHING = -2  # a window that reads padding only: there is nothing to add
+# A window that reads padding only: there is nothing to add.
+NOTHING = -2
 
 NOT_ASKED = "summations were recognised by the bits of a few calls only"
-BUDGET = 1024  # questions that a length may cost to certify its outputs
+# Questions that a length may cost to certify its outputs.
+BUDGET = 1024
 
 Kind = tuple[int, ...]
 

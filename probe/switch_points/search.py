@@ -205,15 +205,21 @@ def islands(result: Thresholds) -> Iterator[tuple[int, int, int]]:
 # Bytes that input and output may take in both processes together.
 MEMORY = 6 << 30
 
-ENDS = 16  # samples at either end, in the middle and scattered, where a call has more outputs
-SCANNED = 64  # short lengths that are all run
+# Samples at either end, in the middle and scattered, where a call has more outputs.
+ENDS = 16
+# Short lengths that are all run.
+SCANNED = 64
 # Products up to which more lengths are all run, or all certified: some seconds. It is no time, so
 # that the same lengths are run on a busy machine.
 WORK = 10_000_000_000
-A_CALL = 400_000  # products that take as long as what a call costs besides
-CHECKS = 2  # random lengths in every interval of the grid
-LONGEST_PERIOD = 16  # of tails
-MOST_SPLITS = 40  # contradictions that are looked into
+# Products that take as long as what a call costs besides.
+A_CALL = 400_000
+# Random lengths in every interval of the grid.
+CHECKS = 2
+# The longest period of tails that is looked for.
+LONGEST_PERIOD = 16
+# Contradictions that are looked into.
+MOST_SPLITS = 40
 
 
 class SearchLimits(NamedTuple):
