@@ -293,7 +293,7 @@ def channels(op: str, channels: int, groups: object, filters: object) -> tuple[i
 
 
 def check_absent(op: str, fields: Mapping[str, Any]) -> None:
-    """Raises InputError where ``given``, a case's fields, says what the operation hasn't got."""
+    """Raises InputError where ``fields``, a case's fields, says what the operation hasn't got."""
     what, fixed = OPERATIONS[op], dict[str, Any]()
     if not what.windows:
         ones = (1,) * (what.spatial_rank or 0)

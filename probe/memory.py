@@ -65,7 +65,7 @@ def require(case: Sized) -> None:
 
 
 def need(drawn: Iterable[tuple[int, ...]], shapes: Iterable[tuple[int, ...]], dtype: str) -> int:
-    """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``given`` are outputs."""
+    """Bytes of a run on arrays of these shapes: ``drawn`` are operands, ``shapes`` are outputs."""
     operands = [math.prod(shape) for shape in drawn]
     elements = sum(operands) + sum(math.prod(shape) for shape in shapes)
     item = floats.container_of_format(dtype).itemsize

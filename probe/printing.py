@@ -41,7 +41,7 @@ class Output:
         self._shown: Progress | None = None
 
     def give(self, answer: dict[str, Any], show: Callable[[], RenderableType]) -> None:
-        """Prints the result: ``found`` as JSON, or what ``show`` makes of it for people."""
+        """Prints the result: ``answer`` as JSON, or what ``show`` makes of it for people."""
         if self.as_json:
             indent = 2 if self.results.is_terminal else None
             click.echo(json.dumps(answer, indent=indent, default=plain))
