@@ -119,27 +119,17 @@ def _cgroups(root: Path) -> list[int]:
             names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
         parts = [part for part in place.split("/") if part not in ("", "..")]
         # inside a container the path may be the host's, and the folder itself the container's
-        folders = [folder.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
-        left = (_left(each, *names) for each in folders)
-        limits += [limit for limit in left if limit is not None]
+        for count in range(len(parts), -1, -1):
+            here = folder.joinpath(*parts[:count])
+            most, taken = ((_lines_of(here / name) or [""])[0] for name in names[:2])
+            # ``max``, or there is no such file
+            if not (most.isdigit() and taken.isdigit()) or int(most) >= UNLIMITED:
+                continue
+            lines = (line.split() for line in _lines_of(here / "memory.stat"))
+            # files that it holds in memory can be given up
+            held = sum(int(line[1]) for line in lines if line[:1] == [names[2]])
+            limits.append(int(most) - int(taken) + held)
     return limits
-
-
-def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Returns what one cgroup leaves; files that it holds in memory can be given up."""
-    numbers = []
-    for name in (limit, usage):
-        first = (_lines_of(folder / name) or [""])[0]
-        if not first.isdigit():  # ``max``, or there is no such file
-            return None
-        numbers.append(int(first))
-    most, taken = numbers
-    if most >= UNLIMITED:
-        return None
-    lines = (line.split() for line in _lines_of(folder / "memory.stat"))
-    held = [int(line[1]) for line in lines if line[:1] == [cache]]
-    # files that it holds in memory can be given up
-    return most - taken + sum(held)
 
 
 def _lines_of(path: Path) -> list[str]:

@@ -104,10 +104,15 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     a, b = _bits_of_both(a, b, name)
     index = _raw_differences(a, b)
     bits_a, bits_b = _elements_at(a, index), _elements_at(b, index)
-    steps = np.empty(index.size, dtype=np.int64)
+    form, steps = floats.format_of(name), np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        steps[part] = _saturated(bits_a[part], bits_b[part], name)
+        first, second = _signed(bits_a[part], form), _signed(bits_b[part], form)
+        far = np.subtract(second, first, dtype=np.int64)
+        if form.bits == 64:
+            # only numbers of different signs are so far apart
+            far = np.where(_wrapped(first, second, far), np.sign(second) * _LARGEST, far)
+        steps[part] = _with_nans(far, first, second, form)
     apart = Differences(index, bits_a, bits_b, steps)
     if steps.all():
         return apart
@@ -152,16 +157,6 @@ def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
     if bits.flags.c_contiguous:
         return bits.reshape(-1)[index]
     return bits.flat[index]
-
-
-def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    form = floats.format_of(name)
-    first, second = _signed(a, form), _signed(b, form)
-    steps = np.subtract(second, first, dtype=np.int64)
-    if form.bits == 64:
-        # only numbers of different signs are so far apart
-        steps = np.where(_wrapped(first, second, steps), np.sign(second) * _LARGEST, steps)
-    return _with_nans(steps, first, second, form)
 
 
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):

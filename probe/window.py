@@ -368,8 +368,14 @@ def agreement(case: Case, vary: str, at: int, against: int) -> Agreement:
     left, other = _side_at(case, vary, at), _side_at(case, vary, against)
     # blocks of partners: the product of the runs along every axis, the largest one first
     axes = [[slice(0, min(left.batch, other.batch))]]
-    both, spatial = (left.windows, other.windows), range(len(left.windows.outputs))
-    axes += [_same_windows(*both, axis) for axis in spatial]
+    ours, theirs = left.windows, other.windows
+    for axis, size in enumerate(ours.sizes):
+        index = ours.axis_reads(axis)[: theirs.outputs[axis]]
+        short, long = sorted((size, theirs.sizes[axis]))
+        same = np.logical_not(((index >= short) & (index < long)).any(axis=1))
+        # else windows of the two sides start between each other
+        aligned = theirs.around[axis][0] == ours.around[axis][0]
+        axes.append(_runs_of_true(same) if aligned else [])
     # filters read the same channels where they are in groups of the same number
     number = np.arange(min(left.filters, other.filters))
     groups = [number // (side.filters // side.windows.groups) for side in (left, other)]
@@ -405,16 +411,6 @@ def _side_at(case: Case, vary: str, value: int) -> _ComparedSide:
     if windows.outputs[-1] < 1:
         case.with_(length=value)  # says why there is no output
     return _ComparedSide(windows, case.batch, case.filters)
-
-
-def _same_windows(left: Geometry, right: Geometry, axis: int) -> list[slice]:
-    """Runs of outputs along one spatial axis whose windows are the same on both sides."""
-    if right.around[axis][0] != left.around[axis][0]:
-        return []  # windows of the two sides start between each other
-    index = left.axis_reads(axis)[: right.outputs[axis]]
-    short, long = sorted((left.sizes[axis], right.sizes[axis]))
-    apart = ((index >= short) & (index < long)).any(axis=1)
-    return _runs_of_true(np.logical_not(apart))
 
 
 def _runs_of_true(mask: np.ndarray) -> list[slice]:

@@ -723,30 +723,27 @@ _COLUMN = re.compile(
 )
 
 
-def _column(line: str, since: str) -> Column:
-    match = _COLUMN.fullmatch(line)
-    if match is None:
-        raise ValueError(f"{line!r} is not a column; write: name type meaning [unit]; null: why")
-    words = match["name"], match["type"], match["meaning"], match["unit"] or ""
-    version = int(match["since"] or since or 1)
-    return Column(*words, match["null"], bool(match["key"]), version, bool(match["foreign"]))
+TABLES: dict[str, tuple[Column, ...]] = {}
+
+# What a row of each table is.
+ABOUT: dict[str, str] = {}
 
 
-def _parsed(text: str) -> dict[str, tuple[str, tuple[Column, ...]]]:
-    """Returns what a row of each table is, and its columns."""
-    tables = {}
+def _define(text: str) -> None:
+    """Adds the tables of a text."""
     for part in re.sub(r"\n +", " ", text).split("## ")[1:]:
         head, lines = part.strip().split("\n\n")
         title, about = head.split("\n", 1)
-        name, _, since = title.partition(" @")
-        columns = tuple(_column(line, since) for line in lines.split("\n"))
-        tables[name] = about.replace("\n", " "), columns
-    return tables
+        table, _, first = title.partition(" @")
+        columns = []
+        for line in lines.split("\n"):
+            if (match := _COLUMN.fullmatch(line)) is None:
+                raise ValueError(f"{line!r} is not a column: name type meaning [unit]; null: why")
+            words = match["name"], match["type"], match["meaning"], match["unit"] or ""
+            version = int(match["since"] or first or 1)
+            flags = {"key": bool(match["key"]), "foreign": bool(match["foreign"])}
+            columns.append(Column(*words, match["null"], since=version, **flags))
+        TABLES[table], ABOUT[table] = tuple(columns), about.replace("\n", " ")
 
 
-_TABLES = _parsed(_TEXT)
-
-TABLES: dict[str, tuple[Column, ...]] = {name: columns for name, (_, columns) in _TABLES.items()}
-
-# What a row of each table is.
-ABOUT: dict[str, str] = {name: about for name, (about, _) in _TABLES.items()}
+_define(_TEXT)
