@@ -40,21 +40,9 @@ HISTORY: dict[int, str] = {
 }
 
 RUN_IDENTITY = (
-    "experiment",
-    "target",
-    "library_version",
-    "python_version",
-    "numpy_version",
-    "device",
-    "machine",
-    "cpu_family",
-    "cpu_model_number",
-    "cpu_isa",
-    "cores",
-    "os",
-    "emulated",
-    "switches",
-    "environment",
+    *("experiment", "target", "library_version", "python_version", "numpy_version", "device"),
+    *("machine", "cpu_family", "cpu_model_number", "cpu_isa", "cores", "os", "emulated"),
+    *("switches", "environment"),
 )
 
 
