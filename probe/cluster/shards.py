@@ -224,7 +224,7 @@ def unpack_tables(packed: Mapping[str, bytes]) -> Tables:
     return tables
 
 
-def rows_of(tables: Tables, name: str) -> list[Row]:
+def table_rows(tables: Tables, name: str) -> list[Row]:
     """Returns a table's rows; none where there is no such table."""
     return list(tables[name].to_pylist()) if name in tables else []
 
@@ -235,7 +235,7 @@ def judged_run(tables: Tables, target: str, expected: Mapping[str, Any]) -> str:
     ``expected``: the row of ``runs`` that the node said at first; a library's versions that it
     could not say before the library had started are taken from the answer.
     """
-    runs = rows_of(tables, "runs")
+    runs = table_rows(tables, "runs")
     if len(runs) != 1 or runs[0]["target"] != target:
         raise ValueError(f"the question was about {target}, and the answer has different runs")
     (row,) = runs
@@ -286,7 +286,7 @@ def judged_counts(tables: Tables, plan: Plan, keep: int | None) -> None:
             listed[row["at"]] = row["index_count"], row["index_min"], largest
     # bits of NaN may differ where no number does
     numbers = plan.base.kind not in ("infinite", "nan") and plan.base.put is None
-    for row in rows_of(tables, "comparisons"):
+    for row in table_rows(tables, "comparisons"):
         at, differing, stored = row["at"], row["differing"], row["kept"]
         outputs, left_out = math.prod(plan.shapes[at]), plan.not_compared[at]
         if (row["compared"], row["not_compared"]) != (outputs - left_out, left_out):
@@ -496,7 +496,7 @@ class _SweepQueue(Queue[Values]):
         tables = unpack_tables(answer["tables"])
         run_id = judged_run(tables, self.text, self.expected)
         judged_rows(tables, self.question(shard)[1], self.plan)
-        for row in rows_of(tables, "comparisons"):
+        for row in table_rows(tables, "comparisons"):
             if row["at"] == self.control and not self._same_bits(row):
                 raise ValueError(
                     f"{self.text}: its bits differ from what is stored or the nodes before "
@@ -509,7 +509,7 @@ class _SweepQueue(Queue[Values]):
         tables = rows_of_values(tables, shard)
         if store := self.store(self.label):
             append_tables(store, tables)
-        rows, failed = rows_of(tables, "comparisons"), rows_of(tables, "failures")
+        rows, failed = table_rows(tables, "comparisons"), table_rows(tables, "failures")
         for row in rows:
             self.summary.add(row)
         for row in failed:
@@ -627,7 +627,7 @@ class _ScriptQueue(Queue[int]):
             self.give_up(shard, lines[-1] if lines else "it gave no message")
             return []
         tables = unpack_tables(answer["tables"])
-        for row in rows_of(tables, "runs"):
+        for row in table_rows(tables, "runs"):
             for name in ("machine", "cores", "os"):
                 if row[name] != node.said["machine"][name]:
                     raise ValueError(f"its runs are of {name}={row[name]}")
