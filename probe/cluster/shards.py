@@ -342,7 +342,7 @@ class Wanted(NamedTuple):
         """Reads a target's text, which may have ``machine=LABEL`` beside its switches."""
         if not isinstance(text, str):
             return text if isinstance(text, Wanted) else cls(text)
-        rest, labels = [], []
+        rest, labels = list[str](), list[str]()
         for part in map(str.strip, text.split(",")):
             key, _, value = map(str.strip, part.partition("="))
             if key == "machine" and rest:  # the name stands first

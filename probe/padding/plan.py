@@ -391,12 +391,12 @@ class _Sizes:
                 between.given = between.given or f"{judged.given} at {name}" * bool(judged.given)
             operation = self.operations[link.number]
             for output, n in enumerate(operation.gives):
-                axis, size = self.positions.axis(n), self.sizes.get(n)
-                if n not in link.gives or axis is None or size is None:
+                axis, wanted = self.positions.axis(n), self.sizes.get(n)
+                if n not in link.gives or axis is None or wanted is None:
                     continue
-                if natural[n] != size or right[n] < size:
-                    cut = (operation.name, operation.op, output, axis, min(right[n], size), size, n)
-                    between.splices.append(Splice(*cut))
+                if natural[n] != wanted or right[n] < wanted:
+                    place = (operation.name, operation.op, output, axis)
+                    between.splices.append(Splice(*place, min(right[n], wanted), wanted, n))
         between.sizes, between.why = self.sizes, self.graph.as_one
         between.certified &= not between.why
         if doubts:

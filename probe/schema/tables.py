@@ -741,8 +741,8 @@ def _define(text: str) -> None:
                 raise ValueError(f"{line!r} is not a column: name type meaning [unit]; null: why")
             words = match["name"], match["type"], match["meaning"], match["unit"] or ""
             version = int(match["since"] or first or 1)
-            flags = {"key": bool(match["key"]), "foreign": bool(match["foreign"])}
-            columns.append(Column(*words, match["null"], since=version, **flags))
+            key, foreign = bool(match["key"]), bool(match["foreign"])
+            columns.append(Column(*words, match["null"], key, version, foreign))
         TABLES[table], ABOUT[table] = tuple(columns), about.replace("\n", " ")
 
 
