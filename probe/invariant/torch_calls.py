@@ -422,12 +422,12 @@ class TorchByPlace(TorchRows, operations.ByPlace):
     def empty(self, samples: Tensors) -> Any:
         return torch.empty_like(samples[0])
 
-    def shown(self, given: Tensors, first: bool) -> Any:
-        """The first time where no vector begins, and written where it is told to."""
+    def shown(self, values: Tensors, first: bool) -> Any:
+        """The first time where no vector begins, and written to such memory."""
         if not first:
-            return self.function(*given)
-        given = tuple(map(shifted_tensor, given))
-        return self.call(given, (), shifted_tensor(self.function(*given)))
+            return self.function(*values)
+        values = tuple(map(shifted_tensor, values))
+        return self.call(values, (), shifted_tensor(self.function(*values)))
 
 
 def for_each_axis(value: int | tuple[int, ...], rank: int) -> tuple[int, ...]:
