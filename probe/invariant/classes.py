@@ -29,12 +29,14 @@ from probe.progress import VOICE
 # Sizes of pieces that larger calls are cut into: the first of them that is in the class.
 PIECES = (1024, 512, 2048, 256, 4096, 128, 64)
 
-MOST = 1 << 16  # the largest size that is tried as a padded one
+# The largest size that is tried as a padded one.
+MOST = 1 << 16
 CALL = 8  # what a further call costs, in units of size
 # Sizes directly above and below one whose places differ that are tried beside powers of two.
 NEXT, NEAR = 3, 12
 SAMPLED = 24  # sizes of the user at which classes are timed
-TURNS, MANY = 2, 8  # calls that are timed behind the first: the second number of short ones
+# Calls that are timed behind the first: the second number of short ones.
+TURNS, MANY = 2, 8
 SHORT = 1e-3  # s
 
 

@@ -27,7 +27,8 @@ from probe.summation.orders import Orders, reveal
 from probe.target import Target
 
 ASKED = 1 << 26  # numbers of telling operands that are kept, of all operations together
-PLACES = 4096  # elements at which a function's class is chosen: few have no vector body
+# Elements at which a function's class is chosen: few have no vector body.
+PLACES = 4096
 BOUND = (
     "it was met at one batch and not at another: the batch is a part of its shape, and so of its "
     "class; give it the samples along its first axis, an einsum two operands at a time"
@@ -55,7 +56,7 @@ class Library(Protocol):
     """What differs from library to library; a module is one."""
 
     runner: Any
-    """Makes of an operation what calls it by a plan."""
+    """Calls an operation by a plan: (operation, plan, samples, parameters)."""
 
     def threads(self) -> int:
         """Returns how many there are within an operation."""
@@ -74,15 +75,15 @@ class ReadyOperation:
     """An operation with one number of threads, ready to run."""
 
     def __init__(self, operation: CheckedOperation, sizes: Sizes, keeper: Keeper) -> None:
+        self.operation: Any = operation
         self.sizes, self.keeper = sizes, keeper
-        self.run = keeper.library.runner(operation)
-        self.plans = sizes.plans
+        self.run, self.plans = keeper.library.runner, sizes.plans
 
     def plan(self, count: int) -> Plan | None:
         """As ``Sizes.plan``; what is not known yet is found by one thread at a time."""
         with self.keeper.lock:
             plan = self.sizes.plan(count)
-            self.keeper.remember(self.run.operation)
+            self.keeper.remember(self.operation)
         return plan
 
     def whole(self, count: int) -> bool:
@@ -97,9 +98,9 @@ class ReadyOperation:
         if plan is None:
             threads = self.keeper.library.threads()
             why = f"no size was found at which {threads} threads give the chosen bits everywhere"
-            self.keeper.leave(self.run.operation.key, why)
-            return self.run.operation.call(samples, parameters)
-        return self.run(plan, samples, parameters)
+            self.keeper.leave(self.operation.key, why)
+            return self.operation.call(samples, parameters)
+        return self.run(self.operation, plan, samples, parameters)
 
 
 class Calls:
@@ -222,7 +223,7 @@ class Keeper:
 
     def limit(self, known: ReadyOperation, why: str) -> None:
         """Notes an operation that is covered along the batch alone. NotInvariant: ``strict``."""
-        key = known.run.operation.key
+        key = known.operation.key
         if key not in self.report.limited:
             if self.strict:
                 self.leave(key, why)
@@ -260,7 +261,7 @@ class Keeper:
                 break
         taken = checked[-1] if checked[-1].sizes.entry.chosen else checked[0]
         threads = self.library.threads()
-        for operation in (ready.run.operation for ready in checked if ready is not taken):
+        for operation in (ready.operation for ready in checked if ready is not taken):
             for name in (operation.key, _key_with_threads(operation, threads)):
                 self.table.entries.pop(name, None)
             self.report.operations.pop((operation.key, threads), None)

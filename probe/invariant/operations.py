@@ -104,7 +104,8 @@ Tensors = tuple[Any, ...]
 SETS = 3
 
 BINADES = 12
-OF_BIAS = 2.0**-16  # of about the size of what the products leave, so that neither hides the other
+# Of about the size of what the products leave, so that neither hides the other.
+OF_BIAS = 2.0**-16
 
 
 def spread_numbers(
@@ -292,12 +293,14 @@ class IndependentSamples(TestedRows):
         return self.function(*samples, *parameters)
 
 
-LARGE = 1 << 20  # elements of a function by place from which fewer turns of the values are asked
+# Elements of a function by place from which fewer turns of the values are asked.
+LARGE = 1 << 20
 # Values that are held at places, a number that no vector's width divides; places of one value in an
 # array whose middle is not a tail.
 TOLD, LONG = 61, 4096
 
-ODD = 4  # zeros and subnormal numbers of either sign, in pairs
+# Zeros and subnormal numbers of either sign, in pairs.
+ODD = 4
 SMALL = {"float16": 1e-7, "bfloat16": 1e-40, "float32": 1e-40, "float64": 1e-310}
 
 

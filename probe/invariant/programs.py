@@ -197,7 +197,8 @@ class LibraryProgram:
         return (shape, dtype, self.bits(value)[0].tolist() if decides(shape, dtype) else None)
 
 
-DECIDING = 16  # integers that may choose a branch, such as a sampling rate
+# Integers that may choose a branch, such as a sampling rate.
+DECIDING = 16
 
 
 def decides(shape: Sequence[int], dtype: str) -> bool:
@@ -205,7 +206,8 @@ def decides(shape: Sequence[int], dtype: str) -> bool:
     return not shape or (dtype not in floats.FORMATS and math.prod(shape) <= DECIDING)
 
 
-ALIGNED = 64  # bytes: the longest vector of a processor
+# Bytes: the longest vector of a processor.
+ALIGNED = 64
 
 
 def aligned_room(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -365,8 +367,21 @@ class JaxProgram(LibraryProgram):
         ]
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
-        # compiled apart from the function: XLA would fuse the padding into it and change bits
-        cut = jax.jit(lambda values: [_piece(values, carry, piece) for piece in plan])
+
+        # both are compiled apart from the function: XLA would fuse the padding into it
+        @jax.jit
+        def cut(values: Sequence[Any]) -> list[list[Any]]:
+            """Returns the samples of each piece, and copies of their first behind them."""
+            parts: list[list[Any]] = [[] for _ in plan]
+            for part, (start, places, size) in zip(parts, plan, strict=True):
+                for value, (_, axis) in zip(values, carry, strict=True):
+                    rows = jax.lax.slice_in_dim(value, start, start + places, axis=axis)
+                    if places < size:
+                        first = jax.lax.slice_in_dim(value, start, start + 1, axis=axis)
+                        more = jax.numpy.repeat(first, size - places, axis)
+                        rows = jax.numpy.concatenate([rows, more], axis)
+                    part.append(rows)
+            return parts
 
         @jax.jit
         def join(answers: Sequence[Any]) -> Any:
@@ -421,22 +436,6 @@ class JaxProgram(LibraryProgram):
         leaves, shape = self._flatten(value)
         kinds = ((np.shape(leaf), str(getattr(leaf, "dtype", leaf))) for leaf in leaves)
         return str(shape), tuple(kinds)
-
-
-def _piece(values: Sequence[Any], carry: Sequence[tuple[int, int]], piece: SizedCall) -> list[Any]:
-    """Some samples of each array, and copies of their first behind them."""
-    from jax import lax
-    from jax import numpy as jnp
-
-    start, places, size = piece
-    parts = []
-    for value, (_, axis) in zip(values, carry, strict=True):
-        part = lax.slice_in_dim(value, start, start + places, axis=axis)
-        if places < size:
-            first = lax.slice_in_dim(value, start, start + 1, axis=axis)
-            part = jnp.concatenate([part, jnp.repeat(first, size - places, axis)], axis)
-        parts.append(part)
-    return parts
 
 
 class _Data(LibraryProgram):

@@ -38,7 +38,8 @@ ENOUGH = 160  # numbers in all answers together
 # The same of a quick program: a size may round differently in one of several hundred numbers.
 MOST, PLENTY = 512, 2048
 
-DISTINCT = 16  # values of a floating-point input that is a mask or a code rather than a quantity
+# Values of a floating-point input that is a mask or a code rather than a quantity.
+DISTINCT = 16
 KEPT = 4096  # values of a recipe
 
 
@@ -73,7 +74,7 @@ def drawn_samples(
         drawn = np.stack([values[np.argsort(order, kind="stable")] for order in orders])
     else:
         drawn = np.stack([_numbers_of_sample(number, at, size) for number in numbers])
-        drawn = drawn * recipe["scale"]
+        drawn *= recipe["scale"]
         drawn = np.abs(drawn) if recipe["positive"] else drawn
     rounded = floats.round_to(drawn, dtype) if dtype in floats.FORMATS else drawn.astype(dtype)
     return rounded.reshape(len(numbers), *shape)

@@ -21,12 +21,7 @@ from probe import floats
 from probe.case import Case
 from probe.invariant import operations
 from probe.invariant.classes import Plan
-from probe.invariant.operations import (
-    IndependentRows,
-    Tensors,
-    cancelling_products,
-    convolved_operands,
-)
+from probe.invariant.operations import Tensors, cancelling_products, convolved_operands
 from probe.recorders.tensorflow_values import array, run_op, tensor_of
 
 FORMATS = {
@@ -282,36 +277,30 @@ def plainly(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-class TensorFlowRunner:
-    """Calls an operation by plans."""
-
-    def __init__(self, operation: IndependentRows) -> None:
-        self.operation = operation
-        self._places: dict[tuple[int, int, int], Any] = {}
-
-    def __call__(self, plan: Plan, samples: Tensors, parameters: Tensors = ()) -> Any:
-        """Returns the operation of all samples by the pieces of the plan."""
-        call = self.operation.call
-        if len(plan) == 1 and plan[0].places == plan[0].size:
-            return call(samples, parameters)
-        answers = []
-        for start, count, size in plan:
-            y = call(tuple(self._part(x, start, count, size) for x in samples), parameters)
-            answers.append(y if count == size else _samples_from(y, 0, count))
-        return answers[0] if len(plan) == 1 else tf.concat(answers, 0)
-
-    def _part(self, x: Any, start: int, count: int, size: int) -> Any:
-        """Samples from ``start`` on, and copies of the first behind them: no sample is odd."""
-        if count == size:
-            return _samples_from(x, start, count)
-        key = start, count, size
-        if key not in self._places:
-            at = [*range(start, start + count), *[start] * (size - count)]
-            self._places[key] = tf.constant(at, tf.int32)
-        return tf.gather(x, self._places[key])
+def joined_pieces(operation: Any, plan: Plan, samples: Tensors, parameters: Tensors) -> Any:
+    """As ``keeper.Library.runner``."""
+    if len(plan) == 1 and plan[0].places == plan[0].size:
+        return operation.call(samples, parameters)
+    answers = []
+    for start, count, size in plan:
+        part = tuple(
+            # no sample is odd: copies of the first stand behind the others
+            tf.gather(x, _padded_places(start, count, size))
+            if count < size
+            else _samples_from(x, start, count)
+            for x in samples
+        )
+        y = operation.call(part, parameters)
+        answers.append(y if count == size else _samples_from(y, 0, count))
+    return answers[0] if len(plan) == 1 else tf.concat(answers, 0)
 
 
-runner = TensorFlowRunner
+runner = joined_pieces
+
+
+@lru_cache(4096)
+def _padded_places(start: int, count: int, size: int) -> Any:
+    return tf.constant([*range(start, start + count), *[start] * (size - count)], tf.int32)
 
 
 def _samples_from(x: Any, start: int, count: int) -> Any:

@@ -14,11 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from probe.invariant.keeper import OUTSIDE, UNKNOWN, Keeper, ReadyOperation
-from probe.invariant.operations import OperationKind, operation_kind, samples_apart, spread_numbers
+from probe.invariant.operations import (
+    IndependentRows,
+    OperationKind,
+    operation_kind,
+    samples_apart,
+    spread_numbers,
+)
 from probe.invariant.tensorflow_calls import (
     FORMATS,
     Contraction,
-    IndependentRows,
     MatrixProduct,
     Softmax,
     TensorFlowByPlace,
@@ -225,6 +230,7 @@ class TensorFlowOperations:
         left, comma, right = ins.partition(",")
         if "." in text or not comma or any(len({*part}) < len(part) for part in (left, right, out)):
             return None
+        # letters that one operand alone has are sums before the products
         summed_alone = ({*left} ^ {*right}) - {*out}
         if "," in right or summed_alone or not known_format(words):
             return None
@@ -568,7 +574,8 @@ def spread_parameter(parameter: Any, at: int, positive: bool) -> tuple[Any, Any]
 
 Handler = Callable[[list[Any]], list[Any]]
 
-OF_SHAPES = tuple(op for op in SHAPES if op != "Range")  # of a range the numbers decide
+# Of a range the numbers decide.
+OF_SHAPES = tuple(op for op in SHAPES if op != "Range")
 # Shapes of which a node's value is kept, if it has few numbers: else that of one.
 KEPT, SMALL = 64, 1 << 16
 
