@@ -368,20 +368,21 @@ class JaxProgram(LibraryProgram):
         axes, shape = jax.tree.flatten(rebuild(marks))
         carry = [(at, axis) for at, axis in enumerate(axes) if axis >= 0]
 
+        def part(value: Any, axis: int, piece: SizedCall) -> Any:
+            """Some samples, and copies of their first behind them."""
+            start, places, size = piece
+            rows = jax.lax.slice_in_dim(value, start, start + places, axis=axis)
+            if places == size:
+                return rows
+            first = jax.lax.slice_in_dim(value, start, start + 1, axis=axis)
+            more = jax.numpy.repeat(first, size - places, axis)
+            return jax.numpy.concatenate([rows, more], axis)
+
         # both are compiled apart from the function: XLA would fuse the padding into it
         @jax.jit
         def cut(values: Sequence[Any]) -> list[list[Any]]:
-            """Returns the samples of each piece, and copies of their first behind them."""
-            parts: list[list[Any]] = [[] for _ in plan]
-            for part, (start, places, size) in zip(parts, plan, strict=True):
-                for value, (_, axis) in zip(values, carry, strict=True):
-                    rows = jax.lax.slice_in_dim(value, start, start + places, axis=axis)
-                    if places < size:
-                        first = jax.lax.slice_in_dim(value, start, start + 1, axis=axis)
-                        more = jax.numpy.repeat(first, size - places, axis)
-                        rows = jax.numpy.concatenate([rows, more], axis)
-                    part.append(rows)
-            return parts
+            both = [(value, axis) for value, (_, axis) in zip(values, carry, strict=True)]
+            return [[part(*each, piece) for each in both] for piece in plan]
 
         @jax.jit
         def join(answers: Sequence[Any]) -> Any:
@@ -393,8 +394,8 @@ class JaxProgram(LibraryProgram):
         def run(*args: Any, **kwargs: Any) -> Any:
             values = jax.tree.leaves((args, kwargs))
             answers = []
-            for part in cut([values[at] for at, _ in carry]):
-                for (at, _), value in zip(carry, part, strict=True):
+            for parts in cut([values[at] for at, _ in carry]):
+                for (at, _), value in zip(carry, parts, strict=True):
                     values[at] = value
                 args, kwargs = jax.tree.unflatten(shape, values)
                 answers.append(self.compiled(*args, **kwargs))
