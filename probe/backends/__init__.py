@@ -48,13 +48,13 @@ def registered():
     if key not in _FOUND:
         from importlib import metadata  # the parent's Python has it
 
-        found: Dict[str, Tuple[str, str]] = {}
+        entries: Dict[str, Tuple[str, str]] = {}
         for entry in metadata.entry_points(group=GROUP):
             folder = str(entry.dist.locate_file("")) if entry.dist else ""
             if entry.name not in BACKENDS:
-                found.setdefault(entry.name, (entry.value, folder))
+                entries.setdefault(entry.name, (entry.value, folder))
         _FOUND.clear()
-        _FOUND[key] = found
+        _FOUND[key] = entries
     return _FOUND[key]
 
 

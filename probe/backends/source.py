@@ -96,9 +96,8 @@ class Writing(Backend):
     def facts(self, **more):
         """What every library publishes of itself once it is opened; ``threads``: the switch's."""
         threads = int(self.switches["threads"]) if "threads" in self.switches else None
-        found = {"library": self.name, "library_version": self.version, "threads": threads}
-        found.update(numpy_version=np.__version__, devices=[self.device])
-        return dict(found, **more)
+        facts = {"library": self.name, "library_version": self.version, "threads": threads}
+        return dict(facts, numpy_version=np.__version__, devices=[self.device], **more)
 
     def setup(self):
         """Lines that apply the switches which are not variables, before anything is computed."""
@@ -124,14 +123,14 @@ class Writing(Backend):
         ``shapes``: of x and w as containers.
         """
         own, self.namespace = self.namespace, dict(self.namespace, **names)
+        dtype = floats.container_of_format(spec["dtype"])
+        zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
+        zeros["b"] = np.zeros(spec["filters"], dtype)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype, named = (
-                floats.container_of_format(spec["dtype"]),
-                dict(shapes, b=(spec["filters"],)),
+            operator.bind({name: zeros[name] for name in operator.names})(
+                operator.input(zeros["x"])
             )
-            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
-            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:
             self.namespace = own
 
@@ -153,9 +152,9 @@ class Writing(Backend):
         """``call`` with the library's refusals as Unsupported, a shortage as OutOfMemory."""
         refusals, exhausted = self.refusals, self.exhausted
 
-        def guarded(*given):
+        def guarded(*arguments):
             try:
-                return call(*given)
+                return call(*arguments)
             except exhausted as error:
                 raise OutOfMemory(self.said(error)) from None
             except refusals as error:
@@ -184,14 +183,8 @@ def channels_first_axis(axis, rank):
 
 def short_of_memory(error):
     """Returns whether a library's general error says that it could not allocate."""
-    texts = (
-        "can't allocate memory",
-        "Failed to allocate memory",
-        "Insufficient memory",
-        "bad_alloc",
-        "RESOURCE_EXHAUSTED",
-    )
-    return any(text in str(error) for text in texts)
+    texts = ("can't allocate memory", "Failed to allocate memory", "Insufficient memory")
+    return any(text in str(error) for text in (*texts, "bad_alloc", "RESOURCE_EXHAUSTED"))
 
 
 def major_minor(version):
@@ -278,14 +271,14 @@ class ValueShapes:
         if value < self.program.inputs:
             return self.program.more[value - 1] if value and self.program.more else self._shape
         step = self.program.steps[value - self.program.inputs]
-        return shape_of(step.layer, [self._of(one) for one in step.reads])
+        return shape_of(step.layer, [self._of(read) for read in step.reads])
 
 
 def shape_of(layer, shapes):
     """The shape of a step's value, for inputs of these shapes: (batch, *spatial, channels)."""
     shape = list(shapes[0])
     if layer["op"] == "concat":
-        shape[layer["axis"]] = sum(one[layer["axis"]] for one in shapes)
+        shape[layer["axis"]] = sum(other[layer["axis"]] for other in shapes)
     elif layer["op"] == "slice":
         shape[layer["axis"]] = layer["stop"] - layer["start"]
     elif layer["op"] == "product":
@@ -329,7 +322,7 @@ def straight(backend, program, shapes, distinct=False):
                 held.add(at)
         value = number + first
         named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
-        inputs = [named[one] for one in step.reads]
+        inputs = [named[value_read] for value_read in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(
         run=tuple(run),
@@ -355,11 +348,11 @@ class ChannelsFirstGraph:
         )
 
     def enter(self, program, shapes):
-        found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         if self.product:
-            found = assignment("x", left_expression(program.steps[0].layer, shapes))
+            lines = assignment("x", left_expression(program.steps[0].layer, shapes))
         # NumPy's memory is read, not copied
-        return found + layout.offset_copy_lines("x", program.layout)
+        return lines + layout.offset_copy_lines("x", program.layout)
 
     def leave(self, program, shapes):
         if self.product:
@@ -391,30 +384,27 @@ class CompiledSource(Operator):
         self.dtypes = {
             at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
         }
-        functions = backend.guarded(compiled_stages)(source, program, backend.namespace)
-        self._enter, self._load, self._leave = functions
+        stages = backend.guarded(compiled_stages)(source, program, backend.namespace)
+        self._enter, self._load, self._leave = stages
 
     def input(self, x):
         return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        given = [
-            _entering(np.ascontiguousarray(operands[name]), self.dtypes[name])
-            for name in self.names
-        ]
-        source = self.source
+        wanted = [(np.ascontiguousarray(operands[name]), self.dtypes[name]) for name in self.names]
+        arrays, source = [_entering(*each) for each in wanted], self.source
         if source.hold is not None:
-            held = source.hold(dict(zip(self.names, given)))
-            given += [held[name] for name in source.held]
+            held = source.hold(dict(zip(self.names, arrays)))
+            arrays += [held[name] for name in source.held]
         load = self.backend.guarded(self._load)
-        run = self.backend.guarded(load(*given))
+        run = self.backend.guarded(load(*arrays))
         if not self.backend.holds_weights:
             return run
         self.loaded = run
 
         def reloaded(*values):
             if self.loaded is not run:  # other operands came meanwhile
-                load(*given)
+                load(*arrays)
                 self.loaded = run
             return run(*values)
 
@@ -462,10 +452,10 @@ class EmittedProgram(Operator):
     def _for_shape(self, shape):
         shapes = ValueShapes(self.program, shape)
         source = self.backend.emit(self.program, shapes)
-        found = self.by_source(source)
+        compiled = self.by_source(source)
         if not shapes.asked:
-            self.every[_shape_class(shape)] = found
-        return found
+            self.every[_shape_class(shape)] = compiled
+        return compiled
 
 
 def _shape_class(shape):
@@ -482,15 +472,15 @@ def compiled_stages(source, program, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
     names = program.operands()
     run = _function_lines("run", input_names(program), source.run, "y")
-    given = ", ".join(names + list(source.held))
+    parameters = ", ".join(names + list(source.held))
     lines = list(source.make)
     lines += _function_lines("enter", ["x"], source.enter, "x")
-    lines += _function_lines("load", [given], source.load + tuple(run), "run")
+    lines += _function_lines("load", [parameters], source.load + tuple(run), "run")
     lines += _function_lines("leave", ["y"], (), source.leave)
     text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
-    found: Dict[str, Callable] = dict(namespace)
-    exec(_compiled_text(text), found)
-    return found["enter"], found["load"], found["leave"]
+    functions: Dict[str, Callable] = dict(namespace)
+    exec(_compiled_text(text), functions)
+    return functions["enter"], functions["load"], functions["leave"]
 
 
 @functools.lru_cache(256)
@@ -510,8 +500,8 @@ def _function_lines(name, parameters, lines, result):
 def joins_windows(program):
     """Whether what is rewritten are windows by themselves: neither split ones nor products."""
     layers = [step.layer for step in program.steps]
-    rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
-    return not any("split" in one or one["op"] in PRODUCT_OPS for one in rewritten)
+    products = any("remedy" in layer and layer["op"] in PRODUCT_OPS for layer in layers)
+    return not products and not any("split" in layer for layer in layers)
 
 
 def defined(name, parameters, lines):
@@ -546,11 +536,8 @@ def number_text(value):
     return 'float("%s")' % value if math.isinf(value) else str(value)
 
 
-class Text:
-    """An expression in a library's code, of which ``composed_pool`` makes others."""
-
-    def __init__(self, text):
-        self.text = text
+class Text(str):
+    """An expression in a library's code, of which ``composed_pool`` makes quotients."""
 
     def __truediv__(self, other):
-        return Text("%s / %s" % (self.text, other.text))
+        return Text("%s / %s" % (self, other))
