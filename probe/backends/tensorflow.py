@@ -494,7 +494,7 @@ def stable(layer, x, arrays):
     if layer["op"] != "dense":
         name, words = "conv", {n: layer[n] for n in ("stride", "dilation", "groups", "padding")}
     words["accumulate"] = layer["stable"]
-    operands = ", ".join([x, w] + [arrays["b"]] * ("b" in arrays))
+    operands = ", ".join([x, w] + [arrays.get("b")] * ("b" in arrays))
     return f"{name}({operands}, {keywords({n: repr(value) for n, value in words.items()})})"
 
 
