@@ -190,7 +190,6 @@ def layout_lines(name, array, word):
 
 
 def padded(x, pairs, value):
-    """``np.pad`` along the spatial axes."""
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
 

@@ -209,7 +209,6 @@ class Lowering:
         return getattr(self.jax, name)
 
     def jit(self, function):
-        """``jax.jit``."""
         jitted = self.jax.jit(function)
 
         def call(*arguments):
@@ -251,7 +250,6 @@ def convolution_call(layer, x, w):
 
 
 def pairs(padding):
-    """Padding before and after each axis."""
     return tuple(tuple(pair) for pair in padding)
 
 

@@ -79,7 +79,6 @@ class Keras(Writing):
 
     @classmethod
     def requires(cls, switches):
-        """Returns the library below."""
         library = switches.get("backend", "tensorflow")
         return ((library, library),)
 
@@ -252,7 +251,6 @@ def layer_definitions(program):
 
 
 def pool_name(program, at):
-    """Returns the name of the pooling layer of step ``at``."""
     return "pool" if program.single else f"pool{at}"
 
 

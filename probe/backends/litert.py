@@ -326,19 +326,16 @@ def extend_operators(graph, step, x):
 
 
 def concatenation(graph, axis, xs):
-    """Returns values one behind the other along an axis."""
     shape = list(xs[0].shape)
     shape[axis] = sum(tensor.shape[axis] for tensor in xs)
     return graph.operator("CONCATENATION", xs, shape, axis=axis)
 
 
 def size_constant(graph, numbers):
-    """Returns a constant of whole numbers."""
     return graph.constant("sizes", np.array(numbers, np.int32))
 
 
 def kernel_shape(spec):
-    """Returns the shape of the operator's weights."""
     kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
     channels = spec["in_channels"] // spec["groups"]
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
@@ -387,7 +384,6 @@ class LiteRTGraph:
         return axis + (self.flat and axis > 0)
 
     def constant(self, name, array):
-        """Returns a Value whose numbers the model holds."""
         return self._tensor(name, array.shape, str(array.dtype), array)
 
     def operand(self, name, shape, layout):

@@ -91,7 +91,6 @@ class OnnxRuntime(Writing):
 
     @classmethod
     def requires(cls, switches):
-        """The models are made with ``onnx``."""
         return (("onnx", "onnx"),)
 
     def start(self, switches, device):
@@ -106,7 +105,6 @@ class OnnxRuntime(Writing):
         return self.facts(onnx_version=onnx.__version__)
 
     def holds(self):
-        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def setup(self):
@@ -375,7 +373,6 @@ class OnnxGraph(ChannelsFirstGraph):
         return nodes
 
     def constant(self, name, number):
-        """Returns a number of the model's dtype."""
         return constant_node(name, self.kind, [], [float(number)])
 
 
@@ -392,13 +389,11 @@ def integers(name, numbers):
 
 
 def constant_node(name, kind, sizes, numbers):
-    """Returns a node that gives numbers."""
     text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
     return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
 
 def node_text(kind, inputs, output, attributes=None):
-    """Returns the text of a node."""
     words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
     text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)
     return text + (", " + keywords(words) if words else "") + ")"

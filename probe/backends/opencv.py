@@ -101,7 +101,6 @@ class OpenCV(Writing):
         return ['prototxt = """', *laid_out(prototxt), '"""', reading] + plain
 
     def product(self, step, shape):
-        """Returns one matrix product, over the last axis of x."""
         prototxt = layer_prototxt(step.layer, shape, ())
         model = CaffeModel(shape)
         model.weights.append(("y", "InnerProduct", blobs_of(step)))
@@ -161,7 +160,6 @@ class OpenCV(Writing):
 
 
 def entering(flat):
-    """Returns lines that give x this shape."""
     lines = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
     return lines + ("x = x[:, :, None]",) * flat
 
@@ -237,7 +235,6 @@ def inner_product(model, step, x):
 
 
 def permuted(model, x, order):
-    """x with its axes in another order."""
     fields = " ".join("order: %d" % axis for axis in order)
     shape = [x.shape[axis] for axis in order]
     return model.layer("Permute", [x], shape, "permute_param { %s }" % fields)
@@ -287,7 +284,6 @@ def concat_layer(model, axis, parts):
 
 
 def with_size(shape, axis, size):
-    """Returns a shape with another size of one axis."""
     return shape[:axis] + (size,) + shape[axis + 1 :]
 
 
@@ -338,7 +334,6 @@ class CaffeModel:
         return Blob(tops[of[0]], shape)
 
     def prototxt(self):
-        """Returns the text of the model."""
         inputs = {"x": self.x.shape}
         inputs.update((name, shape) for name, (_, shape) in self.constants.items())
         return "".join(input_text(name, shape) for name, shape in inputs.items()) + "".join(
@@ -360,13 +355,11 @@ def channels_first(shape):
 
 
 def input_text(name, shape):
-    """Returns an input of a prototxt."""
     dims = " ".join("dim: %d" % size for size in shape)
     return 'input: "%s"\ninput_shape { %s }\n' % (name, dims)
 
 
 def layer_text(name, kind, bottoms, tops, fields):
-    """Returns a layer of a prototxt."""
     text = 'layer { name: "%s" type: "%s"' % (name, kind)
     text += "".join(' bottom: "%s"' % blob for blob in bottoms)
     text += "".join(' top: "%s"' % blob for blob in tops)
@@ -458,7 +451,6 @@ def caffe_axes(spec, sizes):
 
 
 def slice_text(part):
-    """Returns a slice as it is written in an index."""
     return ":" if part == slice(None) else f"{part.start}:{part.stop}"
 
 

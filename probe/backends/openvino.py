@@ -81,7 +81,6 @@ class OpenVino(Writing):
         return self.facts(capability=", ".join(able))
 
     def holds(self):
-        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def check(self, program):
@@ -279,7 +278,6 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
 
 def shape_of_weights(layer):
-    """Returns the shape of a layer's weights as OpenVINO has them."""
     filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
     if layer["op"] == "dense":
         return filters, channels
@@ -292,11 +290,9 @@ def shape_of_weights(layer):
 
 
 def padded(x, before, after, value, dtype):
-    """``ops.pad`` of the spatial axes."""
     around = "%s, %s" % ([0, 0, *before], [0, 0, *after])
     return 'ops.pad(%s, %s, "constant", np.array(%s, %s))' % (x, around, number_text(value), dtype)
 
 
 def arguments_text(words):
-    """Returns arguments of a call."""
     return ", ".join(map(str, words))

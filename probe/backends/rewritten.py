@@ -271,7 +271,6 @@ class Rewriting:
 
 
 def of_batch(step):
-    """Returns whether a step's remedy cuts the batch."""
     return step.layer.get("remedy", {}).get("axis") == "batch"
 
 

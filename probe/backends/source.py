@@ -188,7 +188,6 @@ def short_of_memory(error):
 
 
 def major_minor(version):
-    """(major, minor) of a version's text."""
     numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
@@ -512,7 +511,6 @@ def defined(name, parameters, lines):
 
 
 def indented(lines):
-    """Returns the lines of a block."""
     return tuple("    " + line for line in lines)
 
 
@@ -522,7 +520,6 @@ def assignment(name, expression):
 
 
 def keywords(words):
-    """``name=value`` pairs of a call."""
     return ", ".join("%s=%s" % pair for pair in words.items())
 
 

@@ -182,7 +182,6 @@ class TensorFlow(Writing):
 
     @property
     def constant(self):
-        """Returns whether weights are constants of the graph."""
         return self.switches.get("weights") == "constant"
 
     def in_function(self, source, program, shapes):
@@ -470,7 +469,6 @@ def sections(program, shapes):
 
 
 def tensor_expression(array, layer):
-    """Returns the expression of a tensor with the values of an array."""
     if layer["dtype"] == "bfloat16":
         return f"tf.cast(tf.constant({array}), tf.bfloat16)"
     return f"tf.constant({array})"

@@ -367,7 +367,6 @@ def pooled(layer, x, sizes):
 
 
 def stable_words(layer):
-    """Returns the words of ``probe.stable.conv``."""
     words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
     words["accumulate"] = layer["stable"]
     return keywords({name: repr(value) for name, value in words.items()})

@@ -72,7 +72,6 @@ def program_text(
     partial: bool = False,
     note: str = "",
 ) -> str:
-    """Returns the program that ``save`` writes."""
     about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
     arrays: dict[str, np.ndarray] = {}
     for number, side in enumerate(sides):

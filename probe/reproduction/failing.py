@@ -227,7 +227,6 @@ class KeepsCause:
 
     @cached_property
     def before(self) -> Effect:
-        """Returns what the start does."""
         return effect(self._explained, self.start.label, self.failed.kernels(self.start))
 
     @cached_property
@@ -256,7 +255,6 @@ class KeepsCause:
         return same_kernels(self.before.kernels, self.failed.kernels(finding))
 
     def after(self, comparison: Comparison, finding: Finding) -> Effect:
-        """Returns the effect of the smallest finding."""
         return effect(comparison, finding.label, self.failed.kernels(finding))
 
     def told(self, after: Effect) -> dict[str, bool | None]:
@@ -283,7 +281,6 @@ def _numeric(comparison: Comparison) -> bool:
 
 
 def same_cause(before: Effect, after: Effect) -> bool:
-    """Returns whether the main cause is still there and no other one has come."""
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 

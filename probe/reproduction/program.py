@@ -450,7 +450,6 @@ def script_of_finding(
 
 
 def docstring_lines(*texts: str) -> list[str]:
-    """Returns texts as lines of a docstring."""
     return [line for text in texts for line in textwrap.wrap(text, 99)]
 
 

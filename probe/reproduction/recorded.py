@@ -190,7 +190,6 @@ def _draw_orders(work: Path, written: WrittenFolder, sides: Sides, cause: Cause)
 
 
 def _report(written: WrittenFolder, sides: Sides, region: Region, cause: Cause, drawn: bool) -> str:
-    """Returns the text of ``report.md``."""
     pair, facts, comparison = sides[0].pair, machine.facts(), cause.comparison
     script = "The script is `reproduce.py`, beside this report."
     if OPERANDS not in written.script and len(written.script) < 12_000:
@@ -451,12 +450,10 @@ def named_operands(
 
 
 def library_of_side(alone: Alone) -> str:
-    """Returns the name of the library, as targets have it."""
     return re.split(r"[=@,]", alone.side.target)[0]
 
 
 def library_and_version(alone: Alone) -> str:
-    """Returns the library with its version."""
     name = library_of_side(alone)
     try:
         return f"{name_as_text(name)} {metadata.version(name)}"

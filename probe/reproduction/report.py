@@ -221,7 +221,6 @@ def stored_finding(path: Path, row: int | None = None) -> StoredFinding:
 
 
 def stored_case(results: Results, case_id: str) -> Case:
-    """Returns a stored case."""
     stored = results.cases.set_index("case_id")["json"][case_id]
     return Case.from_json(stored if isinstance(stored, str) else json.dumps(stored))
 
@@ -528,7 +527,6 @@ def _texts_of_form(repro: Reproduction, form: str) -> dict[str, str]:
 
 
 def question(repro: Reproduction) -> str:
-    """Returns the question to the maintainers."""
     finding, op = repro.finding, repro.finding.case.op
     if set(repro.explanation.causes) == {"reach"}:
         return f"Should an output of {op} depend on inputs for which it has no weight?"
@@ -553,7 +551,6 @@ def question(repro: Reproduction) -> str:
 
 
 def _releases(repro: Reproduction) -> bool:
-    """Returns whether two releases of one library are compared."""
     return repro.names[0] == repro.names[1] and repro.versions[0] != repro.versions[1]
 
 

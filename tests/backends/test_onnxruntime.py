@@ -68,15 +68,9 @@ def test_a_program_may_read_any_earlier_value(weights):
     backend = OnnxRuntime()
     backend.start({"weights": weights}, "cpu")
     words = {"dtype": "float32", "channels": 3, "parameters": {}}
-    specs = [
-        {"op": "bias"},
-        {"op": "add"},
-        {"op": "multiply"},
-        {"op": "concat", "axis": 1},
-        {"op": "product", "transposed": True},
-    ]
-    reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
-    program = layer_program([words | one for one in specs], reads)
+    specs = [words | {"op": op} for op in ("bias", "add", "multiply", "concat", "product")]
+    specs[3]["axis"], specs[4]["transposed"] = 1, True
+    program = layer_program(specs, [(0,), (0, 1), (1, 2), (3, 0), (4, 1)])
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     b = np.array([1, 2, 3], np.float32)
     operator = backend.program(program).at(x.shape)
