@@ -44,6 +44,7 @@ _FOUND: Dict[Any, Any] = {}
 
 def registered():
     """``{name: (dotted text, folder)}`` of the entry points of other packages."""
+    # asked anew where the path has changed: a package's folder may have been added to it
     key = tuple(sys.path)
     if key not in _FOUND:
         from importlib import metadata  # the parent's Python has it

@@ -108,6 +108,8 @@ def integer_operands(spec, sizes, batch):
 def _small_integers(shape, salt, largest):
     """Integers from -largest to largest, fixed for all time, with no pattern along any axis."""
     index = np.arange(1, int(np.prod(shape)) + 1, dtype=np.int64)
+    # Knuth's multiplicative hash (2**32 over the golden ratio), then a prime of xxHash: fixed here,
+    # since NumPy's generators may change with a release
     mixed = (index * 2654435761 + salt * 40503) % 4294967296
     mixed = ((mixed ^ (mixed >> 15)) * 2246822519) % 4294967296
     return ((mixed >> 13) % (2 * largest + 1) - largest).reshape(shape)

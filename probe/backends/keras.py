@@ -133,6 +133,7 @@ class Keras(Writing):
     def setup(self):
         if self.library != "tensorflow":
             return ()
+        # Keras 3 came with TensorFlow 2.16: its words hold for whatever release is below
         return below.setup_lines(self.switches, self.device, "2.16")
 
     def said(self, error):

@@ -193,7 +193,8 @@ def record_steps(graph, program):
         values[-1].shared |= reads.count(len(values) - 1) > 1
     if graph.operations:
         return values[-1]
-    shape = graph.x.shape  # a model needs an operator
+    # no step left an operator: one that changes nothing stands for them
+    shape = graph.x.shape
     return graph.operator("RESHAPE", [values[-1], size_constant(graph, shape)], shape)
 
 
@@ -495,6 +496,7 @@ class LiteRTModel:
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         self.packed = bytearray(builder.Output())
         buffers = schema.Model.GetRootAs(self.packed, 0).Buffers
+        # packed once with zeros; each set of operands is copied into these places
         for packed, tensor in zip(graph.tensors, self.graph.tensors):
             if callable(tensor.content):
                 self.places.append((buffers(packed.buffer).DataAsNumpy(), tensor.content))

@@ -26,8 +26,8 @@ from probe.backends.source import (
     channels_first_axis,
     input_names,
     keywords,
-    left_expression,
     straight,
+    weight_sizes,
 )
 
 # ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
@@ -118,6 +118,7 @@ class OnnxRuntime(Writing):
             "def options():",
             '    """How it runs."""',
             "    found = onnxruntime.SessionOptions()",
+            # 4: fatal errors alone
             "    found.log_severity_level = 4",
             '    found.add_session_config_entry("session.intra_op.allow_spinning", "0")',
         ]
@@ -212,15 +213,7 @@ class OnnxGraph(ChannelsFirstGraph):
 
     def sizes(self):
         """Returns the sizes of x, all open but the channels; of several inputs these too, None."""
-        layer = self.program.steps[0].layer
-        if self.program.inputs > 1:
-            return None
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
-        if self.product:
-            written = left_expression(layer, self.shapes)
-            rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
-            return ["size%d" % axis for axis in range(rank - 1)] + [channels]
-        return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
+        return None if self.program.inputs > 1 else self.sizes_of_x("batch", "size{}".format)
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand, None for the constant tail of a splice."""
@@ -229,14 +222,7 @@ class OnnxGraph(ChannelsFirstGraph):
             return None
         if "kernel" not in layer:
             return [1, layer["channels"]] + [1] * self.rank
-        filters, channels = layer["filters"], layer["in_channels"]
-        if name == "b":
-            return [filters]
-        if layer["op"] == "dense":
-            return [filters, channels]
-        if layer["op"] in PRODUCT_OPS:
-            return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
-        return [filters, channels // layer["groups"]] + list(layer["kernel"])
+        return [layer["filters"]] if name == "b" else weight_sizes(layer)
 
     def operand(self, layer, name, at):
         held = name == "b" and "kernel" in layer  # which a Conv or a Gemm takes as it is

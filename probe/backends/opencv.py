@@ -392,11 +392,13 @@ def layer_caffemodel(name, kind, blobs):
 
 def bytes_field(number, content):
     """Returns a field of bytes: its key, its length, its content."""
+    # the key's low bits, 2, say that a length and bytes follow
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def varint(number):
     """Returns a whole number in groups of 7 bits, the lowest first."""
+    # protocol buffers' varint: the eighth bit says that another group follows
     groups = bytearray()
     while number > 127:
         groups.append(number & 127 | 128)
@@ -426,6 +428,7 @@ def output_count(spec, axis, size, pad):
     if room < 0 or not pool_kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
+    # Caffe: with padding, a last window that would start behind the input is left out
     return count - (pad > 0 and (count - 1) * stride >= size + pad)
 
 

@@ -17,9 +17,9 @@ from probe.backends.source import (
     channels_first_axis,
     indented,
     input_names,
-    left_expression,
     number_text,
     straight,
+    weight_sizes,
 )
 
 # Those that the plugin computes, and NumPy can hand over.
@@ -156,14 +156,9 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
     def sizes(self):
         """Returns the sizes of x, all open but the channels; of several inputs these too."""
-        layer = self.program.steps[0].layer
         if self.program.inputs > 1:
             return [-1] * (self.rank + 2)
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
-        if self.product:
-            written = left_expression(layer, self.shapes)
-            return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
-        return [-1, channels] + [-1] * self.rank
+        return self.sizes_of_x(-1, lambda axis: -1)
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand as ``operand`` hands it over."""
@@ -278,15 +273,10 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
 
 def shape_of_weights(layer):
-    filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
-    if layer["op"] == "dense":
-        return filters, channels
-    if layer["op"] in PRODUCT_OPS:
-        vector = layer["op"] == "dot" and filters == 1
-        return (channels,) if vector else (channels, filters)
-    if groups == 1:
-        return (filters, channels, *layer["kernel"])
-    return (groups, filters // groups, channels // groups, *layer["kernel"])
+    sizes, groups = weight_sizes(layer), layer["groups"]
+    if groups > 1:
+        sizes = [groups, sizes[0] // groups, *sizes[1:]]
+    return tuple(sizes)
 
 
 def padded(x, before, after, value, dtype):

@@ -322,6 +322,7 @@ def fft_convolution(spec, arithmetic):
         taps = tuple(slice(0, (k - 1) * d + 1, d) for k, d in zip(kernel, dilation))
         w = w.reshape(kernel + (channels, filters))
         spread[(slice(None), slice(None), 0) + taps] = np.moveaxis(w, (-2, -1), (0, 1))
+        # conjugated: a layer's convolution is a correlation, which does not turn the kernel around
         spectra = np.fft.rfftn(x.array[0][:, None], axes=axes) * np.conj(
             np.fft.rfftn(spread, axes=axes)
         )

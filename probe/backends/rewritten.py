@@ -331,6 +331,7 @@ class Stepwise(Operator):
             if operator is None:
                 calls.append(_numpy_step(step.layer))
                 continue
+            # pieces of one size share a call, and so its operands
             key = operator, tuple(step.arrays.items())
             if key not in bound:
                 arrays = {name: operands[at] for name, at in step.arrays.items()}

@@ -307,6 +307,7 @@ def straight(backend, program, shapes, distinct=False):
     last = len(program.steps)
     first = program.inputs
     reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
+    # what the next step alone reads may be overwritten
     again = {value for value, number in reads if value != number + first - 1}
     if distinct:
         again = set(range(first, first + last))
@@ -346,6 +347,15 @@ class ChannelsFirstGraph:
             (s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand
         )
 
+    def sizes_of_x(self, batch, size):
+        """Returns the sizes of x, open but for the channels; ``size(axis)``: the word for those."""
+        layer = self.program.steps[0].layer
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        if not self.product:
+            return [batch, channels] + [size(axis) for axis in range(self.rank)]
+        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[left_expression(layer, self.shapes)]
+        return [size(axis) for axis in range(outer)] + [channels]
+
     def enter(self, program, shapes):
         lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         if self.product:
@@ -368,6 +378,16 @@ class ChannelsFirstGraph:
         if name == "w":
             return ["%s = np.ascontiguousarray(np.moveaxis(%s, (-1, -2), (0, 1)))" % (at, at)]
         return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
+
+
+def weight_sizes(layer):
+    """Returns the sizes of a layer's weights where channels come first."""
+    filters, channels = layer["filters"], layer["in_channels"]
+    if layer["op"] == "dense":
+        return [filters, channels]
+    if layer["op"] in PRODUCT_OPS:
+        return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
+    return [filters, channels // layer["groups"], *layer["kernel"]]
 
 
 class CompiledSource(Operator):
@@ -452,6 +472,7 @@ class EmittedProgram(Operator):
         shapes = ValueShapes(self.program, shape)
         source = self.backend.emit(self.program, shapes)
         compiled = self.by_source(source)
+        # nothing was asked of the size, so these lines hold for all of them
         if not shapes.asked:
             self.every[_shape_class(shape)] = compiled
         return compiled
@@ -482,6 +503,7 @@ def compiled_stages(source, program, namespace):
     return functions["enter"], functions["load"], functions["leave"]
 
 
+# lines of many shapes are the same text
 @functools.lru_cache(256)
 def _compiled_text(text):
     """Returns the lines of a program compiled, under a name by which tracebacks find them."""

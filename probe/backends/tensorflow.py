@@ -163,6 +163,7 @@ class TensorFlow(Writing):
 
     def emit(self, program, shapes):
         if self.constant and not (program.single and "kernel" in program.steps[0].layer):
+            # a network's weights are captured by its function, as a model's variables are
             switches = dict(self.switches, mode="graph")
             del switches["weights"]
             graph = TensorFlow().described(switches, self.device, self.version)

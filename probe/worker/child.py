@@ -547,6 +547,7 @@ def serve(worker, source, sink):
 def _leave_with_parent():
     """Ends this process soon after stdin has been closed, even from within a library's call."""
     poll = select.poll()
+    # of no event but the hang-up, which poll always reports
     poll.register(0, 0)
     poll.poll()
     time.sleep(GRACE)
