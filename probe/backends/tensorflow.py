@@ -410,8 +410,8 @@ class TensorFlow(Writing):
 
         library = PoolingLibrary(padded, whole, "tf.ones_like({})".format, native)
         known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
-        sizes = shapes.spatial(number) if known else [None] * rank
-        return composed_pool(layer, library, sizes, x)
+        spatial = shapes.spatial(number) if known else [None] * rank
+        return composed_pool(layer, library, spatial, x)
 
     def between(self, layer, xs, operands, shapes):
         """What stands between a network's windows; ``xs``: names of the values that it reads."""

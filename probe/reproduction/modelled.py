@@ -73,9 +73,9 @@ def case_of_region(sides: Sides) -> Modelled:
     if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
         raise _no_case(f"the two calls differ in {' and '.join(apart)}")
     vary = apart[0] if apart else None
-    at, against = (None if vary is None else getattr(case, vary) for case in cases)
-    large = int(vary is not None and against > at)
-    shapes = ComparedShapes.named(cases[large], vary, at, against)
+    values: list[Any] = [None if vary is None else getattr(case, vary) for case in cases]
+    large = int(vary is not None and values[1] > values[0])
+    shapes = ComparedShapes.named(cases[large], vary, *values)
     x, rows = _arranged(operands, vary, large)
     _, w, b = operands[large]
     finding = Finding(

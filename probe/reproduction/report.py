@@ -131,8 +131,8 @@ class Reproduction:
 
 def near_json(shrunk: Shrunk | None) -> dict[str, str] | None:
     """Returns the nearest case that does not fail, and the step that leads there."""
-    near = shrunk and shrunk.near
-    return near and {"case": near.value.label, "step": near.step}
+    near = None if shrunk is None else shrunk.near
+    return None if near is None else {"case": near.value.label, "step": near.step}
 
 
 # What a library says of itself that is written down.
