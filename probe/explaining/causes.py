@@ -53,8 +53,8 @@ class Job:
 
     def place(self, at: int) -> Row:
         """Returns columns that name the run at a value."""
-        found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
-        return found | {"vary": self.vary, "at": at}
+        columns: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
+        return columns | {"vary": self.vary, "at": at}
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Causes:
             "causes": dict(self.causes),
             "differing": self.causes.total(),
             "replayed": self.replayed,
-            "targets": {target: dict(found) for target, found in self.by_target.items()},
+            "targets": {target: dict(counts) for target, counts in self.by_target.items()},
             "comparisons_explained_before": self.explained_before,
             "failures": self.failures,
             "interrupted": self.interrupted,
@@ -144,15 +144,15 @@ def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
     versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
-    found = stored.comparisons[stored.comparisons["differing"] > 0]
+    differences = stored.comparisons[stored.comparisons["differing"] > 0]
     done = set(stored.causes[PAIR].itertuples(index=False, name=None))
     todo = [
         row
-        for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
+        for row in differences[[*PAIR, "differing"]].itertuples(index=False, name=None)
         if row[:6] not in done
     ]
-    result = Causes(explained_before=len(found) - len(todo))
-    differing = set(found[PAIR].itertuples(index=False, name=None))
+    result = Causes(explained_before=len(differences) - len(todo))
+    differing = set(differences[PAIR].itertuples(index=False, name=None))
     pairs = stored.causes[PAIR].itertuples(index=False, name=None)
     before = stored.causes[np.array([pair in differing for pair in pairs], bool)]
     for target, rows in before.groupby("target"):
@@ -196,53 +196,54 @@ def explain_job(job: Job) -> CauseRows:
 def _explain_values(job: Job, session: AnySession, answer: CauseRows) -> None:
     case = Case.from_json(job.case)
     shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
-    base, found = run_case(session, shapes[0].right), []
-    for one, (value, stored) in zip(shapes, job.values, strict=True):
-        left = run_case(session, one.left)
-        found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
-        if (now := len(found[-1].differing)) != stored:
+    base, comparisons = run_case(session, shapes[0].right), []
+    for compared, (value, stored) in zip(shapes, job.values, strict=True):
+        left = run_case(session, compared.left)
+        comparisons.append(Comparison(case, left, base, OutputPairs.must_agree(compared)))
+        if (now := len(comparisons[-1].differing)) != stored:
             answer.failure = (
                 f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
                 f"when it was measured, and {now} do now; run the sweep again"
             )
     known = Revealer()
-    wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))
+    wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in comparisons]))
     base = known.reveal(base, session, wanted)
     _keep(job, answer, base, job.against, wanted)
-    for one, each in zip(shapes, found, strict=True):
+    for compared, each in zip(shapes, comparisons, strict=True):
         mine = each.left.mask(each.pairs.left[each.differing])
         each.left, each.right = known.reveal(each.left, session, mine), base
-        _keep(job, answer, each.left, one.at or 0, mine)
-        _judge(job, answer, one.at or 0, each)
+        _keep(job, answer, each.left, compared.at or 0, mine)
+        _judge(job, answer, compared.at or 0, each)
 
 
 def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.ndarray) -> None:
     """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
     if side.orders is None:
         return
-    found = side.orders.rows(job.place(value), wanted, side.replays)
+    rows = side.orders.rows(job.place(value), wanted, side.replays)
     numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
     mine = [side.orders.summations[number] for number in numbers]
-    answer.rows.setdefault("reveals", []).extend(found)
-    answer.rows.setdefault("orders", []).extend(one.order_row() for one in mine)
-    answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
+    answer.rows.setdefault("reveals", []).extend(rows)
+    answer.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
+    answer.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
 
 
-def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
+def _judge(job: Job, answer: CauseRows, value: int, comparison: Comparison) -> None:
     """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
-    causes, both = np.array(found.cause, object), found.proved(found.differing)
-    places, beyond = found.pairs.left[found.differing], found.out_of_bounds
-    for cause in sorted(found.causes):
+    causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
+    places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
+    for cause in sorted(comparison.causes):
         mine = causes == cause
         row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
         row["beyond"] = int(beyond[mine].sum())
-        row |= {"against": job.against, "ranges": ranges_of_mask(found.left.mask(places[mine]))}
+        ranges = ranges_of_mask(comparison.left.mask(places[mine]))
+        row |= {"against": job.against, "ranges": ranges}
         answer.rows.setdefault("causes", []).append(job.place(value) | row)
         answer.causes[cause] += row["outputs"]
         answer.replayed += row["replayed"]
     place = job.place(value) | {"against": job.against}
-    columns = {name: each.tolist() for name, each in found.accuracies(KEPT).items()}
-    kept, nothing = answer.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
+    columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
+    rows, nothing = answer.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
     for numbers in zip(*columns.values(), strict=True):  # of NaN and these the store has no value
-        told = (None if one in nothing or one != one else one for one in numbers)
-        kept.append(place | dict(zip(columns, told, strict=True)))
+        values = (None if number in nothing or number != number else number for number in numbers)
+        rows.append(place | dict(zip(columns, values, strict=True)))
