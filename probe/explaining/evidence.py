@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -152,13 +153,13 @@ class Added:
             "bias": None if self.bias is None else self._value(self.bias),
             "partial_sums": [
                 {
-                    "node": partial.node,
-                    "terms": list(partial.terms),
-                    "text": partial.text,
-                    "value": floats.bits_text(partial.bits, partial.format),
-                    "own": partial.node in self.own,
+                    "node": added.node,
+                    "terms": list(added.terms),
+                    "text": added.text,
+                    "value": floats.bits_text(added.bits, added.format),
+                    "own": added.node in self.own,
                 }
-                for partial in self.sums
+                for added in self.sums
             ],
         }
         entry |= {"reached": self.reached} if self.reached else {}
@@ -224,14 +225,10 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
 def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     case, operands = side.case, side.operands
     position, filter_ = place
-    how = Added(
-        side,
-        tuple(
-            int(i) for i in np.unravel_index(position * case.filters + filter_, case.output_shape())
-        ),
-        case.dtype,
-        _bits_of_value(operands.y[position, filter_], case.dtype),
-    )
+    index = np.unravel_index(position * case.filters + filter_, case.output_shape())
+    bits_of = partial(_bits_of_value, dtype=case.dtype)
+    library = bits_of(operands.y[position, filter_])
+    how = Added(side, tuple(map(int, index)), case.dtype, library)
     group = filter_ // (case.filters // case.groups)
     if side.windows is not None:
         how.reads = side.windows[group, position].tolist()
@@ -239,17 +236,12 @@ def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
     w = operands.weights[:, filter_].reshape(-1, 1)
     classes, leaves = classes_of(case)
     read = leaves[classes[position]].tolist()
-    how.products = [
-        LeafProduct(
-            leaf, _bits_of_value(x[leaf, 0], case.dtype), _bits_of_value(w[leaf, 0], case.dtype)
-        )
-        for leaf in read
-    ]
+    how.products = [LeafProduct(leaf, bits_of(x[leaf]), bits_of(w[leaf])) for leaf in read]
     bias = None if operands.b is None else operands.b[filter_]
-    how.bias = None if bias is None else _bits_of_value(bias, case.dtype)
+    how.bias = None if bias is None else bits_of(bias)
     if (summation := side.summation(place)) is not None:
         replayed = operands.replay(summation, np.array([position]), np.array([filter_]))
-        how.result = _bits_of_value(replayed[0], case.dtype)
+        how.result = bits_of(replayed[0])
         # without the leaves that meet padding: they add nothing
         shown = [*read, BIAS] if bias is not None else read
         how.summation = summation if summation.rounding.by_node else summation.restricted(shown)
@@ -283,11 +275,8 @@ def _reached_text(side: CaseRun, position: int, group: int) -> str:
             return ("0 * " if reaching.exact else "0 * one of ") + ", ".join(named) + more
     if side.reach.padding[position].any():
         return "0 * a weight at padding"
-    return (
-        "0 * a weight of a different filter"
-        if side.reach.weights[position].any()
-        else "0 * an input"
-    )
+    weights = side.reach.weights[position].any()
+    return "0 * a weight of a different filter" if weights else "0 * an input"
 
 
 def _leaf_sets(tree: Tree) -> list[int]:
@@ -316,10 +305,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
     sign) as it is.
     """
-    left, right = (
-        _side_without_zeros(evidence.left, whole),
-        _side_without_zeros(evidence.right, whole),
-    )
+    left, right = (_side_without_zeros(s, whole) for s in (evidence.left, evidence.right))
     if left is None or right is None or left.summation is None or right.summation is None:
         return evidence
     left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)

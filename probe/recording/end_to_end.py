@@ -9,7 +9,7 @@ order of axes, is no step at all: the value that it gives has another form of th
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ class EndToEndProgram:
     """A program: ``specs`` with the ``reads`` and ``operands`` of each, as of the worker's request
     ``network``. ``inputs``: arrays of its inputs; ``form``, ``shape``: of the one output."""
 
-    specs: list[dict[str, Any]] = field(default_factory=list)
-    reads: list[list[int]] = field(default_factory=list)
-    operands: list[dict[str, np.ndarray]] = field(default_factory=list)
-    inputs: list[np.ndarray] = field(default_factory=list)
-    form: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    shape: Shape = ()
+    specs: list[dict[str, Any]]
+    reads: list[list[int]]
+    operands: list[dict[str, np.ndarray]]
+    inputs: list[np.ndarray]
+    form: np.ndarray
+    shape: Shape
 
     def output(self, y: np.ndarray) -> np.ndarray:
         """Returns the recording's output, of what the program gives."""
@@ -61,9 +61,7 @@ class _Joined:
 
     def __init__(self, run: Run) -> None:
         self.run, self.ports = run, Ports(run)
-        self.specs: list[dict[str, Any]] = []
-        self.reads: list[list[int]] = []
-        self.operands: list[dict[str, np.ndarray]] = []
+        self.steps: list[tuple[dict[str, Any], list[int], dict[str, np.ndarray]]] = []
         self.inputs: list[int] = []
         self.forms: dict[Key, tuple[int, np.ndarray]] = {}
         self.fixed: dict[Key, np.ndarray] = {}
@@ -104,7 +102,7 @@ class _Joined:
             number = pending.pop()
             if number not in wanted:
                 wanted.add(number)
-                pending += [] if number < 0 else self.reads[number]
+                pending += [] if number < 0 else self.steps[number][1]
         inputs = sorted((n for n in wanted if n < 0), reverse=True)
         steps = sorted(n for n in wanted if n >= 0)
         numbers = {n: place for place, n in enumerate([*inputs, *steps])}
@@ -114,13 +112,12 @@ class _Joined:
             array = self.run.array(value)
             assert array is not None
             arrays.append(array.reshape(-1)[self.forms[value][1]])
+        chosen = [self.steps[n] for n in steps]
         return EndToEndProgram(
-            [self.specs[n] for n in steps],
-            [[numbers[read] for read in self.reads[n]] for n in steps],
-            [self.operands[n] for n in steps],
-            arrays,
-            form,
-            self.shapes[output],
+            [spec for spec, _, _ in chosen],
+            [[numbers[read] for read in reads] for _, reads, _ in chosen],
+            [operands for _, _, operands in chosen],
+            *(arrays, form, self.shapes[output]),
         )
 
     def refused(self, why: str) -> InputError:
@@ -134,10 +131,8 @@ class _Joined:
         form: np.ndarray,
         operands: dict[str, np.ndarray] | None = None,
     ) -> None:
-        self.specs.append(spec)
-        self.reads.append([self.forms[read][0] for read in reads])
-        self.operands.append(operands or {})
-        self.forms[key] = len(self.specs) - 1, form
+        self.steps.append((spec, [self.forms[read][0] for read in reads], operands or {}))
+        self.forms[key] = len(self.steps) - 1, form
 
     def form(self, key: Key, wanted: np.ndarray | None = None) -> np.ndarray:
         """Returns the form of a value; an input takes the one that is ``wanted`` first, else its
@@ -311,14 +306,9 @@ class _Joined:
         if behind is not None:
             tail[(slice(None),) * axis + (slice(kept, None),)] = behind
         tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
-        if behind is not None and step >= 0 and self.specs[step].get("behind") == 0:
-            (before,) = self.reads[step]  # what was cut is read itself
-            self.specs.append(spec)
-            self.reads.append([before])
-            self.operands.append({"tail": tail})
-            self.forms[key] = len(self.specs) - 1, whole_form
-            return
         self.add(key, spec, [read], whole_form, {"tail": tail})
+        if behind is not None and step >= 0 and self.steps[step][0].get("behind") == 0:
+            self.steps[-1][1][:] = self.steps[step][1]  # what was cut is read itself
 
     def pad(self, meaning: Pads, read: Key, key: Key) -> None:
         form, shape, to = self.form(read), self.shapes[read], self.shapes[key]

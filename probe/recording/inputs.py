@@ -79,19 +79,16 @@ def in_declared_order(inputs: Sequence[Input], arrays: Mapping[str, np.ndarray])
     Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
     too few or too many.
     """
-    if inputs and not any(spec.dtype for spec in inputs):
-        known = [spec.name for spec in inputs]
-        if set(arrays) <= set(known):
-            return {name: arrays[name] for name in known if name in arrays}
-        if len(arrays) <= len(known):
-            return dict(zip(known, arrays.values(), strict=False))
-    if not inputs or set(arrays) == {spec.name for spec in inputs}:
-        return dict(arrays) if not inputs else {spec.name: arrays[spec.name] for spec in inputs}
-    names = ", ".join(spec.name for spec in inputs)
-    if len(arrays) != len(inputs):
-        why = f"the model has {len(inputs)} inputs ({names}), {len(arrays)} are given"
-        raise InputError("inputs", ", ".join(arrays), why, f"name the arrays {names}")
-    return dict(zip((spec.name for spec in inputs), arrays.values(), strict=True))
+    if not inputs:
+        return dict(arrays)
+    names, some = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
+    if arrays.keys() == set(names) or (some and arrays.keys() <= set(names)):
+        return {name: arrays[name] for name in names if name in arrays}
+    if len(arrays) == len(names) or (some and len(arrays) < len(names)):
+        return dict(zip(names, arrays.values(), strict=False))
+    listed = ", ".join(names)
+    why = f"the model has {len(names)} inputs ({listed}), {len(arrays)} are given"
+    raise InputError("inputs", ", ".join(arrays), why, f"name the arrays {listed}")
 
 
 def generated_inputs(

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any
 
@@ -322,8 +322,7 @@ class _Index:
     """The computed values of a side by their labels: as they are, and written out if need be."""
 
     def __init__(self, side: Run, labels: Sequence[Labels]) -> None:
-        self.tables = [_label_tables(side, labels, False)]
-        self.rest = side, labels
+        self.tables = cache(partial(_label_tables, side, labels))
 
     def candidates(self, labels: Labels) -> dict[int, float]:
         """Returns values that share at least half of these labels: how many."""
@@ -332,12 +331,10 @@ class _Index:
         return self._hits(labels, True) if prod(labels.shape) <= MOST else {}
 
     def _hits(self, labels: Labels, full: bool) -> dict[int, float]:
-        if full and len(self.tables) == 1:
-            self.tables.append(_label_tables(*self.rest, True))
         key, words = _distinct_labels(labels, full)
-        if key not in self.tables[full] or not len(words):
+        if key not in (tables := self.tables(full)) or not len(words):
             return {}
-        table, owners, counts = self.tables[full][key]
+        table, owners, counts = tables[key]
         # a value of millions of labels is found by a few thousand of them, evenly among all
         sample = words[np.unique(np.linspace(0, len(words) - 1, SAMPLED).astype(int))]
         start, end = (np.searchsorted(table, sample, side) for side in ("left", "right"))

@@ -121,9 +121,14 @@ class PlacedFunction:
             operands.append(floats.round_to(pool[own], dtype).reshape(array.shape))
         return index, floats.widen(self.call(operands), self.dtypes[-1]).reshape(-1)
 
+    def bits(self, output: np.ndarray) -> np.ndarray:
+        """Returns bits of floating-point numbers, different values as they are."""
+        plain = np.ascontiguousarray(output)
+        return floats.to_bits(plain, self.dtype) if self.dtype in floats.FORMATS else plain
+
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
-        return _element_bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
+        return self.bits(self.recorded).reshape(-1)[self.index[number]].tobytes()
 
     def _put(self, place: int) -> list[np.ndarray]:
         """Returns what is put everywhere to ask about an output: numbers, or one row."""
@@ -166,7 +171,7 @@ class PlacedFunction:
             return None
         if output.shape != self.shape:
             return None
-        bits = _element_bits(output, self.dtype)
+        bits = self.bits(output)
         lines = self.lines(bits)
         if len(self.kept) < KEPT and (lines != lines[:1]).any():
             self.kept.append(lines)
@@ -210,7 +215,7 @@ class PlacedFunction:
             return None
         if output.size <= self.recorded.size:
             return None
-        return {bits.tobytes() for bits in np.unique(_element_bits(output, self.dtype))}
+        return {bits.tobytes() for bits in np.unique(self.bits(output))}
 
 
 def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
@@ -360,9 +365,3 @@ def _spans(mask: np.ndarray) -> str:
         if width > stop - start:
             text += f" (a remainder behind a multiple of {width})"
     return text
-
-
-def _element_bits(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns bits of floating-point numbers, different values as they are."""
-    plain = np.ascontiguousarray(array)
-    return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

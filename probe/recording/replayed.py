@@ -42,13 +42,14 @@ from probe.recording.apart import (
     recording_target,
     with_calls,
 )
-from probe.recording.contract import INPUT, Isolated, Operation
+from probe.recording.contract import Isolated, Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.folder import RecordingFolder
 from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Run, exact_numbers, record_run
+from probe.recording.related import input_values
 from probe.recording.store import ProcessStore, array_digest
-from probe.recording.sums import OperandPart, OperationSum
+from probe.recording.sums import OperandPart, OperationSum, Shape
 from probe.recording.walk import unsteady, values_apart
 from probe.target import Target, why_unavailable
 
@@ -66,11 +67,10 @@ class Replayed(Run):
     @property
     def said(self) -> str:
         """Returns how many of the operations ran on the target, and what did not."""
-        every = self.operations
-        same = len(every) - len(self.there) - len(self.alone or {})
+        every, alone = self.operations, self.alone or {}
+        same = len(every) - len(self.there) - len(alone)
         parts = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
         parts += [f"{same} move elements or round once, as everywhere"] * bool(same)
-        alone = self.alone or {}
         whys = Counter(f"{every[n].op}: {why}" for n, why in alone.items())
         each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
         some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
@@ -110,13 +110,8 @@ class Port:
         # small
         key = f"{self.name}-{self._key(called.spec, operands) if keep else 'once'}"
         if key not in self.keys or not keep:
-            self._send(
-                key,
-                [dict(called.spec)],
-                [list(range(len(activations)))],
-                len(activations),
-                [operands],
-            )
+            count = len(activations)
+            self._send(key, [dict(called.spec)], [list(range(count))], count, [operands])
         _, answer = self.session.request({"do": "through", "key": key}, arrays)
         return called.output.put(answer["y0"])
 
@@ -148,9 +143,8 @@ class Port:
         more = [list(array.shape) for array in program.inputs[1:]]
         key = f"{self.name}-{self._key([program.specs, program.reads, more], flat)}"
         if key not in self.keys:
-            self._send(
-                key, program.specs, program.reads, len(program.inputs), program.operands, more
-            )
+            steps = program.specs, program.reads
+            self._send(key, *steps, len(program.inputs), program.operands, more)
         arrays = {f"x{n}" if n else "x": array for n, array in enumerate(program.inputs)}
         request = {"do": "whole", "key": key, "times": times}
         header, answer = self.session.request(request, arrays)
@@ -192,13 +186,13 @@ class There:
 
     port: Port
     ports: Ports
-    one: Operation
+    operation: Operation
     keep: bool = False
     word: str = CONTIGUOUS
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
-        for stage in self.ports.stages(self.one, [array.shape for array in reads]):
+        for stage in self.ports.stages(self.operation, [array.shape for array in reads]):
             operands = [values[n] for n in stage.reads]
             if isinstance(stage.does, TargetCall):
                 values.append(self.port.call(stage.does, operands, self.keep, self.word))
@@ -206,12 +200,15 @@ class There:
                 values.append(stage.does(operands))
         return values[-1:]
 
+    @property
+    def _shapes(self) -> list[Shape]:
+        return [self.ports.run.values[n].shape for n in self.operation.reads]
+
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Returns the layouts in which users of the library have such an operation's input: of two
         spatial axes the memory format of images too, where there is one."""
-        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
-        does = self.ports.stages(self.one, shapes)[0].does
+        does = self.ports.stages(self.operation, self._shapes)[0].does
         case = does.case if isinstance(does, TargetCall) else None
         there = getattr(backends.get(self.port.session.target.name), "layouts", ())
         images = case is not None and case.spatial_rank == 2 and CHANNELS_LAST in there
@@ -222,12 +219,12 @@ class There:
     ) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
-        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
+        shapes = list(self._shapes)
         for part in (asked.x, asked.w, asked.b):
             if part is not None:
                 shapes[part.number] = part.whole
         try:
-            (stage, *more) = self.ports.stages(self.one, shapes)
+            (stage, *more) = self.ports.stages(self.operation, shapes)
         except InputError:
             return None
         does = stage.does
@@ -417,16 +414,11 @@ KEPT = 2  # recordings, by shapes: of a size and of the full one
 def _fed_values(run: Run, digests: Mapping[str, str]) -> dict[str, int]:
     """Returns which value each input is, by its name, or by its bits where values have none: only
     those that one value alone can be. ``digests``: bits by name."""
-    every = [
-        (n, value) for n, value in enumerate(run.values) if value.given < 0 and value.role == INPUT
-    ]
+    every = [(n, run.values[n]) for n in input_values(run)]
     numbers = {}
     for name, bits in digests.items():
-        own = [
-            n
-            for n, value in every
-            if value.name == name or (not value.name and value.digest == bits)
-        ]
+        same = [v.name == name or (not v.name and v.digest == bits) for _, v in every]
+        own = [n for (n, _), alike in zip(every, same, strict=True) if alike]
         if len(own) == 1:
             numbers[name] = own[0]
     return numbers if len({*numbers.values()}) == len(numbers) else {}

@@ -291,13 +291,16 @@ def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
     from probe.recording.replayed import RunnableRecording
 
     plain = read_recording(runs / "left")
-    assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
+    assert (
+        plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])}
+        and plain.operations[1].again is None
+    )
     assert all(one.lines is None for one in plain.operations)  # no stranger's text
     with RunnableRecording(runs / "left") as side:
-        assert side.again(0) is None and not side.made.notes
+        assert side.operations[0].again is None and not side.made.notes
         arrays = side.arrays({1, 2, 3})
         one = side.operations[1]
-        (found,) = side.again(1)([arrays[n] for n in one.reads])
+        (found,) = side.operations[1].again([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
         assert side.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
         assert side.operations[0].lines is None
@@ -319,7 +322,10 @@ def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
     from probe.recording.replayed import RunnableRecording
 
     with RunnableRecording(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
-        assert side.again(1) is None and "operations can't be run again" in side.made.notes[0]
+        assert (
+            side.operations[1].again is None
+            and "operations can't be run again" in side.made.notes[0]
+        )
 
 
 def test_what_is_no_recording_is_said(tmp_path):
