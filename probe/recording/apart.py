@@ -358,19 +358,19 @@ class ProcessRecording(child.Worker):
         try:
             if name == "asked":
                 yield from self._asked(request, arrays)
-            else:
-                yield own[name](request, arrays)
+                return
+            answer = own[name](request, arrays)
         except InputError as error:
-            why = [error.name, str(error.value), error.why, error.todo]
-            yield {"input": why, "done": True}, {}
+            answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
         except Nondeterministic as error:
-            told = {"nondeterministic": str(error), "misaligned": isinstance(error, Misaligned)}
-            yield {**told, "done": True}, {}
+            moved = isinstance(error, Misaligned)
+            answer = {"nondeterministic": str(error), "misaligned": moved}, {}
         except TargetError as error:
-            yield {"error": error.kind, "message": error.why, "done": True}, {}
+            answer = {"error": error.kind, "message": error.why}, {}
         except BaseException as error:
             kind, message = child.describe(error)
-            yield {"error": kind, "message": message, "done": True}, {}
+            answer = {"error": kind, "message": message}, {}
+        yield answer[0] | {"done": True}, answer[1]
 
     def _opened(self, request: dict[str, Any]) -> Any:
         text = request["model"]
@@ -386,7 +386,7 @@ class ProcessRecording(child.Worker):
 
     def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         every = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
-        return {"inputs": every, "done": True}, {}
+        return {"inputs": every}, {}
 
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         recorder = self._recorder(request, arrays)
@@ -406,11 +406,10 @@ class ProcessRecording(child.Worker):
             "gradients": getattr(inner, "gradients", None),
             "library": run.target.partition(",")[0],
             "able": [op.number for op in every if op.again is not None],
-            "done": True,
         }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _by_number(self._recorder(request, arrays).plain())
+        return {}, _by_number(self._recorder(request, arrays).plain())
 
     def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["recording"]][request["number"]].again
@@ -419,7 +418,7 @@ class ProcessRecording(child.Worker):
         return call
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
+        return {}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
 
     def _asked(
         self, request: dict[str, Any], arrays: Arrays
@@ -436,7 +435,7 @@ class ProcessRecording(child.Worker):
             space["laid"] = import_module("probe.recorders.torch_values").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
         results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
-        return {"done": True}, _by_number(results)
+        return {}, _by_number(results)
 
 
 if __name__ == "__main__":

@@ -496,22 +496,22 @@ def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]
 
 
 def _reason_of_pairs(pairs: Sequence[Pair], difference: Difference, roots: Roots) -> Reason:
+    """Returns why values are not compared: what is behind them, else what the first ones are."""
     ends = [(side, n) for pair in pairs for side, n in enumerate((pair.left, pair.right))]
     if reason := _common_reason(roots, ends):
         return reason
-    return Reason(_why_not_compared(pairs[0], difference) if pairs else "it gives nothing")
-
-
-def _why_not_compared(pair: Pair, difference: Difference) -> str:
-    values = difference.left.values[pair.left], difference.right.values[pair.right]
-    if values[0].dtype != values[1].dtype:
-        return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
+    if not pairs:
+        return Reason("it gives nothing")
+    pair = pairs[0]
+    left, right = difference.left.values[pair.left], difference.right.values[pair.right]
+    if left.dtype != right.dtype:
+        return Reason(f"it gives {left.dtype} on the left and {right.dtype} on the right")
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
-        return LEFT_OUT
-    known = all(value.content is not None for value in values)
-    if known and values[0].digest != values[1].digest:  # a size, say
-        return OTHER_NUMBERS
-    return NO_FORMULA if pair.known else PARTLY
+        return Reason(LEFT_OUT)
+    known = left.content is not None and right.content is not None
+    if known and left.digest != right.digest:  # a size, say
+        return Reason(OTHER_NUMBERS)
+    return Reason(NO_FORMULA if pair.known else PARTLY)
 
 
 # Of either run's values that are not understood, by number, where that begins.

@@ -416,16 +416,14 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
             followed.told.append((region, judged))
         for n, pair in enumerate(region.gives):
             apart = judged.apart[n] if n < len(judged.apart) else None
+            label = followed.left[pair.left]
             if strict and not pair.selection.whole:
                 # what an operation was not seen to compute as its match
-                label = followed.left[pair.left]
                 label = _masked(label, ~pair.selection.mask(label.shape, 0), mine)
-                if apart is not None and apart.any():
-                    label = marked(label, pair, apart, mine)
+            if apart is not None and apart.any():
+                label = marked(label, pair, apart, mine)
+            if label is not followed.left[pair.left]:
                 followed.left[pair.left] = label
-                changed.add(pair.left)
-            elif apart is not None and apart.any():
-                followed.left[pair.left] = marked(followed.left[pair.left], pair, apart, mine)
                 changed.add(pair.left)
     return followed
 

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.recording.alone import Alone, Cause, equal_bits, evenly
+from probe.recording.alone import Alone, Cause, Sides, equal_bits, evenly
+from probe.recording.difference import NAMES
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
@@ -235,13 +236,13 @@ OTHER = "different formulas: the same number gives the other side's result at no
 APART = "each side gives one result at all places, and the sides' results are different"
 
 
-def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
+def function_cause(sides: Sides, apart: np.ndarray, along: int | None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
-    sides = PlacedFunction.of(left, along=along), PlacedFunction.of(right, along=along)
-    cause, elsewhere = _ask_outputs(sides, apart)
+    placed = [PlacedFunction.of(side, along=along) for side in sides]
+    cause, elsewhere = _ask_outputs(placed, apart)
     if elsewhere is None:
         return cause
     cause.kind, more = "place", 0
@@ -250,11 +251,11 @@ def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | No
         "vector loop and its remainder"
     )
     for done, number in enumerate(elsewhere):
-        more = _grown(sides, number, more)
+        more = _grown(placed, number, more)
         if more == 0:
             cause.kind = "algorithm"
             cause.why = OTHER
-            if not done and not any(side.kept for side in sides):
+            if not done and not any(side.kept for side in placed):
                 cause.why = APART
         elif more < 0:
             cause.kind = ""
@@ -264,7 +265,7 @@ def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | No
     return Cause(cause.kind, cause.why, cause.examined, cause.replayed)
 
 
-def _grown(sides: tuple[PlacedFunction, PlacedFunction], number: int, more: int) -> int:
+def _grown(sides: Sequence[PlacedFunction], number: int, more: int) -> int:
     """Returns how many more elements along the last axis a call of either side needs to give both
     sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
 
@@ -284,15 +285,16 @@ def _grown(sides: tuple[PlacedFunction, PlacedFunction], number: int, more: int)
     return 0 if able else -1
 
 
-def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
+def rows_cause(sides: Sides, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
-    axes = [tuple(axis % side.reads[0].ndim for axis in meaning.axes) for side in (left, right)]
-    sides = PlacedFunction.of(left, axes=axes[0]), PlacedFunction.of(right, axes=axes[1])
-    cause, elsewhere = _ask_outputs(sides, apart)
+    axes = [tuple(axis % side.reads[0].ndim for axis in meaning.axes) for side in sides]
+    both = zip(sides, axes, strict=True)
+    placed = [PlacedFunction.of(side, axes=own) for side, own in both]
+    cause, elsewhere = _ask_outputs(placed, apart)
     if elsewhere is None:
         return cause
     cause.why = "each side computes all of its rows alike; the order within a row is unknown"
-    if sides[0].kept or sides[1].kept:
+    if placed[0].kept or placed[1].kept:
         cause.why = (
             "rows at different places are computed differently, but "
             f"{len(elsewhere)} of {cause.examined} examined outputs come out with the other "
@@ -312,7 +314,7 @@ def repeated_by_number(
 
 
 def _ask_outputs(
-    sides: tuple[PlacedFunction, PlacedFunction], apart: np.ndarray
+    sides: Sequence[PlacedFunction], apart: np.ndarray
 ) -> tuple[Cause, list[int] | None]:
     """Asks about some differing outputs, evenly among all.
 
@@ -339,11 +341,8 @@ def _ask_outputs(
         replayed += all(came)
         elsewhere += [] if met else [number]
     kind, why = "", ""
-    classes = [
-        f"{word}: {side.classes()}"
-        for word, side in zip(("left", "right"), sides, strict=True)
-        if side.kept
-    ]
+    both = zip(NAMES, sides, strict=True)
+    classes = [f"{name}: {side.classes()}" for name, side in both if side.kept]
     if replayed < len(chosen):
         why = "its outputs depend on more than their own input and position"
     elif classes and not elsewhere:

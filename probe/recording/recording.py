@@ -289,9 +289,9 @@ class _Recorded:
             name = op.path or op.op
             self.names[name] += 1
             name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
-            ends = reads, tuple(range(begin, len(values)))
+            gives = tuple(range(begin, len(values)))
             rest = op.attributes, op.again, op.lines, op.imports, None, name, self.ran
-            self.operations.append(Operation(op.op, op.path, *ends, meaning, *rest))
+            self.operations.append(Operation(op.op, op.path, reads, gives, meaning, *rest))
         self.ran += 1
 
     def number(self, seen: Seen) -> int:

@@ -10,6 +10,7 @@ guessed.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -179,10 +180,9 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
     if isinstance(first, SUMS):
         cause = _sums_cause(sides, most, known)
     elif isinstance(first, Each):
-        terms = terms_cause(*sides, apart)
-        cause = terms or place.function_cause(*sides, apart, first.along)
+        cause = terms_cause(sides, apart) or place.function_cause(sides, apart, first.along)
     elif isinstance(meaning, Normalises):
-        cause = place.rows_cause(*sides, meaning, apart)
+        cause = place.rows_cause(sides, meaning, apart)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
         cause = Cause(why=f"not explained yet: {why}")
@@ -199,7 +199,7 @@ def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
     """Returns what sets the steps of both sides apart; None where one of them isn't known."""
     try:
         apart = differing_outputs(sides)
-        return terms_cause(*sides, apart) or formulas_cause(*sides, apart, known, most)
+        return terms_cause(sides, apart) or formulas_cause(sides, apart, known, most)
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
@@ -363,36 +363,27 @@ class _Told:
     sums: list[tuple[Adds, np.ndarray]]
 
 
-def formulas_cause(
-    left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
-) -> Cause | None:
+def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> Cause | None:
     """Returns what sets two formulas apart: they are two, or one whose sums are written and added
     in different ways. None where a step of either is not known.
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
-    runs = left.side, right.side
-    inside = [
-        [
-            run.operations[n]
-            for n in operations_between(
-                run, [side.operation.gives[side.output]], side.operation.reads
-            )[0]
-        ]
-        for run, side in zip(runs, (left, right), strict=True)
-    ]
+    inside = list[list[Operation]]()
+    for side in sides:
+        end = side.operation.gives[side.output]
+        numbers, _ = operations_between(side.side, [end], side.operation.reads)
+        inside.append([side.side.operations[n] for n in numbers])
     for op in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
         settled = op.meaning.exact and not isinstance(op.meaning, Unknown)
         if not (settled or isinstance(first_of(op.meaning), SUMS) or _at_places(op.meaning)):
             return None
-    words = [
-        [word for op in some for word in _formula_words(op, run)]
-        for some, run in zip(inside, runs, strict=True)
-    ]
+    pairs = list(zip(sides, inside, strict=True))
+    words = [[word for op in some for word in _formula_words(op, s.side)] for s, some in pairs]
     # both sides are asked about the same outputs: a step that is known on one side alone proves
     # nothing
     chosen, replays = evenly(apart, most), []
-    for side, some in zip((left, right), inside, strict=True):
+    for side, some in pairs:
         steps = _replay_steps(side, some, side.index[chosen], known, most)
         if steps is None:
             return None
@@ -404,8 +395,7 @@ def formulas_cause(
         return None
     cost = sum(adds.sum.summands for steps in replays for adds, _ in steps.sums)
     listed = max(1, LISTED // max(cost, 1))
-    both = zip((left, right), inside, strict=True)
-    said = [region_text(side.side, [n.number for n in some]) for side, some in both]
+    said = [region_text(side.side, [n.number for n in some]) for side, some in pairs]
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
@@ -618,9 +608,10 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     return result if result.shape == step.value.shape else None
 
 
-def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
+def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
     or NumPy does not give all differing outputs ``apart`` of both sides."""
+    left, right = sides
     ours, theirs = _addition_tree(left), _addition_tree(right)
     if ours is None or theirs is None:
         return None
@@ -634,11 +625,9 @@ def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
             same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
     names = [letters.get(n) for n in numbers]
     others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
-    terms = [sorted(map(str, _term_leaves(*both))) for both in ((ours, names), (theirs, others))]
-    if terms[0] != terms[1] or str(None) in terms[0]:
-        return None
     said = _terms_text(ours, names), _terms_text(theirs, others)
-    if said[0] == said[1]:
+    terms = [sorted(re.findall(r"\w+", text)) for text in said]
+    if terms[0] != terms[1] or str(None) in terms[0] or said[0] == said[1]:
         return None
     for side, tree in ((left, ours), (right, theirs)):
         total = _add_terms(tree, side.reads)
@@ -677,12 +666,6 @@ def _addition_tree(alone: Alone) -> Terms | None:
             total = total, each
         values.append(total)
     return values[-1] if steps else None
-
-
-def _term_leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:
-    if isinstance(tree, int):
-        return [names[tree]]
-    return [name for part in tree for name in _term_leaves(part, names)]
 
 
 def _terms_text(tree: Terms, names: Sequence[str | None]) -> str:

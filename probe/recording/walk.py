@@ -155,13 +155,10 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
     if not differing:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
-    number = min(differing)
-    op = run.operations[number]
+    op = run.operations[min(differing)]
     where = f"{op.op} at {op.path}" if op.path else op.op
-    text = (
-        f"{start}: the first operation that does is {where}, number {number + 1} of "
-        f"{len(run.operations)}"
-    )
+    place = f"number {op.number + 1} of {len(run.operations)}"
+    text = f"{start}: the first operation that does is {where}, {place}"
     if said := _misaligned(run, again, op):
         return Misaligned(f"{text}, {said}; {ALLOCATE}")
     return Nondeterministic(f"{text}; {FIX}")
@@ -248,10 +245,10 @@ def compare_and_explain(
             if region.verdict in ("source", "equal", "healed"):
                 why = f"it ran in the model's own library, not on {side.target}"
                 region.doubted(f"{why}: {side.alone[op.number]}")
-    for region in difference.sources:  # not what they give besides, which may be memory that
-        apart = [pair for pair in region.gives if not pair.equal]  # nothing reads: a workspace
-        unsteady = left.unsteady.intersection(pair.left for pair in apart)
-        if unsteady or right.unsteady.intersection(pair.right for pair in apart):
+    for region in difference.sources:
+        # not of what they give besides, which may be memory that nothing reads: a workspace
+        apart = [pair for pair in region.gives if not pair.equal]
+        if any(p.left in left.unsteady or p.right in right.unsteady for p in apart):
             region.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
         _explain_sources(difference, tell, seconds)
