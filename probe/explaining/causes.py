@@ -68,6 +68,38 @@ class CauseRows:
     replayed: int = 0
     failure: str = ""
 
+    def keep(self, job: Job, side: CaseRun, value: int, wanted: np.ndarray) -> None:
+        """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+        if side.orders is None:
+            return
+        rows = side.orders.rows(job.place(value), wanted, side.replays)
+        numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
+        mine = [side.orders.summations[number] for number in numbers]
+        self.rows.setdefault("reveals", []).extend(rows)
+        self.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
+        self.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
+
+    def judge(self, job: Job, value: int, comparison: Comparison) -> None:
+        """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
+        causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
+        places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
+        for cause in sorted(comparison.causes):
+            mine = causes == cause
+            outputs, replayed = int(mine.sum()), int(both[mine].sum())
+            row: Row = {"cause": cause, "outputs": outputs, "replayed": replayed}
+            row |= {"beyond": int(beyond[mine].sum()), "against": job.against}
+            row["ranges"] = ranges_of_mask(comparison.left.mask(places[mine]))
+            self.rows.setdefault("causes", []).append(job.place(value) | row)
+            self.causes[cause] += outputs
+            self.replayed += replayed
+        place = job.place(value) | {"against": job.against}
+        columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
+        rows, nothing = self.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
+        for numbers in zip(*columns.values(), strict=True):
+            # of NaN and these the store has no value
+            values = (None if n in nothing or n != n else n for n in numbers)
+            rows.append(place | dict(zip(columns, values, strict=True)))
+
 
 @dataclass
 class Causes:
@@ -196,45 +228,12 @@ def explain_job(job: Job) -> CauseRows:
         known = Revealer()
         wanted = base.mask(np.concatenate([c.pairs.right[c.differing] for c in comparisons]))
         base = known.reveal(base, session, wanted)
-        _keep(job, answer, base, job.against, wanted)
+        answer.keep(job, base, job.against, wanted)
         for (at, _), each in zip(job.values, comparisons, strict=True):
             mine = each.left.mask(each.pairs.left[each.differing])
             each.left, each.right = known.reveal(each.left, session, mine), base
-            _keep(job, answer, each.left, at, mine)
-            _judge(job, answer, at, each)
+            answer.keep(job, each.left, at, mine)
+            answer.judge(job, at, each)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer
-
-
-def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.ndarray) -> None:
-    """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
-    if side.orders is None:
-        return
-    rows = side.orders.rows(job.place(value), wanted, side.replays)
-    numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
-    mine = [side.orders.summations[number] for number in numbers]
-    answer.rows.setdefault("reveals", []).extend(rows)
-    answer.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
-    answer.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
-
-
-def _judge(job: Job, answer: CauseRows, value: int, comparison: Comparison) -> None:
-    """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
-    causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
-    places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
-    for cause in sorted(comparison.causes):
-        mine = causes == cause
-        row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
-        row["beyond"] = int(beyond[mine].sum())
-        ranges = ranges_of_mask(comparison.left.mask(places[mine]))
-        row |= {"against": job.against, "ranges": ranges}
-        answer.rows.setdefault("causes", []).append(job.place(value) | row)
-        answer.causes[cause] += row["outputs"]
-        answer.replayed += row["replayed"]
-    place = job.place(value) | {"against": job.against}
-    columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
-    rows, nothing = answer.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
-    for numbers in zip(*columns.values(), strict=True):  # of NaN and these the store has no value
-        values = (None if number in nothing or number != number else number for number in numbers)
-        rows.append(place | dict(zip(columns, values, strict=True)))

@@ -134,6 +134,21 @@ class Region:
         distances = [pair.max_ulp for pair in self.gives if pair.max_ulp is not None]
         return max(distances, default=0) if len(distances) == len(self.gives) else None
 
+    def overlaps(self, later: Region, runs: Runs) -> bool:
+        """Returns whether two regions are the same on one side, share what computes on the other,
+        and neither reads what comes after this one."""
+        if not (self.joint and later.joint and any(map(eq, self.inside, later.inside))):
+            return False
+        for run, first, second in zip(runs, self.inside, later.inside, strict=True):
+            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
+                return False
+        ours, theirs = (run.values for run in runs)
+        last = self.left or 0, self.right or 0
+        return all(
+            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+            for pair in later.reads
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
@@ -208,6 +223,22 @@ class Difference:
             r for r, meaning in both if r.verdict == "source" or not isinstance(meaning, MOVING)
         ]
 
+    @property
+    def orphans(self) -> list[Region]:
+        """Returns carried regions of which nothing that they read comes from a source before them:
+        one was missed then, and it is unknown whether they only pass a difference on."""
+        apart: tuple[set[int], set[int]] = set(), set()
+        for side, (run, some) in enumerate(zip((self.left, self.right), apart, strict=True)):
+            for region in self.operations:
+                number = region.ends[side]
+                if number is not None and (region.verdict == "source" or region.own):
+                    some.update(run.operations[number].gives)
+            for op in run.operations:
+                some.update(op.gives if some.intersection(op.reads) else ())
+        carried = (region for region in self.operations if region.verdict == "carried")
+        follows = lambda pair: pair.left in apart[0] or pair.right in apart[1]  # noqa: E731
+        return [region for region in carried if not any(map(follows, region.reads))]
+
     def sides(self, region: Region) -> list[tuple[Run, Operation]]:
         """Returns each run that has a region, with the operation that gives its results there."""
         both = zip((self.left, self.right), region.ends, strict=True)
@@ -272,7 +303,7 @@ def _regions_of(match: Match) -> Difference:
     for both in match.operations:
         region = _region(match, *both)
         # a compiled function of two outputs has one difference, which would be listed twice
-        before = next((each for each in regions if _overlap(match.runs, each, region)), None)
+        before = next((each for each in regions if each.overlaps(region, match.runs)), None)
         if before is None:
             regions.append(region)
             continue
@@ -362,22 +393,6 @@ def _name(runs: Runs, region: Region) -> None:
         f"the right run's {texts[1]} is taken for the same, as the results are close"
         if region.assumed
         else f"by its labels, the right run's {texts[1]} computes the same"
-    )
-
-
-def _overlap(runs: Runs, earlier: Region, later: Region) -> bool:
-    """Whether two regions are the same on one side, share what computes on the other, and
-    neither reads what comes after the first."""
-    if not (earlier.joint and later.joint and any(map(eq, earlier.inside, later.inside))):
-        return False
-    for run, first, second in zip(runs, earlier.inside, later.inside, strict=True):
-        if not any(computes(run.operations[n]) for n in {*first} & {*second}):
-            return False
-    ours, theirs = (run.values for run in runs)
-    last = earlier.left or 0, earlier.right or 0
-    return all(
-        ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
-        for pair in later.reads
     )
 
 

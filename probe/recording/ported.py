@@ -117,7 +117,7 @@ class Ports:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
-        self.axes = _channels(run)
+        self.axes = self._channels()
         self.used = {*run.outputs, *(n for op in run.operations for n in op.reads)}
         self.fixed = [False] * len(run.values)
         for number, value in enumerate(run.values):
@@ -126,6 +126,32 @@ class Ports:
             else:
                 reads = run.operations[value.given].reads
                 self.fixed[number] = all(self.fixed[n] for n in reads)
+
+    def _channels(self) -> dict[int, int]:
+        """Returns the axis of the channels of those values of which a convolution or a pool says
+        it, or an operation between that keeps the shape."""
+        axes: dict[int, int] = {}
+        run, values = self.run, self.run.values
+        for op in run.operations:
+            first = getattr(op.meaning, "steps", ())[:1]
+            meaning: Any = first[0].meaning if first else op.meaning
+            inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+            if isinstance(inner, Windows):
+                turned = getattr(
+                    meaning, "turned", range(len(values[op.reads[inner.reads[0]]].shape))
+                )
+                axes[op.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
+                axes[op.gives[0]] = inner.channels
+        for some in (run.operations, run.operations[::-1], run.operations):
+            for op in some:
+                if not isinstance(op.meaning, Each | Normalises | Same | Pads | Joins):
+                    continue
+                rank = len(values[op.gives[0]].shape)
+                ends = [n for n in (*op.reads, op.gives[0]) if len(values[n].shape) == rank]
+                known = next((axes[n] for n in ends if n in axes), None)
+                if known is not None:
+                    axes.update({n: known for n in ends if n not in axes})
+        return axes
 
     def stages(self, op: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
         """Returns an operation's stages. InputError: no part of it is a call, with the reason.
@@ -177,31 +203,6 @@ class Ports:
 
 def _not_a_call(op: str, why: str) -> InputError:
     return InputError("operation", op, why, "")
-
-
-def _channels(run: Run) -> dict[int, int]:
-    """Returns the axis of the channels of those values of which a convolution or a pool says it, or
-    an operation between that keeps the shape."""
-    axes: dict[int, int] = {}
-    values = run.values
-    for op in run.operations:
-        first = getattr(op.meaning, "steps", ())[:1]
-        meaning: Any = first[0].meaning if first else op.meaning
-        inner = meaning.windows if isinstance(meaning, Convolution) else meaning
-        if isinstance(inner, Windows):
-            turned = getattr(meaning, "turned", range(len(values[op.reads[inner.reads[0]]].shape)))
-            axes[op.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
-            axes[op.gives[0]] = inner.channels
-    for some in (run.operations, run.operations[::-1], run.operations):
-        for op in some:
-            if not isinstance(op.meaning, Each | Normalises | Same | Pads | Joins):
-                continue
-            rank = len(values[op.gives[0]].shape)
-            ends = [n for n in (*op.reads, op.gives[0]) if len(values[n].shape) == rank]
-            known = next((axes[n] for n in ends if n in axes), None)
-            if known is not None:
-                axes.update({n: known for n in ends if n not in axes})
-    return axes
 
 
 def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple[Meaning, Shape]:

@@ -253,7 +253,8 @@ def compare_and_explain(
     if explain:
         _explain_sources(difference, tell, seconds)
     _refute(difference, seconds)
-    _orphaned(difference)
+    for region in difference.orphans:
+        region.doubted(NO_SOURCE)
     fill_reasons(difference)
     return difference
 
@@ -261,26 +262,6 @@ def compare_and_explain(
 ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
 
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
-
-
-def _orphaned(difference: Difference) -> None:
-    """What is carried comes from a source before it; else something was missed, and it is unknown
-    whether the operation only passes a difference on."""
-    apart: tuple[set[int], set[int]] = set(), set()
-    runs = difference.left, difference.right
-    for side, (run, some) in enumerate(zip(runs, apart, strict=True)):
-        for region in difference.operations:
-            number = region.ends[side]
-            if number is not None and (region.verdict == "source" or region.own):
-                some.update(run.operations[number].gives)
-        for op in run.operations:
-            if some.intersection(op.reads):
-                some.update(op.gives)
-    for region in difference.operations:
-        if region.verdict == "carried" and not any(
-            pair.left in apart[0] or pair.right in apart[1] for pair in region.reads
-        ):
-            region.doubted(NO_SOURCE)
 
 
 def _refute(difference: Difference, seconds: float) -> None:
