@@ -73,9 +73,9 @@ def distance(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
             steps = second.astype(object) - first.astype(object)
         return _with_nans(steps, first, second, form).reshape(shape)
     steps = np.empty(a.size, dtype=np.int64)
-    for left, right, start in _cached_blocks(a, b):
-        out = steps[start : start + left.size]
-        first, second = _signed(left, form), _signed(right, form)
+    for one, other, start in _cached_blocks(a, b):
+        out = steps[start : start + one.size]
+        first, second = _signed(one, form), _signed(other, form)
         _with_nans(np.subtract(second, first, out=out, dtype=np.int64), first, second, form)
     return steps.reshape(shape)
 
@@ -87,7 +87,7 @@ def _wrapped(first: np.ndarray, second: np.ndarray, steps: np.ndarray) -> np.nda
 
 def _with_nans(steps: np.ndarray, first: np.ndarray, second: np.ndarray, form) -> np.ndarray:
     """``steps``, changed in place where one of the two numbers is that of a NaN, or both."""
-    nan_a, nan_b = (np.abs(side) > _infinity(form) for side in (first, second))
+    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
     if nan_a.any() or nan_b.any():
         steps[nan_a | nan_b] = NAN
         steps[nan_a & nan_b] = 0
@@ -102,9 +102,9 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     distances are worked out only where those differ.
     """
     a, b = _bits_of_both(a, b, name)
-    index = _raw_differences(a, b)
+    form, index = floats.format_of(name), _raw_differences(a, b)
     bits_a, bits_b = _elements_at(a, index), _elements_at(b, index)
-    form, steps = floats.format_of(name), np.empty(index.size, dtype=np.int64)
+    steps = np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         first, second = _signed(bits_a[part], form), _signed(bits_b[part], form)
@@ -113,21 +113,21 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
             # only numbers of different signs are so far apart
             far = np.where(_wrapped(first, second, far), np.sign(second) * _LARGEST, far)
         steps[part] = _with_nans(far, first, second, form)
-    apart = Differences(index, bits_a, bits_b, steps)
+    columns = Differences(index, bits_a, bits_b, steps)
     if steps.all():
-        return apart
+        return columns
     wanted = steps != 0
     if zeros == "differ":
         wanted |= _is_zero(bits_a, name)  # different bits at no distance: 0.0 and -0.0
     keep = np.flatnonzero(wanted)
-    return Differences(*[column[keep] for column in apart])
+    return Differences(*[column[keep] for column in columns])
 
 
 def bits_apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
     """Where two container arrays of the same shape differ, as ``differences``: bool, that shape."""
-    apart = np.zeros(a.size, dtype=bool)
-    apart[differences(a, b, name, zeros).index] = True
-    return apart.reshape(a.shape)
+    found = np.zeros(a.size, dtype=bool)
+    found[differences(a, b, name, zeros).index] = True
+    return found.reshape(a.shape)
 
 
 def signed_zeros(a: np.ndarray, b: np.ndarray, name: str) -> int:
@@ -168,14 +168,14 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     form = floats.format_of(name)
     largest, apart, few = 0, False, []
     held = 0  # speed alone: elements that are worked out at once
-    for left, right, _ in _cached_blocks(*_bits_of_both(a, b, name)):
-        if left.nbytes % 8 == 0:
-            left, right = left.view(np.uint64), right.view(np.uint64)
-        place = np.flatnonzero(left != right)
-        if place.size <= left.size // 4:  # speed alone: a few equal elements do no harm
-            left, right = left[place], right[place]
-        if left.size:
-            few.append((left.view(form.unit), right.view(form.unit)))
+    for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
+        if one.nbytes % 8 == 0:
+            one, other = one.view(np.uint64), other.view(np.uint64)
+        place = np.flatnonzero(one != other)
+        if place.size <= one.size // 4:  # speed alone: of many, those that are equal may stay
+            one, other = one[place], other[place]
+        if one.size:
+            few.append((one.view(form.unit), other.view(form.unit)))
             held += few[-1][0].size  # speed alone
         if held >= _BLOCK:  # speed alone
             far, nans = _largest_distance(few, form)
@@ -193,7 +193,7 @@ def _largest_distance(pieces, form):
     a, b = pieces[0] if len(pieces) == 1 else map(np.concatenate, zip(*pieces))
     first, second = _signed(a, form), _signed(b, form)
     far = (np.maximum(first, second) - np.minimum(first, second)).view(form.unit)
-    nan_a, nan_b = (np.abs(side) > _infinity(form) for side in (first, second))
+    nan_a, nan_b = (np.abs(one) > _infinity(form) for one in (first, second))
     far[nan_a | nan_b] = 0
     return int(far.max()), bool((nan_a != nan_b).any())
 
@@ -232,8 +232,8 @@ def _cached_blocks(a: np.ndarray, b: np.ndarray):
     rows = max(1, _BLOCK // row)  # speed alone
     for start in range(0, len(a), rows):
         part = slice(start, start + rows)
-        left, right = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
-        yield left, right, start * row
+        one, other = (np.ascontiguousarray(side[part]).reshape(-1) for side in (a, b))
+        yield one, other, start * row
 
 
 def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -255,13 +255,13 @@ def _raw_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _differing_places(a: np.ndarray, b: np.ndarray, most: int):
     """Returns flat positions (int64) where bits differ; None if these are more than ``most``."""
     differ = np.empty(_BLOCK, dtype=bool)
-    places, count = [np.zeros(0, dtype=np.int64)], 0
-    for left, right, start in _cached_blocks(a, b):
-        out = differ[: left.size] if left.size <= _BLOCK else None  # speed alone
-        place = np.not_equal(left, right, out=out).nonzero()[0]
+    found, count = [np.zeros(0, dtype=np.int64)], 0
+    for one, other, start in _cached_blocks(a, b):
+        out = differ[: one.size] if one.size <= _BLOCK else None  # speed alone
+        place = np.not_equal(one, other, out=out).nonzero()[0]
         if place.size:
-            places.append(place + start)
+            found.append(place + start)
             count += place.size
         if count > most:
             return None
-    return np.concatenate(places)
+    return np.concatenate(found)

@@ -358,7 +358,7 @@ def adding_of(alone: Alone) -> Adds:
     it does behind them moves no number. InputError: it is no sum."""
     again = alone.again
     if isinstance(again, There):
-        stages = again.ports.stages(again.one, [array.shape for array in alone.reads])
+        stages = again.ports.stages(again.operation, [array.shape for array in alone.reads])
         first, behind = stages[0].does, [stage.does for stage in stages[1:]]
         if any(isinstance(each, TargetCall) for each in behind) or not isinstance(
             first, TargetCall
