@@ -270,7 +270,9 @@ class Computing:
         short = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
         if isinstance(again, There):  # the target is told of the other sizes
-            again = replace(again, ports=Ports(short), one=replace(operation, meaning=meaning))
+            again = replace(
+                again, ports=Ports(short), operation=replace(operation, meaning=meaning)
+            )
         operations[link.number] = replace(operation, meaning=meaning, again=again)
         return short, operations[link.number]
 
