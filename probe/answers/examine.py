@@ -545,6 +545,3 @@ def _explained_source(walked: Walked, tell: Say) -> tuple[Region, str, dict[str,
             text = f"{difference.rounding.words}; {text}"
         return operation, text, {"name": operation.name, "explanation": cause.to_json()}
     return None
-
-
-__all__ = ["ASK", "PARTS", "Diagnosis", "Learned", "examine"]

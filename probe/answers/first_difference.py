@@ -190,7 +190,7 @@ class Walked(Answer):
         known = enclosed.output_intervals(self.found.left) if outputs else {}
         for output in outputs:
             rows, both = known.get(output.left), _decision_sides(self.found, output)
-            # or there were no decisions
+            # an output whose elements are not kept has no decisions
             assert both is not None
             if rows is not None:
                 lines = (_decision_rows(end, output, 0).reshape(both[0].shape) for end in rows)
