@@ -136,13 +136,13 @@ def test_blocks_of_outputs_do_not_show(build) -> None:
     x = rng.standard_normal((37, 40_000)).astype(np.float32)
     w = rng.standard_normal((37, 1)).astype(np.float32)
     tree = build(37)
-    rounding = Rounding.fused_everywhere(tree)
-    whole = replay(Summation(tree, rounding), x, w, "float32")
+    summation = Summation(tree, Rounding.fused_everywhere(tree))
+    whole = replay(summation, x, w, "float32")
     for place in (0, 16_383, 16_384, 39_999):
-        one = replay(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
-        assert one[0] == whole[place]
-        steps = partial_sums(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
-        assert steps[-1].bits == one.view(np.uint32)[0]
+        column = x[:, place : place + 1]
+        assert replay(summation, column, w, "float32")[0] == whole[place]
+        last = partial_sums(summation, column, w, "float32")[-1]
+        assert last.bits == whole[place : place + 1].view(np.uint32)[0]
 
 
 def test_the_report_of_five_products_differs_between_two_orders() -> None:
@@ -171,40 +171,23 @@ def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
     ]
 
 
-def test_style_tells_some_from_all() -> None:
-    tree = Tree.parse("((((0+1)+(2+3))+4)+b)")
-    assert Summation(tree, Rounding()).style == "none"
-    assert Summation(tree, Rounding.fused_everywhere(tree)).style == "all"
-    assert Summation(tree, Rounding(fused=frozenset({0, 3, 4}))).style == "all"
-    assert Summation(tree, Rounding(fused=frozenset({4}))).style == "some"
-    assert Summation(Tree.together(3), Rounding(fused=frozenset({0, 1}))).style == "some"
-    assert Summation(tree, Rounding(fused=frozenset({9}))).style == "none"
-    kinds = (Rounding(), Rounding.fused_everywhere(tree), Rounding(fused=frozenset({4})))
-    assert [Summation(tree, one).fused_text for one in kinds] == ["none", "all", "4"]
-
-
 def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
     signal = np.random.default_rng(2).standard_normal(2000).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(signal, 9).T
-    w = np.ones((9, 1), dtype=np.float32)
-    tree = Tree.lanes(9, 4)
-    assert ulp.equal(
-        replay(Summation(tree), windows, w, "float32"),
-        replay(Summation(tree), np.ascontiguousarray(windows), w, "float32"),
-        "float32",
-    )
+    lanes, w = Summation(Tree.lanes(9, 4)), np.ones((9, 1), dtype=np.float32)
+    found = (replay(lanes, x, w, "float32") for x in (windows, np.ascontiguousarray(windows)))
+    assert ulp.equal(*found, "float32")
 
 
 def test_what_does_not_fit_says_so() -> None:
     x, w, tree = np.zeros((2, 3), np.float32), np.zeros((2, 1), np.float32), Tree.sequential(2)
-    with pytest.raises(InputError, match="leaf 2 has no row in x"):
-        replay(Summation(Tree.sequential(3)), x, w, "float32")
-    with pytest.raises(InputError, match="the tree has no leaf b"):
-        replay(Summation(tree), x, w, "float32", 1.0)
-    with pytest.raises(InputError, match="the tree adds a bias"):
-        replay(Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32")
-    with pytest.raises(InputError, match="are \\(leaves, outputs\\)"):
-        replay(Summation(tree), x, w.T, "float32")
     narrow = Summation(tree, Rounding(accumulator_format="float32"))
-    with pytest.raises(InputError, match="partial sums of float64"):
-        replay(narrow, x.astype(float), w.astype(float), "float64")
+    for why, *given in (
+        ("leaf 2 has no row in x", Summation(Tree.sequential(3)), x, w, "float32"),
+        ("the tree has no leaf b", Summation(tree), x, w, "float32", 1.0),
+        ("the tree adds a bias", Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32"),
+        (r"are \(leaves, outputs\)", Summation(tree), x, w.T, "float32"),
+        ("partial sums of float64", narrow, x.astype(float), w.astype(float), "float64"),
+    ):
+        with pytest.raises(InputError, match=why):
+            replay(*given)

@@ -236,13 +236,11 @@ def test_a_style_says_whether_every_node_with_a_product_fuses_one():
         everywhere = Summation(tree, Rounding.fused_everywhere(tree, "float64"))
         assert everywhere.style == ("all" if able else "none")
         assert everywhere.rounding.accumulator_format == "float64"
-        assert all(
-            len(fused & {*node}) == 1
-            for node in tree.nodes
-            if len(node) == 2
-            for fused in [everywhere.rounding.fused]
-            if min(node) >= 0 and max(node) < BIAS
-        )
+        pairs = [node for node in tree.nodes if len(node) == 2 and min(node) >= 0]
+        fused = everywhere.rounding.fused
+        assert all(len(fused & {*node}) == 1 for node in pairs if max(node) < BIAS)
+        one = Summation(tree, Rounding(frozenset(tree.leaves[:1]) - {BIAS}))
+        assert one.fused_text == {"some": str(tree.leaves[0])}.get(one.style, one.style)
 
 
 def test_what_a_rounding_is_written_as_is_read_again():
@@ -276,13 +274,8 @@ def test_what_a_rounding_is_written_as_is_read_again():
     with pytest.raises(ValueError, match=r"rounding=\['other'\]: unknown"):
         Rounding.from_json({"other": 1})
     tree = Tree.parse("((0+1+2)+(3+b))")
-    assert Summation(tree).order_row() == {
-        "order_id": tree.id,
-        "tree": tree.text,
-        "leaves": 5,
-        "depth": 2,
-        "children_max": 3,
-    }
+    row = {"order_id": tree.id, "tree": tree.text, "leaves": 5, "depth": 2, "children_max": 3}
+    assert Summation(tree).order_row() == row
 
 
 def _pairs(edges: list[int]) -> list[tuple[int, int]]:
