@@ -289,7 +289,7 @@ class _Trace(Base):  # type: ignore[misc]
         if found is None:
             source = _EquationSource(self.recorder, primitive, params, args)
             made = steps_of_source(source, self._known(reads))
-            found = Unknown(MANY)
+            found = Unknown(MANY if source.many else UNGIVEN)
             if made is not None:
                 found = EquationProgram(made.steps, made.gives, (primitive, params))
             if call is not None:
@@ -384,7 +384,10 @@ class _Trace(Base):  # type: ignore[misc]
 
 
 class _Equations(_Trace):
-    """Runs programs and loops equation by equation, whatever bits that gives."""
+    """Runs programs and loops equation by equation, whatever bits that gives. ``many``: a loop took
+    more steps than are followed."""
+
+    many = False
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
@@ -393,6 +396,7 @@ class _Equations(_Trace):
             found = programs.unrolled(primitive, params, args)
         if found is not None:
             return found if primitive.multiple_results else found[0]
+        self.many = True
         made = core.eval_trace.process_primitive(primitive, args, params)
         told = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
         reads = [self.values.seen(one) for one in [*args, *programs.constants(params)]]
@@ -401,6 +405,7 @@ class _Equations(_Trace):
 
 
 MANY = f"a loop of more than {programs.MOST_STEPS} steps"
+UNGIVEN = "a value inside that no operation gives"
 
 
 class _EquationSource(UncompiledSource):
@@ -408,12 +413,14 @@ class _EquationSource(UncompiledSource):
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
         self.recorder, self.call = recorder, (primitive, list(args), params)
+        self.many = False
 
     def record(self, visit: Visit) -> list[Seen]:
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
         self.keys = [trace.values.key(one) for one in [*args, *programs.constants(params)]]
         found = trace.process_primitive(primitive, args, params)
         every = found if primitive.multiple_results else [found]
+        self.many = trace.many
         return [trace.values.seen(one) for one in every]
 
 

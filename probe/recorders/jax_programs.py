@@ -156,7 +156,7 @@ def _body_of(closed: Any) -> Body:
     constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
     def key(atom: Any) -> Any:
-        if not hasattr(atom, "val"):
+        if not isinstance(atom, core.Literal):
             return atom
         constants[len(constants)] = atom
         return len(constants) - 1
@@ -188,7 +188,8 @@ class Flat(Interpreter):
 
     def constants_of(self, body: Body, inside: str) -> dict[Key, Any]:
         for one in body.constants.values():
-            if not hasattr(one, "val") and id(one) not in self._places:
+            # by its class: NumPy's arrays that a function closed over have a `val` too
+            if not isinstance(one, core.Literal) and id(one) not in self._places:
                 self._places[id(one)] = ~len(self.consts)
                 self.consts.append(one)
         return {key: self._places.get(id(one), one) for key, one in body.constants.items()}
