@@ -370,7 +370,7 @@ HALVES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 1, 0], [0, 0.25, 0.75]])
 LONG = np.eye(7, 20) * 0.75 + np.eye(7, 20, 13) * 0.25
 
 
-ONE = np.array([[0.25, 0.25, 0.5]])
+ONE = np.array([[0.25, 2.0**-18, 0.75 - 2.0**-18]])
 
 
 @pytest.mark.parametrize(
