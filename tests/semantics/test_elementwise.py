@@ -160,6 +160,13 @@ TWO: dict[Any, Callable[..., Any]] = {
 }
 
 
+@np.errstate(divide="ignore")
+def test_a_function_is_said_to_keep_zero_where_it_does() -> None:
+    for meaning, function in ONE.items():
+        keeps = function(np.zeros(1))[0] == 0 and meaning.word != "power"  # whose zero depends
+        assert (meaning.zero != "") == keeps, meaning
+
+
 def test_functions_of_elements_have_equal_labels_where_they_are_equal() -> None:
     """Also of operands that broadcast; the first may be zero."""
     rng = np.random.default_rng(9)
