@@ -111,12 +111,12 @@ def operations_between(
     inside, reads, pending = set[int](), dict[int, None](), list(ends)
     while pending:
         value = pending.pop()
-        given = run.values[value].given
-        if value in bounds or given < 0:
+        giver = run.values[value].given
+        if value in bounds or giver < 0:
             reads[value] = None
-        elif given not in inside:
-            inside.add(given)
-            pending += run.operations[given].reads
+        elif giver not in inside:
+            inside.add(giver)
+            pending += run.operations[giver].reads
     return tuple(sorted(inside)), list(reads)
 
 
