@@ -23,15 +23,7 @@ import numpy as np
 from probe import floats
 from probe.errors import InputError, Nondeterministic
 from probe.printing import counted
-from probe.recording.contract import (
-    CONSTANT,
-    INPUT,
-    Again,
-    Operation,
-    Recorder,
-    Seen,
-    Visit,
-)
+from probe.recording.contract import CONSTANT, INPUT, Again, Operation, Recorder, Seen, Visit
 from probe.recording.store import ProcessStore, RunStore, array_digest
 from probe.semantics import Compiled, Exact, Holds, Meaning, Step, Steps, Unknown, of_complex
 from probe.semantics.labels import Selection

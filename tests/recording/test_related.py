@@ -83,7 +83,7 @@ WINDOW: dict[str, Pair] = {
     ),
 }
 BOTH: dict[str, Pair] = {
-    "crops": (lambda: picture(PICTURE[..., :6]), lambda: picture(PICTURE[..., 2:])),
+    "crops": (lambda: picture(PICTURE[..., :6]), lambda: picture(PICTURE[..., 2:]))
 }
 VARIED: dict[str, Pair] = {
     "one row": (lambda: layers(ROWS[:1]), lambda: layers(ROWS)),
