@@ -102,7 +102,7 @@ def one_call(region: Region, left: Run, right: Run) -> bool:
 
 
 def judge_operation(region: Region, left: Run, right: Run, known: Known) -> Judged:
-    """Judges an operation of both runs over the pairs of ``one.gives``.
+    """Judges an operation of both runs over the pairs of ``region.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
     calls alone where the sides hold its operands.
