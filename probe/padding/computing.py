@@ -271,7 +271,7 @@ class Computing:
         made = replace(run, values=values, operations=operations, store=ProcessStore(run.store))
         again: Any = operation.again
         if isinstance(again, There):  # the target is told of the other sizes
-            again = replace(again, ports=Ports(made), one=replace(operation, meaning=meaning))
+            again = replace(again, ports=Ports(made), operation=replace(operation, meaning=meaning))
         operations[one.number] = replace(operation, meaning=meaning, again=again)
         return made, operations[one.number]
 
