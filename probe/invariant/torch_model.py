@@ -26,7 +26,7 @@ from probe.invariant import torch_calls
 from probe.invariant.classes import InvariantOptions, Table, table_environment
 from probe.invariant.keeper import Keeper, Report
 from probe.invariant.programs import LibraryProgram
-from probe.invariant.samples import UNREAD, Axes, Company, Value
+from probe.invariant.samples import UNREAD, Axes, Company, EndedCall, Value
 from probe.invariant.torch_calls import (
     FORMATS,
     container,
@@ -523,7 +523,7 @@ def _ask_in_company(
     except (TypeError, RuntimeError) as error:
         company.keeper.leave(UNREAD, f"{STRANGE} ({' '.join(str(error).split())[:80]})")
         return
-    company.ask(kind, before, answer, run, numbers)
+    company.ask(kind, EndedCall(before, answer, run), numbers)
 
 
 def _container_values(y: Any) -> list[Value]:
