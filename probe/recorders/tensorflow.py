@@ -143,12 +143,12 @@ class Watching(Interpreter):
 
     def _by_nodes(self, name: str, inputs: list[Any]) -> list[Any] | None:
         """Runs a function by its nodes, if they are known to give its bits."""
-        made = None if self.busy else self.known.functions.get(_signature(name, inputs))
-        if made is None or made.graph is None:
+        watched = None if self.busy else self.known.functions.get(_signature(name, inputs))
+        if watched is None or watched.graph is None:
             return None
         with self._busy():
             self.graphs += 1
-            return self.walk(made.graph, inputs)
+            return self.walk(watched.graph, inputs)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
@@ -166,30 +166,30 @@ class Watching(Interpreter):
             return
         with self._busy():
             name = op.decode() if isinstance(op, bytes) else op
-            given = list(outputs) if isinstance(outputs, list | tuple) else []
+            results = list(outputs) if isinstance(outputs, list | tuple) else []
             if is_function(name):
                 self.graphs += 1
-                self._called(name, list(inputs), given)
+                self._called(name, list(inputs), results)
                 return
             pairs = zip(attributes[::2], attributes[1::2], strict=True) if attributes else ()
             # None stands for TensorFlow's default
-            flat = [one for pair in pairs if pair[1] is not None for one in pair]
-            self._met(name, list(inputs), flat, given, self._path())
+            flat = [item for pair in pairs if pair[1] is not None for item in pair]
+            self._met(name, list(inputs), flat, results, self._path())
 
     def _path(self) -> str:
         return self.names.path(name_scope())
 
-    def outputs(self, found: Any) -> list[Seen]:
+    def outputs(self, result: Any) -> list[Seen]:
         """What a function returned; an array of NumPy's is the last value that had its bits."""
         seen = []
-        for one in arrays(found):
-            tensor = tf.convert_to_tensor(one)
-            if isinstance(one, np.ndarray):
-                made = self.numpy.get((one.shape, tensor.dtype.name, array_digest(array(tensor))))
-                if made is None:
+        for value in arrays(result):
+            tensor = tf.convert_to_tensor(value)
+            if isinstance(value, np.ndarray):
+                key = self.numpy.get((value.shape, tensor.dtype.name, array_digest(array(tensor))))
+                if key is None:
                     self.said.append("an output was computed outside of TensorFlow, after it")
                 else:
-                    self.aliases[number_of(tensor)] = made
+                    self.aliases[number_of(tensor)] = key
             seen.append(self.seen(tensor))
         return seen
 
@@ -214,7 +214,7 @@ class Watching(Interpreter):
         if sizes_of(tensor) not in self.sizes:
             return None
         if self.memory is None:
-            self.memory = {_memory_of(one): handle for handle, one in self.names.held()}
+            self.memory = {_memory_of(value): handle for handle, value in self.names.held()}
         return self.memory.get(_memory_of(tensor))
 
     def _variable(self, handle: Any, path: str) -> Hashable:
@@ -236,10 +236,10 @@ class Watching(Interpreter):
         return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
-        self.given.update((one.key, len(self.given)) for one in gives)
-        for one in gives:
-            if one.shape in self.wanted:
-                self.numpy[one.shape, one.dtype, array_digest(one.array())] = one.key
+        self.given.update((value.key, len(self.given)) for value in gives)
+        for value in gives:
+            if value.shape in self.wanted:
+                self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
 
     # operations
 
@@ -262,19 +262,19 @@ class Watching(Interpreter):
             return
         if op not in READS:
             self._written(op, inputs)
-        read, given = self._read(op, inputs), _array_ends(op, attributes, outputs)
-        fixed = op in SHAPES and (op != "Range" or all(type_of(one).whole for one in inputs))
+        read, ends = self._read(op, inputs), _array_ends(op, attributes, outputs)
+        fixed = op in SHAPES and (op != "Range" or all(type_of(tensor).whole for tensor in inputs))
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
-            for one in outputs:
-                if op in SHAPES or type_of(one).whole:
-                    self.shapes.add(number_of(one))
-                    self.roles[number_of(one)] = CONSTANT, op
-        elif given:
+            for tensor in outputs:
+                if op in SHAPES or type_of(tensor).whole:
+                    self.shapes.add(number_of(tensor))
+                    self.roles[number_of(tensor)] = CONSTANT, op
+        elif ends:
             reads = [self.seen(inputs[n], path) for n in read]
-            gives = [self.seen(outputs[n], path) for n in given]
+            gives = [self.seen(outputs[n], path) for n in ends]
             self._gives(gives)
-            told = self._told(RanOperation(op, inputs, attributes, outputs, read, given))
-            self.visit(Operation(op, path, reads, gives, *told))
+            said = self._told(RanOperation(op, inputs, attributes, outputs, read, ends))
+            self.visit(Operation(op, path, reads, gives, *said))
 
     def _told(self, ran: RanOperation) -> Said:
         """Returns what is said of a call."""
@@ -288,36 +288,42 @@ class Watching(Interpreter):
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
         arguments = structure(op, len(inputs))
-        found = [
+        numbers = [
             n
-            for n, one in enumerate(inputs)
+            for n, tensor in enumerate(inputs)
             if n not in arguments
-            and (not type_of(one).unread or (op == "ResourceGather" and n == 0))
+            and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
         ]
         if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
-            found.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
-        return found
+            numbers.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
+        return numbers
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
         return all(
-            type_of(one).whole
+            type_of(tensor).whole
             and (
-                number_of(one) in self.shapes
-                or (not sizes_of(one) and self.key(one) not in self.given)
+                number_of(tensor) in self.shapes
+                or (not sizes_of(tensor) and self.key(tensor) not in self.given)
             )
-            for one in inputs
-        ) and all(type_of(one).whole and prod(sizes_of(one)) <= SMALL_SHAPE for one in outputs)
+            for tensor in inputs
+        ) and all(
+            type_of(tensor).whole and prod(sizes_of(tensor)) <= SMALL_SHAPE for tensor in outputs
+        )
 
     def _written(self, op: str, inputs: list[Any]) -> None:
         """A variable that is written has another key from now on."""
-        for one in inputs:
-            if one.dtype == tf.resource and op != "ResourceGather":
+        for tensor in inputs:
+            if tensor.dtype == tf.resource and op != "ResourceGather":
                 self.writes += 1
                 self.memory = None
                 assigned = op == "AssignVariableOp"
-                key = self.key(inputs[1]) if assigned else ("variable", number_of(one), self.writes)
-                self.variables[number_of(one)] = key
+                key = (
+                    self.key(inputs[1])
+                    if assigned
+                    else ("variable", number_of(tensor), self.writes)
+                )
+                self.variables[number_of(tensor)] = key
 
     def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
         """A list of tensors, as loops of a graph have it: its elements keep their keys."""
@@ -329,16 +335,18 @@ class Watching(Interpreter):
             parts = [_element(whole, n) for n in range(whole.shape[0])]
             self.lists[number_of(outputs[0])] = list(parts)
             apart = o.unstack(0, len(parts))
-            self.visit(Operation(op, path, [whole], parts, apart, again=lambda one: list(one[0])))
-        elif op == "TensorListGetItem" and held and (one := held[int(array(inputs[1]))]):
-            self.aliases[number_of(outputs[0])] = one.key
-            self.roles[one.key] = one.role, one.name
+            self.visit(
+                Operation(op, path, [whole], parts, apart, again=lambda operands: list(operands[0]))
+            )
+        elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
+            self.aliases[number_of(outputs[0])] = element.key
+            self.roles[element.key] = element.role, element.name
         elif op == "TensorListSetItem" and held is not None:
-            made = list(held)
-            made[int(array(inputs[1]))] = self.seen(inputs[2], path)
-            self.lists[number_of(outputs[0])] = made
+            changed = list(held)
+            changed[int(array(inputs[1]))] = self.seen(inputs[2], path)
+            self.lists[number_of(outputs[0])] = changed
         elif op == "TensorListStack" and held is not None:
-            every = [one for one in held if one is not None]
+            every = [element for element in held if element is not None]
             gives = [self.seen(outputs[0], path)]
             self.visit(Operation(op, path, every, gives, o.stack(0), again=lambda a: [np.stack(a)]))
         elif op not in ("TensorListLength", "TensorListElementShape"):
@@ -351,18 +359,18 @@ class Watching(Interpreter):
         key = _signature(name, inputs)
         if key not in self.known.functions:
             self.known.functions[key] = self._opened(name, inputs, outputs)
-        made = self.known.functions[key]
-        if made.why:
-            self.said.append(made.why)
-        if made.graph is None:
-            self._one(name, inputs, outputs, made.meaning, path)
+        watched = self.known.functions[key]
+        if watched.why:
+            self.said.append(watched.why)
+        if watched.graph is None:
+            self._one(name, inputs, outputs, watched.meaning, path)
             return
-        for ours, theirs in zip(outputs, self.walk(made.graph, inputs), strict=True):
+        for ours, theirs in zip(outputs, self.walk(watched.graph, inputs), strict=True):
             self.aliases[number_of(ours)] = self.key(theirs)
 
     def _opened(self, name: str, inputs: list[Any], outputs: list[Any]) -> WatchedFunction:
         """Finds out how a function can be watched: by running it, and its nodes, once."""
-        nodes = [node for one in called_functions(name) for node in one.node_def]
+        nodes = [node for definition in called_functions(name) for node in definition.node_def]
         if any(schema(node.op).stateful and node.op not in HARMLESS for node in nodes):
             return WatchedFunction(None, Unknown(STATE), STATE)
         if by_xla(name):
@@ -376,42 +384,42 @@ class Watching(Interpreter):
     def _same(self, graph: Body, inputs: list[Any], outputs: list[Any]) -> bool:
         """Returns whether the nodes, run one by one, give the function's bits."""
         try:
-            found = Watching(lambda _: None, self.known).walk(graph, inputs)
+            results = Watching(lambda _: None, self.known).walk(graph, inputs)
         except (tf.errors.OpError, TypeError, ValueError, KeyError):
             return False
-        return len(found) == len(outputs) and all(
+        return len(results) == len(outputs) and all(
             a.dtype == b.dtype and array_digest(array(a)) == array_digest(array(b))
-            for a, b in zip(found, outputs, strict=True)
+            for a, b in zip(results, outputs, strict=True)
         )
 
     def constants_of(self, body: Body, inside: Any) -> dict[Key, Any]:
-        for (node, _), one in body.constants.items():
-            key = self.aliases.setdefault(number_of(one), ("constant", number_of(one)))
+        for (node, _), constant in body.constants.items():
+            key = self.aliases.setdefault(number_of(constant), ("constant", number_of(constant)))
             self.roles.setdefault(key, (CONSTANT, node))
         return super().constants_of(body, inside)
 
-    def walk(self, body: Body, given: Iterable[Any], inside: Any = None) -> list[Any]:
+    def walk(self, body: Body, arguments: Iterable[Any], inside: Any = None) -> list[Any]:
         """As of ``Interpreter``; what variables hold is known by their memory as it is now."""
-        given = list(given)
-        for one in given:
-            if not type_of(one).unread:
-                self.key(one)
-        return super().walk(body, given, inside)
+        arguments = list(arguments)
+        for tensor in arguments:
+            if not type_of(tensor).unread:
+                self.key(tensor)
+        return super().walk(body, arguments, inside)
 
     def run_node(self, node: FunctionNode, read: list[Any], inside: Any) -> list[Any]:
         path = self.names.path(node.path.rpartition("/")[0], True)
         if node.op in CALLS and by_xla(node.function):
-            found = run_op(node.function, read, call_options(), len(node.gives))
-            self._called(node.function, read, found, path)
-            return found
+            results = run_op(node.function, read, call_options(), len(node.gives))
+            self._called(node.function, read, results, path)
+            return results
         graph = partial(traced_graph, known=self.known.traced)
-        if (given := run_flow(self, node, read, graph)) is not None:
-            return given
-        found = run_op(node.op, read, node.own, len(node.gives))
-        for one in found:  # no variable's memory, where it would be looked for
-            self.aliases[number_of(one)] = number_of(one)
-        self._met(node.op, read, node.own, found, path)
-        return found
+        if (flowed := run_flow(self, node, read, graph)) is not None:
+            return flowed
+        results = run_op(node.op, read, node.own, len(node.gives))
+        for tensor in results:  # no variable's memory, where it would be looked for
+            self.aliases[number_of(tensor)] = number_of(tensor)
+        self._met(node.op, read, node.own, results, path)
+        return results
 
     def _one(
         self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
@@ -419,10 +427,12 @@ class Watching(Interpreter):
         """A function as one operation."""
         path, places = path or self._path(), self.places(inputs)
         reads = [self.seen(inputs[n], path) for n in places]
-        given = [
-            n for n, one in enumerate(outputs) if type_of(one).name not in ("resource", "variant")
+        ends = [
+            n
+            for n, tensor in enumerate(outputs)
+            if type_of(tensor).name not in ("resource", "variant")
         ]
-        gives = [self.seen(outputs[n], path) for n in given]
+        gives = [self.seen(outputs[n], path) for n in ends]
         if gives and reads:
             self._gives(gives)
             plain, options = re.sub(r"^_*(inference_)?|_\d+$", "", name), call_options()
@@ -432,8 +442,8 @@ class Watching(Interpreter):
                 for n, bits in zip(places, arrays, strict=True):
                     if inputs[n].dtype != tf.resource:
                         fed[n] = tensor_of(bits, inputs[n].dtype)
-                found = run_op(name, fed, options, len(outputs))
-                return [np.array(array(found[n])) for n in given]
+                results = run_op(name, fed, options, len(outputs))
+                return [np.array(array(results[n])) for n in ends]
 
             self.visit(Operation(f"function {plain}", path, reads, gives, meaning, {}, again))
 
@@ -441,19 +451,23 @@ class Watching(Interpreter):
         """Returns the inputs that a function reads, weights last: the order of the others is the
         program's."""
         holds = [
-            not type_of(one).unread if one.dtype != tf.resource else held_in(one) is not None
-            for one in inputs
+            not type_of(tensor).unread
+            if tensor.dtype != tf.resource
+            else held_in(tensor) is not None
+            for tensor in inputs
         ]
-        places = [n for n, one in enumerate(holds) if one]
+        places = [n for n, holding in enumerate(holds) if holding]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            made = steps_of_source(_NodeSource(self, traced_graph(name, self.known.traced), inputs))
+            steps = steps_of_source(
+                _NodeSource(self, traced_graph(name, self.known.traced), inputs)
+            )
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
-        return made or Unknown("one of its nodes has values that labels can't describe")
+        return steps or Unknown("one of its nodes has values that labels can't describe")
 
 
 class _NodeSource(UncompiledSource):
@@ -465,11 +479,11 @@ class _NodeSource(UncompiledSource):
     def record(self, visit: Visit) -> list[Seen]:
         watch = Watching(visit, self.outer.known)
         self.keys = [watch.seen(self.inputs[n]).key for n in self.outer.places(self.inputs)]
-        return [watch.seen(one) for one in watch.walk(self.graph, self.inputs)]
+        return [watch.seen(tensor) for tensor in watch.walk(self.graph, self.inputs)]
 
 
 def _signature(name: str, inputs: Sequence[Any]) -> Hashable:
-    return name, tuple((type_of(one).name, sizes_of(one)) for one in inputs)
+    return name, tuple((type_of(tensor).name, sizes_of(tensor)) for tensor in inputs)
 
 
 # tensors
@@ -498,7 +512,7 @@ def _array_ends(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[
         words = dict(zip(attributes[::2], attributes[1::2], strict=True))
         if not words.get("is_training", True):
             return [0]
-    return [n for n, one in enumerate(outputs) if not type_of(one).unread]
+    return [n for n, tensor in enumerate(outputs) if not type_of(tensor).unread]
 
 
 # what is watched
@@ -519,12 +533,12 @@ class TensorFlowRecorder:
         self.already: list[str] | None = None
 
     def plain(self) -> list[np.ndarray]:
-        return [array(one) for one in tensors(self.function())]
+        return [array(tensor) for tensor in tensors(self.function())]
 
     def ran(self, outputs: Sequence[Any]) -> None:
         """Takes the outputs of a run unwatched, which need not be run again then."""
-        every = [array(one) for one in tensors(outputs)]
-        self.expected = [(one.shape, array_digest(one)) for one in every]
+        every = [array(tensor) for tensor in tensors(outputs)]
+        self.expected = [(output.shape, array_digest(output)) for output in every]
 
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it, and calls ``visit`` behind each operation.
@@ -532,15 +546,17 @@ class TensorFlowRecorder:
         The first time it runs unwatched before, so that layers are built and functions traced.
         """
         if self.expected is None:
-            self.expected = [(one.shape, array_digest(one)) for one in self.plain()]
+            self.expected = [(output.shape, array_digest(output)) for output in self.plain()]
             self.already = [bits for _, bits in self.expected]
         watch = Watching(visit, self.known, {shape for shape, _ in self.expected})
         with watch.watching():
-            found = self.function()
-        outputs = watch.outputs(found)
+            result = self.function()
+        outputs = watch.outputs(result)
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
-        if [array_digest(one.array()) for one in outputs] != [bits for _, bits in self.expected]:
+        if [array_digest(output.array()) for output in outputs] != [
+            bits for _, bits in self.expected
+        ]:
             watch.said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(watch.said))
         return outputs
@@ -589,8 +605,10 @@ class OpenedTensorFlow:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
-        given = [tensor_of(arrays[one.name], tf.as_dtype(one.dtype)) for one in self.inputs]
-        return TensorFlowRecorder(lambda: self.call(given), self.straight)
+        operands = [
+            tensor_of(arrays[entry.name], tf.as_dtype(entry.dtype)) for entry in self.inputs
+        ]
+        return TensorFlowRecorder(lambda: self.call(operands), self.straight)
 
 
 def opened(path: Path, trust: bool = False) -> OpenedTensorFlow:
@@ -627,10 +645,10 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
-    inputs = tuple(_input_of(one.name, one.shape, one.dtype) for one in model.inputs)
+    inputs = tuple(_input_of(tensor.name, tensor.shape, tensor.dtype) for tensor in model.inputs)
 
-    def call(given: Sequence[Any]) -> Any:
-        structure, packed = getattr(model, "input", None), list(given)
+    def call(operands: Sequence[Any]) -> Any:
+        structure, packed = getattr(model, "input", None), list(operands)
         if isinstance(structure, dict | list | tuple):  # in which the model takes its inputs
             packed = keras.tree.pack_sequence_as(structure, packed)
         elif len(packed) == 1:
@@ -664,46 +682,50 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "save it with signatures=...")
     function = signatures.get("serving_default") or signatures[min(signatures)]
     specs = function.structured_input_signature[1]
-    inputs = tuple(_input_of(n, one.shape.as_list(), one.dtype) for n, one in specs.items())
-    names = [one.name for one in inputs]
+    inputs = tuple(_input_of(n, spec.shape.as_list(), spec.dtype) for n, spec in specs.items())
+    names = [entry.name for entry in inputs]
 
-    def call(given: Sequence[Any]) -> Any:
+    def call(operands: Sequence[Any]) -> Any:
         _ = model  # its variables live as long as it does
-        for name, one in zip(names, given, strict=True):
-            if not specs[name].shape.is_compatible_with(one.shape):  # a kernel may end Python
-                why, todo = f"has shape {tuple(one.shape)}", f"give {specs[name].shape}"
+        for name, tensor in zip(names, operands, strict=True):
+            if not specs[name].shape.is_compatible_with(tensor.shape):  # a kernel may end Python
+                why, todo = f"has shape {tuple(tensor.shape)}", f"give {specs[name].shape}"
                 raise InputError("inputs", name, why, todo)
-        return function(**dict(zip(names, given, strict=True)))
+        return function(**dict(zip(names, operands, strict=True)))
 
     return OpenedTensorFlow(inputs, call)
 
 
 def _check_graph(path: Path) -> None:
     """InputError where a SavedModel holds an operation that reaches beyond its graph."""
-    made = saved_model_pb2.SavedModel()
+    saved = saved_model_pb2.SavedModel()
     try:
-        made.ParseFromString((path / "saved_model.pb").read_bytes())
+        saved.ParseFromString((path / "saved_model.pb").read_bytes())
     except Exception as error:
         raise graphs.unreadable(path.name, error, AGAIN) from None
     todo = "if you trust where it comes from, give --trust"
-    for graph in made.meta_graphs:
+    for graph in saved.meta_graphs:
         if not graph.HasField("object_graph_def"):
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
         for op in _beyond_graph(graph.graph_def.library.function):
-            name = "".join(one if one.isprintable() else "?" for one in op)[:100]
+            name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
             why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
 
 
 def _beyond_graph(functions: Any) -> Iterator[str]:
     """The operations of functions that reach beyond the graph; those that save are not called."""
-    saving = {one.signature.name for one in functions if one.signature.name.startswith(SAVING)}
-    own = {one.signature.name for one in functions}
-    for one in functions:
-        if one.signature.name in saving:
+    saving = {
+        function.signature.name
+        for function in functions
+        if function.signature.name.startswith(SAVING)
+    }
+    own = {function.signature.name for function in functions}
+    for function in functions:
+        if function.signature.name in saving:
             continue
-        for node in one.node_def:
+        for node in function.node_def:
             reached = {value.func.name for value in node.attr.values() if value.func.name}
             reached |= {each.name for value in node.attr.values() for each in value.list.func}
             if reached & saving:
