@@ -430,9 +430,7 @@ class Graph(Interpreter):
                 held.clear()
                 self.apart()
                 raise Again from None
-            held |= {
-                key: self.live(key, value) for key, value in zip(piece.gives, results, strict=True)
-            }
+            held |= {k: self.live(k, value) for k, value in zip(piece.gives, results, strict=True)}
             del results
             for node in piece.nodes:
                 if number == len(self.events):
@@ -522,9 +520,8 @@ class Graph(Interpreter):
         for key in node.gives:
             self.known[key] = self.described(self.values[key].value)
             node.size += self.nbytes(self.values[key].value)
-        self.alive = max(
-            self.alive, sum(self.nbytes(value.value) for value in self.values.values())
-        )
+        alive = sum(self.nbytes(value.value) for value in self.values.values())
+        self.alive = max(self.alive, alive)
         self.met(node)
         reads = [] if node.op in self.BY_SHAPE else node.reads
         if all(key in self.settled or key in self.constants for key in reads):
@@ -640,10 +637,8 @@ class GraphRecorder(ABC):
             graph, self.alone = self.cut(opens), []
             try:
                 outputs = graph.run(partial(_noting, self.alone, lambda _: None))
-                if all(
-                    same_bits(output.array(), due)
-                    for output, due in zip(outputs, wanted, strict=True)
-                ):
+                both = zip(outputs, wanted, strict=True)
+                if all(same_bits(output.array(), due) for output, due in both):
                     self.graph = graph
                     return
                 why = "run one by one give different bits"

@@ -162,16 +162,11 @@ def _body_of(closed: Any) -> Body:
         return len(constants) - 1
 
     nodes = []
-    for equation in jaxpr.eqns:
-        ins, outs = ([atom.aval for atom in some] for some in (equation.invars, equation.outvars))
-        own = (
-            equation.primitive,
-            equation.primitive.name,
-            [*map(key, equation.invars)],
-            equation.outvars,
-        )
-        path = str(equation.source_info.name_stack)
-        nodes.append(Equation(*own, words=equation.params, path=path, ins=ins, outs=outs))
+    for eqn in jaxpr.eqns:
+        ins, outs = ([atom.aval for atom in some] for some in (eqn.invars, eqn.outvars))
+        own = eqn.primitive, eqn.primitive.name, [*map(key, eqn.invars)], eqn.outvars
+        path = str(eqn.source_info.name_stack)
+        nodes.append(Equation(*own, words=eqn.params, path=path, ins=ins, outs=outs))
     return Body(nodes, jaxpr.invars, [*map(key, jaxpr.outvars)], constants)
 
 
@@ -211,8 +206,8 @@ class Flat(Interpreter):
     @functools.cached_property
     def every(self) -> list[Any]:
         arrays = {id(value): value for value in self.consts}
-        for equation in self.equations:
-            for closed in bodies(equation.words):
+        for eqn in self.equations:
+            for closed in bodies(eqn.words):
                 arrays.update((id(value), value) for value in flat_of(closed).every)
         return list(arrays.values())
 
@@ -221,8 +216,8 @@ class Flat(Interpreter):
         """Returns whether it is one equation on its own inputs, in order."""
         if len(self.equations) != 1:
             return False
-        equation, inputs = self.equations[0], tuple(range(len(self.ins)))
-        return equation.slots == inputs and list(equation.gives) == self.outputs
+        eqn, inputs = self.equations[0], tuple(range(len(self.ins)))
+        return eqn.slots == inputs and list(eqn.gives) == self.outputs
 
     def run(
         self,
@@ -234,9 +229,9 @@ class Flat(Interpreter):
         """Returns all values, by number, and the results. ``step``: gives the results of an
         equation, by its number, itself and what it reads: arrays, labels, text, ..."""
         values = list(inputs)
-        for place, equation in enumerate(self.equations):
-            reads = [self.read(each, values, consts, literal) for each in equation.slots]
-            values += step(place, equation, reads)
+        for place, eqn in enumerate(self.equations):
+            reads = [self.read(each, values, consts, literal) for each in eqn.slots]
+            values += step(place, eqn, reads)
         return values, [self.read(output, values, consts, literal) for output in self.outputs]
 
     def read(
@@ -312,8 +307,7 @@ def unrolled(primitive: Any, params: Mapping[str, Any], args: Sequence[Any]) -> 
         return None
     carry = consts + params["num_carry"]
     lines = [
-        [lax.index_in_dim(array, n, 0, keepdims=False) for n in range(length)]
-        for array in args[carry:]
+        [lax.index_in_dim(arg, n, 0, keepdims=False) for n in range(length)] for arg in args[carry:]
     ]
     order = range(length)[::-1] if params["reverse"] else range(length)
 
@@ -349,8 +343,8 @@ class OpenedProgram:
         self._run = jax.jit(self._values)
 
     def _values(self, args: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
-        def step(_: int, equation: Equation, reads: list[Any]) -> list[Any]:
-            return bind(equation.own, equation.words, reads)
+        def step(_: int, eqn: Equation, reads: list[Any]) -> list[Any]:
+            return bind(eqn.own, eqn.words, reads)
 
         return self.program.run(args, consts, step, lambda atom: atom.val)[0][len(args) :]
 
@@ -373,9 +367,8 @@ class OpenedProgram:
 def unlike_params(first: Flat, second: Flat) -> list[tuple[str, Any, Any]] | None:
     """Returns the numbers and parameters in which two programs differ: a name and both values.
     None where their equations are others."""
-    if len(first.equations) != len(second.equations) or _wired(first.outputs) != _wired(
-        second.outputs
-    ):
+    wired = _wired(first.outputs) == _wired(second.outputs)
+    if len(first.equations) != len(second.equations) or not wired:
         return None
     for a, b in zip(first.consts, second.consts, strict=True):
         if np.shape(a) != np.shape(b) or np.asarray(a).tobytes() != np.asarray(b).tobytes():
@@ -429,9 +422,9 @@ def _program(program: Flat, count: int) -> Lines | None:
         return None
     body: list[str] = []
 
-    def step(place: int, equation: Equation, reads: list[str]) -> list[str]:
-        text = lax_text(equation.own, equation.words, equation.ins)
-        if text is None or len(equation.outs) != 1:
+    def step(place: int, eqn: Equation, reads: list[str]) -> list[str]:
+        text = lax_text(eqn.own, eqn.words, eqn.ins)
+        if text is None or len(eqn.outs) != 1:
             raise Unwritten
         body.append(f"    v{place} = {text(reads)}")
         return [f"v{place}"]
@@ -490,20 +483,14 @@ def lax_text(
     """Returns what writes a primitive of its operands' names: by the function of ``jax.lax`` that
     has its name, with its own parameters; None where that text, traced, isn't that primitive."""
     name = NAMED.get(primitive.name, primitive.name).replace("-", "_")
-    form, words = (
-        SPELLED.get(primitive.name),
-        {key: param_text(value) for key, value in params.items()},
-    )
+    form = SPELLED.get(primitive.name)
+    words = {key: param_text(value) for key, value in params.items()}
     room = next((room for room in ROOMS if hasattr(ROOMS[room], name)), "")
     if form is None:
         if not room:
             return None
         known = inspect.signature(getattr(ROOMS[room], name)).parameters
-        own = [
-            f"{key}={{{key}}}"
-            for key, value in params.items()
-            if key in known and value is not None
-        ]
+        own = [f"{k}={{{k}}}" for k, value in params.items() if k in known and value is not None]
         form = f"{room}.{name}({', '.join(['{reads}', *own])})"
 
     def text(reads: Sequence[str]) -> str:
@@ -530,11 +517,11 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple
         return False
     if not flat.equations:  # of what stays as it is
         return flat.outputs == list(range(len(operands)))
-    equation = flat.equations[0]
-    apart = words ^ {(key, param_text(each)) for key, each in equation.words.items()}
+    eqn = flat.equations[0]
+    apart = words ^ {(key, param_text(each)) for key, each in eqn.words.items()}
     return (
         flat.direct
-        and equation.op == name
+        and eqn.op == name
         and all(key in BESIDE or text == "None" for key, text in apart)
     )
 

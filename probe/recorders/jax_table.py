@@ -262,13 +262,13 @@ def _lax_solve(c: Call) -> s.Meaning:
     lengths = c["const_lengths"]
     begin = lengths.matvec + lengths.vecmat
     slots = [*range(begin, begin + lengths.solve), *range(sum(lengths), c.count)]
-    every = [(equation.op, equation) for equation in flat_of(c["jaxprs"].solve).equations]
-    solves = [equation for name, equation in every if name == "triangular_solve"]
-    axes = min((len(equation.ins[0].shape) - 2 for equation in solves), default=0)
+    every = [(eqn.op, eqn) for eqn in flat_of(c["jaxprs"].solve).equations]
+    solves = [eqn for name, eqn in every if name == "triangular_solve"]
+    axes = min((len(eqn.ins[0].shape) - 2 for eqn in solves), default=0)
     lead = c.gives[0][:axes]
     if any(shape[:axes] != lead for shape in (*map(c.shape, slots), *c.gives)):
         return s.Unknown("a solver whose operands are stacked differently")
-    said = tuple(repr(sorted(equation.words.items())) for equation in solves)
+    said = tuple(repr(sorted(eqn.words.items())) for eqn in solves)
     own = {slot: c.rank(slot) - axes for slot in slots}
     said = said or tuple(sorted({name for name, _ in every}))
     return o.solved("linear_solve", c, own, lead, said)
@@ -302,9 +302,7 @@ def _lax_slice(c: Call) -> s.Meaning:
 def _lax_places(c: Call, index: Mapping[int, np.ndarray]) -> s.Meaning:
     """Returns elements at these places along axes: of arrays of any size, which asking isn't."""
     each = index.items()
-    moved_axes = [
-        move for move in each if not np.array_equal(move[1], np.arange(c.shape()[move[0]]))
-    ]
+    moved_axes = [m for m in each if not np.array_equal(m[1], np.arange(c.shape()[m[0]]))]
     return o.in_turn(moved_axes, c.shape())
 
 
@@ -426,36 +424,32 @@ def moves(means: s.Meaning) -> bool:
 
 def only(program: Flat) -> Equation | None:
     """The one equation of a program that computes; the last, where all move; None for several."""
-    computing = [
-        equation for equation in program.equations if not moves(meaning(equation.called()))
-    ]
-    if len(computing) > 1 or any(equation.op in LOOPS for equation in computing):
+    computing = [eqn for eqn in program.equations if not moves(meaning(eqn.called()))]
+    if len(computing) > 1 or any(eqn.op in LOOPS for eqn in computing):
         return None
     computing = computing or program.equations[-1:]
     return computing[0] if computing else None
 
 
-def fold(program: Flat, equation: Equation) -> s.Meaning | None:
+def fold(program: Flat, eqn: Equation) -> s.Meaning | None:
     """What a program means whose only equation that computes is a product, beside transposed axes,
     or a sum that keeps its axes: ``jax.numpy.einsum`` is the first, ``sum(keepdims=True)`` the
     second. The sum is the program's, whose moves only rename axes. None where it is neither."""
-    means, last = meaning(equation.called()), program.equations[-1]
+    means, last = meaning(eqn.called()), program.equations[-1]
     if program.consts or list(last.gives) != program.outputs:
         return None
     if isinstance(means, s.Contracts) and means.bias is None:
-        return _fold_product(program, equation, means)
-    if isinstance(means, s.Reduces) and not means.keep and last.slots == equation.gives:
-        shape, axes = (
-            equation.ins[0].shape,
-            {axis % len(equation.ins[0].shape) for axis in means.axes},
-        )
+        return _fold_product(program, eqn, means)
+    if isinstance(means, s.Reduces) and not means.keep and last.slots == eqn.gives:
+        shape = eqn.ins[0].shape
+        axes = {axis % len(shape) for axis in means.axes}
         wide = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-        if len(program.equations) == 2 and equation.slots == (0,) and last.outs[0].shape == wide:
+        if len(program.equations) == 2 and eqn.slots == (0,) and last.outs[0].shape == wide:
             return replace(means, keep=True)
     return None
 
 
-def _fold_product(program: Flat, equation: Equation, means: s.Contracts) -> s.Meaning | None:
+def _fold_product(program: Flat, eqn: Equation, means: s.Contracts) -> s.Meaning | None:
     """Returns a product whose operands and outputs are transposed by the equations around it."""
     texts, out = means.equation.split("->")
     # what stands at the axes of each value: (input, axis) before the product, letters behind it
@@ -464,7 +458,7 @@ def _fold_product(program: Flat, equation: Equation, means: s.Contracts) -> s.Me
     }
     for each in program.equations:
         sources = [axes.get(n) if isinstance(n, int) else None for n in each.slots]
-        if each is equation and all(sources):
+        if each is eqn and all(sources):
             pairs = [
                 sorted(zip(sources[n] or [], text, strict=True))
                 for n, text in zip(means.reads, texts.split(","), strict=True)

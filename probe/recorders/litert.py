@@ -109,9 +109,7 @@ class LiteRTFile:
         op = NAMES[max(code.builtinCode, code.deprecatedBuiltinCode)]
         if op == "CUSTOM":
             op = str((code.customCode or b"custom").decode(errors="replace"))
-        every = (
-            [] if numbers is None else numbers for numbers in (operator.inputs, operator.outputs)
-        )
+        every = (() if some is None else some for some in (operator.inputs, operator.outputs))
         operands, gives = ([keys.get(int(n)) for n in some] for some in every)
         # variables an operator keeps for itself
         slots = [None if k is None or self.tensor(k).isVariable else k for k in operands]
@@ -187,17 +185,13 @@ class LiteRTFile:
         model.subgraphs = [graph]
         if any(node.op in NESTED for node in nodes):
             for inner in map(copy, self.model.subgraphs[1:]):
-                pairs = ((tensor, self._data(tensor)) for tensor in inner.tensors)
-                inner.tensors = [
-                    self._tensor(tensor, data, model.buffers) for tensor, data in pairs
-                ]
+                own = [(t, self._data(t), model.buffers) for t in inner.tensors]
+                inner.tensors = [self._tensor(*held) for held in own]
                 model.subgraphs.append(inner)
         elif len(nodes) == 1:
             (operator,) = graph.operators
-            model.operatorCodes, operator.opcodeIndex = (
-                [model.operatorCodes[operator.opcodeIndex]],
-                0,
-            )
+            model.operatorCodes = [model.operatorCodes[operator.opcodeIndex]]
+            operator.opcodeIndex = 0
         size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
         builder = schema.flatbuffers.Builder(size + 4096)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
@@ -426,9 +420,8 @@ class LiteRTRecorder(graphs.GraphRecorder):
             interpreter.invoke()
         except Exception as error:
             raise graphs.refused("LiteRT", self.inputs, error) from None
-        return [
-            interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()
-        ]
+        ends = interpreter.get_output_details()
+        return [interpreter.get_tensor(detail["index"]) for detail in ends]
 
     def cut(self, opens: bool) -> LiteRTOperators:
         return LiteRTOperators(LiteRTFile(self.model), self.inputs, self.switches, opens)

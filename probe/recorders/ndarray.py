@@ -355,9 +355,8 @@ def _as_operands(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return item if isinstance(item, np.ndarray) else np.asarray(item, dtype)
 
     if name == "where" and len(args) == 3:
-        dtype = np.result_type(
-            *(item if np.isscalar(item) else np.asarray(item) for item in args[1:])
-        )
+        both = (item if np.isscalar(item) else np.asarray(item) for item in args[1:])
+        dtype = np.result_type(*both)
         return (array(args[0]), *(array(item, dtype) for item in args[1:]))
     if name in ("concatenate", "stack") and isinstance(args[0], tuple | list):
         return ([array(item) for item in args[0]], *args[1:])
@@ -423,13 +422,11 @@ def _np_function(c: Call, *args: Any, **_: Any) -> Meaning:
     numbers = [(n, arg) for n, arg in enumerate(args) if not isinstance(arg, Operand)]
     if not numbers or any(isinstance(number, tuple | list) for _, number in numbers):
         return each
-    ((place, number), *more) = numbers
+    place, number = numbers[0]
     if len(args) == 2 and c.dtype() in FORMATS and each.word in FUNCTIONS:
         return o.beside(each.word, place, number, c.dtype())
     either = row_of(each.word).commutes  # a factor stands on either side
-    texts = tuple(
-        repr(value) if either else (n, repr(value)) for n, value in [(place, number), *more]
-    )
+    texts = tuple(repr(value) if either else (n, repr(value)) for n, value in numbers)
     over = each.word == "divide" and place == 0  # 1 / 0 is no zero
     return replace(each, numbers=texts, zero="" if over else each.zero)
 

@@ -183,9 +183,7 @@ def written_once(graph: Any) -> None:
     models that ONNX Runtime has saved: it reads no such body."""
     for inner in [within for node in graph.node for within in graphs(node)]:
         held = {tensor.name for tensor in inner.initializer}
-        kept = [
-            node for node in inner.node if node.op_type != "Constant" or node.output[0] not in held
-        ]
+        kept = [n for n in inner.node if n.op_type != "Constant" or n.output[0] not in held]
         del inner.node[:]
         inner.node.extend(kept)
         written_once(inner)
@@ -250,9 +248,7 @@ def submodel(
         for key, (_, dtype) in fed.items()
     ]
     outputs = [onnx.ValueInfoProto(name=called.get(k, k)) for node in nodes for k in node.gives]
-    held = [
-        constant.tensor(called.get(key, key), array) for key, (constant, array) in weights.items()
-    ]
+    held = [own.tensor(called.get(key, key), array) for key, (own, array) in weights.items()]
     protos = [node.proto(called) for node in nodes]
     graph = helper.make_graph(protos, "piece", inputs, outputs, held)
     return onnx.ModelProto(graph=graph, ir_version=like.ir_version, opset_import=like.opset_import)

@@ -7,7 +7,7 @@ integers alone; an operator that needs others is ``Unknown``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod, sqrt
 from typing import Any
 
@@ -30,7 +30,7 @@ UNARY = s.word_list(
 )
 
 # Functions of one input with attributes that are numbers: constructors, names and defaults.
-NUMBERED: dict[str, tuple[Any, dict[str, float]]] = {
+NUMBERED: dict[str, tuple[Callable[..., s.Meaning], dict[str, float]]] = {
     "LeakyRelu": (o.leaky_relu, {"alpha": 0.01}),
     "Elu": (o.elu, {"alpha": 1.0}),
     "Celu": (o.celu, {"alpha": 1.0}),
@@ -99,10 +99,8 @@ def _of_one(op: str, words: Any) -> s.Meaning:
     if op not in NUMBERED:
         return o.function(UNARY[op])
     constructor, defaults = NUMBERED[op]
-    function: s.Meaning = constructor(
-        *(float(words.get(name, value)) for name, value in defaults.items())
-    )
-    return function
+    numbers = (float(words.get(name, value)) for name, value in defaults.items())
+    return constructor(*numbers)
 
 
 def _fused_function(c: Call) -> tuple[s.Meaning, ...]:

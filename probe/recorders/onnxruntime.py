@@ -115,12 +115,8 @@ class Optimised(graphs.Graph):
         self.sessions: dict[str, Any] = {}
         self.blocks: dict[str, Block] = {}
         self.made: dict[str, str] = {}
-        own = [
-            imported.version
-            for imported in model.opset_import
-            if imported.domain in ("", "ai.onnx")
-        ]
-        self.opset = max(own, default=1)
+        own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
+        self.opset = max((opset.version for opset in own), default=1)
         self.bodies: dict[Any, tuple[Any, Body]] = {}
         onnx_file.written_once(model.graph)
         body = onnx_file.body(model.graph, mapped)

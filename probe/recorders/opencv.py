@@ -160,11 +160,8 @@ class Net:
     @property
     def constants(self) -> dict[str, np.ndarray]:
         """Returns values that layers hold: no operation gives them."""
-        return {
-            layer.gives[0]: layer.blobs[0]
-            for layer in self.layers
-            if layer.kind == CONSTANT and layer.blobs
-        }
+        held = (layer for layer in self.layers if layer.kind == CONSTANT and layer.blobs)
+        return {layer.gives[0]: layer.blobs[0] for layer in held}
 
     @property
     def running(self) -> list[OpenCVLayer]:
@@ -456,9 +453,7 @@ class Layers(Graph):
         fed = {key: self.described_at(key) for key in own if isinstance(key, str)}
         inner = [k for _, ins, outs, _, _ in _nodes(node.own) for k in (*ins, *outs)]
         names = {key: f"v{n}" for n, key in enumerate(inner) if not re.fullmatch(r"w\d+", key)}
-        blobs = [
-            ((layer.name, n), blob) for layer in node.own for n, blob in enumerate(layer.blobs)
-        ]
+        blobs = [((each.name, n), blob) for each in node.own for n, blob in enumerate(each.blobs)]
         weights = [f"np.ascontiguousarray({own[k]}.reshape({blob.shape}))" for k, blob in blobs]
         proto = model(node.own, fed, node.gives, called=names)
         wanted = [results_by_name(node.own, own=False)[name] for name in node.gives]
@@ -624,14 +619,10 @@ class OpenCVRecorder(graphs.GraphRecorder):
         if self.graph is None:
             self.graph = self.cut()
             shown = {id(node.own[-1]) for node in self.graph.nodes}
-            hidden = [
-                bare_name(layer.name) for layer in self.read.running if id(layer) not in shown
-            ]
+            hidden = [layer for layer in self.read.running if id(layer) not in shown]
             if hidden:
-                layers = ", ".join(hidden)
-                self.note = (
-                    f"fused with the layer behind: {layers}; apart, the outputs would change"
-                )
+                names = ", ".join(bare_name(layer.name) for layer in hidden)
+                self.note = f"fused with the layer behind: {names}; apart, the outputs would change"
         return self.graph.run(visit)
 
     def cut(self, opens: bool = True) -> Layers:

@@ -226,10 +226,7 @@ def _dnn_numbers(constructor: Callable[..., s.Meaning], *names: str) -> s.Row:
     has them."""
 
     def row(c: Call) -> s.Meaning:
-        numbers = {name: c.get(name) for name in names}
-        return constructor(
-            **{name: float(value) for name, value in numbers.items() if value is not None}
-        )
+        return constructor(**{k: float(c[k]) for k in names if c.get(k) is not None})
 
     return row
 

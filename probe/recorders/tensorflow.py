@@ -300,16 +300,15 @@ class Watching(Interpreter):
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
         """Whether an operation only calculates with shapes, or with numbers of the program."""
-        return all(
-            type_of(tensor).whole
-            and (
-                number_of(tensor) in self.shapes
-                or (not sizes_of(tensor) and self.key(tensor) not in self.given)
-            )
-            for tensor in inputs
-        ) and all(
-            type_of(tensor).whole and prod(sizes_of(tensor)) <= SMALL_SHAPE for tensor in outputs
-        )
+
+        def is_shape(tensor: Any) -> bool:
+            if number_of(tensor) in self.shapes:
+                return True
+            return not sizes_of(tensor) and self.key(tensor) not in self.given
+
+        if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
+            return False
+        return all(type_of(t).whole and prod(sizes_of(t)) <= SMALL_SHAPE for t in outputs)
 
     def _written(self, op: str, inputs: list[Any]) -> None:
         """A variable that is written has another key from now on."""
@@ -317,12 +316,9 @@ class Watching(Interpreter):
             if tensor.dtype == tf.resource and op != "ResourceGather":
                 self.writes += 1
                 self.memory = None
-                assigned = op == "AssignVariableOp"
-                key = (
-                    self.key(inputs[1])
-                    if assigned
-                    else ("variable", number_of(tensor), self.writes)
-                )
+                key: Hashable = "variable", number_of(tensor), self.writes
+                if op == "AssignVariableOp":
+                    key = self.key(inputs[1])
                 self.variables[number_of(tensor)] = key
 
     def _listed(self, op: str, inputs: list[Any], outputs: list[Any], path: str) -> None:
@@ -335,9 +331,7 @@ class Watching(Interpreter):
             parts = [_element(whole, n) for n in range(whole.shape[0])]
             self.lists[number_of(outputs[0])] = list(parts)
             apart = o.unstack(0, len(parts))
-            self.visit(
-                Operation(op, path, [whole], parts, apart, again=lambda operands: list(operands[0]))
-            )
+            self.visit(Operation(op, path, [whole], parts, apart, again=lambda read: list(read[0])))
         elif op == "TensorListGetItem" and held and (element := held[int(array(inputs[1]))]):
             self.aliases[number_of(outputs[0])] = element.key
             self.roles[element.key] = element.role, element.name
@@ -427,11 +421,8 @@ class Watching(Interpreter):
         """A function as one operation."""
         path, places = path or self._path(), self.places(inputs)
         reads = [self.seen(inputs[n], path) for n in places]
-        ends = [
-            n
-            for n, tensor in enumerate(outputs)
-            if type_of(tensor).name not in ("resource", "variant")
-        ]
+        kinds = [type_of(tensor).name for tensor in outputs]
+        ends = [n for n, kind in enumerate(kinds) if kind not in ("resource", "variant")]
         gives = [self.seen(outputs[n], path) for n in ends]
         if gives and reads:
             self._gives(gives)
@@ -450,21 +441,20 @@ class Watching(Interpreter):
     def places(self, inputs: list[Any]) -> list[int]:
         """Returns the inputs that a function reads, weights last: the order of the others is the
         program's."""
-        holds = [
-            not type_of(tensor).unread
-            if tensor.dtype != tf.resource
-            else held_in(tensor) is not None
-            for tensor in inputs
-        ]
-        places = [n for n, holding in enumerate(holds) if holding]
+
+        def is_read(tensor: Any) -> bool:
+            if tensor.dtype == tf.resource:
+                return held_in(tensor) is not None
+            return not type_of(tensor).unread
+
+        places = [n for n, tensor in enumerate(inputs) if is_read(tensor)]
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
         """Returns what a function computes by the nodes that it was traced from."""
         try:
-            steps = steps_of_source(
-                _NodeSource(self, traced_graph(name, self.known.traced), inputs)
-            )
+            graph = traced_graph(name, self.known.traced)
+            steps = steps_of_source(_NodeSource(self, graph, inputs))
         except (tf.errors.OpError, TypeError, ValueError, KeyError) as error:
             return Unknown(f"its nodes can't be run one by one ({type(error).__name__})")
         return steps or Unknown("one of its nodes has values that labels can't describe")
@@ -554,9 +544,8 @@ class TensorFlowRecorder:
         outputs = watch.outputs(result)
         if watch.graphs and "mode=" not in self.target:
             self.target += ",mode=graph"
-        if [array_digest(output.array()) for output in outputs] != [
-            bits for _, bits in self.expected
-        ]:
+        digests = [array_digest(output.array()) for output in outputs]
+        if digests != [bits for _, bits in self.expected]:
             watch.said.append("the recorded run gave different bits from the run before it")
         self.note = "; ".join(dict.fromkeys(watch.said))
         return outputs
@@ -605,9 +594,7 @@ class OpenedTensorFlow:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> TensorFlowRecorder:
         """Returns a recorder of the model with these inputs (container arrays, by name)."""
-        operands = [
-            tensor_of(arrays[entry.name], tf.as_dtype(entry.dtype)) for entry in self.inputs
-        ]
+        operands = [tensor_of(arrays[own.name], tf.as_dtype(own.dtype)) for own in self.inputs]
         return TensorFlowRecorder(lambda: self.call(operands), self.straight)
 
 
@@ -716,12 +703,8 @@ def _check_graph(path: Path) -> None:
 
 def _beyond_graph(functions: Any) -> Iterator[str]:
     """The operations of functions that reach beyond the graph; those that save are not called."""
-    saving = {
-        function.signature.name
-        for function in functions
-        if function.signature.name.startswith(SAVING)
-    }
     own = {function.signature.name for function in functions}
+    saving = {name for name in own if name.startswith(SAVING)}
     for function in functions:
         if function.signature.name in saving:
             continue

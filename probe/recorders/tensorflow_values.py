@@ -170,10 +170,8 @@ def optimised_graphs(run: Callable[[], Any]) -> list[Any]:
     ctx.enable_graph_collection()
     try:
         run()
-        return [
-            function.post_optimization_graph
-            for function in ctx.export_run_metadata().function_graphs
-        ]
+        every = ctx.export_run_metadata().function_graphs
+        return [graphs.post_optimization_graph for graphs in every]
     finally:
         ctx.disable_graph_collection()
 
@@ -238,24 +236,21 @@ def schema(op: str) -> Schema:
         return NOTHING
     allowed = {attr.name: set(attr.allowed_values.list.type) for attr in definition.attr}
     inputs = []
-    for argument in definition.input_arg:
-        types = {argument.type} if argument.type else allowed.get(argument.type_attr, set())
+    for arg in definition.input_arg:
+        types = {arg.type} if arg.type else allowed.get(arg.type_attr, set())
         whole = bool(types) and types <= WHOLE
-        how = (whole and argument.name in STRUCTURE) or argument.name == "padding_value"
-        inputs.append((argument.name, bool(argument.number_attr or argument.type_list_attr), how))
+        how = (whole and arg.name in STRUCTURE) or arg.name == "padding_value"
+        inputs.append((arg.name, bool(arg.number_attr or arg.type_list_attr), how))
     outputs = [
-        (argument.number_attr or argument.type_list_attr, not argument.number_attr)
-        for argument in definition.output_arg
+        (arg.number_attr or arg.type_list_attr, not arg.number_attr)
+        for arg in definition.output_arg
     ]
     defaults = {
         attr.name: plain_word(attribute(attr.default_value), attr.type)
         for attr in definition.attr
         if attr.HasField("default_value")
     }
-    every = (
-        (argument.type_attr, argument.number_attr, argument.type_list_attr)
-        for argument in definition.input_arg
-    )
+    every = ((arg.type_attr, arg.number_attr, arg.type_list_attr) for arg in definition.input_arg)
     inferred = frozenset(name for names in every for name in names if name)
     kinds = {attr.name: attr.type for attr in definition.attr}
     return Schema(tuple(inputs), tuple(outputs), kinds, defaults, inferred, definition.is_stateful)
@@ -286,11 +281,7 @@ def attribute(value: Any) -> Any:
     if kind == "list":
         field, some = next(((f.name, list(v)) for f, v in value.list.ListFields()), ("", []))
         types: dict[str, Callable[[Any], Any]]
-        types = {
-            "type": tf.as_dtype,
-            "shape": tf.TensorShape,
-            "func": lambda function: function.name,
-        }
+        types = {"type": tf.as_dtype, "shape": tf.TensorShape, "func": attrgetter("name")}
         return [types[field](item) for item in some] if field in types else some
     if kind == "func":
         return value.func.name
@@ -340,14 +331,9 @@ class RanOperation:
         every = [(tensor._datatype_enum(), tensor._shape_tuple()) for tensor in self.inputs]
         gives = [tensor._shape_tuple() for tensor in self.outputs]
         says = [array(self.inputs[n]).tobytes() for n in self.structure]
-        words = [
-            tuple(value)
-            if isinstance(value, list)
-            else repr(value)
-            if isinstance(value, float)
-            else value
-            for value in self.attributes
-        ]
+        # 0.0 and -0.0 are equal and hash alike; a list has no hash
+        plain = [repr(value) if isinstance(value, float) else value for value in self.attributes]
+        words = [tuple(value) if isinstance(value, list) else value for value in plain]
         lists = every, gives, says, words, self.read, self.given
         return (self.op, *map(tuple, lists))
 
@@ -359,9 +345,7 @@ class RanOperation:
     def shown(self) -> dict[str, Any]:
         """Attributes as an event has them: none that the arrays' types say, and small arguments."""
         every = [(self.slots[n][0], array(self.inputs[n])) for n in self.structure]
-        small = {
-            name: argument.tolist() for name, argument in every if argument.size <= SMALL_ARGUMENT
-        }
+        small = {name: arg.tolist() for name, arg in every if arg.size <= SMALL_ARGUMENT}
         words = self.words().items()
         return {name: value for name, value in words if name not in self.own.inferred} | small
 
@@ -387,10 +371,7 @@ class RanOperation:
 
         reads = [operand(n, tensor) for n, tensor in enumerate(self.inputs)]
         gives = [self.outputs[n] for n in self.given]
-        shapes, dtypes = (
-            [sizes_of(tensor) for tensor in gives],
-            [type_of(tensor).name for tensor in gives],
-        )
+        shapes, dtypes = [*map(sizes_of, gives)], [type_of(tensor).name for tensor in gives]
         words = {**self.own.defaults, **self.words()}
         return Call(self.op, words, reads, shapes, dtypes, run=self.again())
 
@@ -399,9 +380,8 @@ class RanOperation:
         op, attributes, count = self.op, self.attributes, len(self.outputs)
         read, ends, kinds = self.read, self.given, [self.inputs[n].dtype for n in self.read]
         rest = [None if n in read else tensor for n, tensor in enumerate(self.inputs)]
-        if tf.resource in kinds or any(
-            tensor is not None and type_of(tensor).unread for tensor in rest
-        ):
+        unread = [tensor is not None and type_of(tensor).unread for tensor in rest]
+        if tf.resource in kinds or any(unread):
             return None
 
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -420,7 +400,7 @@ class RanOperation:
         function = getattr(tf.raw_ops, op, None)
         if (
             function is None
-            or any(argument.size > SMALL_ARGUMENT for argument in held.values())
+            or any(arg.size > SMALL_ARGUMENT for arg in held.values())
             or not all(name for name, *_ in every)
         ):
             return None
@@ -436,7 +416,7 @@ class RanOperation:
             for name, value in self.words().items()
             if spelled.get(name) in parameters
         ]
-        texts = {n: repr(argument.tolist()) for n, argument in held.items()}
+        texts = {n: repr(arg.tolist()) for n, arg in held.items()}
         only = f"[{self.given[0]}]" if len(self.outputs) > len(self.given) == 1 else ""
 
         def lines(names: Sequence[str], result: str) -> list[str]:
@@ -513,7 +493,7 @@ def traced_graph(name: str, known: dict[str, Body]) -> Body:
     if name not in known:
         definition = definition_of(name)
         graph, flat = graph_of(definition)
-        inputs = [argument.name for argument in definition.signature.input_arg]
+        inputs = [arg.name for arg in definition.signature.input_arg]
         nodes = [node for node in graph.node if node.name not in inputs]
         outputs = definition.signature.output_arg
         ends = [_end_of(flat[definition.ret[output.name]]) for output in outputs]
@@ -553,9 +533,8 @@ def _body(
 
     def needs(name: str) -> list[str]:
         every = sorted(by_name[name].input, key=lambda text: text[0] == "^")
-        return [
-            source for text in every if (source := _end_of(text.removeprefix("^"))[0]) in by_name
-        ]
+        sources = (_end_of(text.removeprefix("^"))[0] for text in every)
+        return [source for source in sources if source in by_name]
 
     ordered = [by_name[name] for name in behind_needs(first, needs)]
     constants = {
@@ -607,9 +586,7 @@ def called_functions(name: str) -> Iterator[Any]:
         yield definition
         for node in definition.node_def:
             for value in node.attr.values():
-                pending += [
-                    function.name for function in (value.func, *value.list.func) if function.name
-                ]
+                pending += [func.name for func in (value.func, *value.list.func) if func.name]
 
 
 # Name scopes that TensorFlow opens by itself, and its optimisers of graphs.
@@ -654,22 +631,20 @@ class Names:
     def floating(self) -> Iterator[Any]:
         """Yields the floating-point variables that there still are."""
         every = (reference() for reference in self.found.variables)
-        return (
-            variable for variable in every if variable is not None and variable.dtype.is_floating
-        )
+        return (var for var in every if var is not None and var.dtype.is_floating)
 
     def shapes(self) -> set[tuple[int, ...]]:
         """Returns the shapes of all floating-point variables."""
-        known = (variable.shape for variable in self.floating() if variable.shape.rank is not None)
+        known = (var.shape for var in self.floating() if var.shape.rank is not None)
         return {tuple(shape.as_list()) for shape in known}
 
     def held(self) -> Iterator[tuple[Any, Any]]:
         """Yields the handle of each floating-point variable, and what it holds now."""
-        for variable in self.floating():
-            handle = getattr(variable, "_handle", None)
+        for var in self.floating():
+            handle = getattr(var, "_handle", None)
             if isinstance(handle, EAGER):
                 try:
-                    yield handle, value_of(handle, variable.dtype)
+                    yield handle, value_of(handle, var.dtype)
                 except tf.errors.OpError:  # not initialised
                     continue
 

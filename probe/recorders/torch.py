@@ -83,10 +83,7 @@ class TorchRecorder:
         """Returns whether gradients alone decide: without them, it never gives the bits of a call
         with them, and these repeat. Costs two runs, and only where the recorded bits differ."""
         expected, self.expected = self.expected, None
-        if self.gradients or expected in (
-            None,
-            [array_digest(array(output)) for output in outputs],
-        ):
+        if self.gradients or expected in (None, [array_digest(array(t)) for t in outputs]):
             return False
         if [array_digest(output) for output in self.plain()] == expected:
             return False
@@ -111,9 +108,8 @@ class TorchRecorder:
         self.target = f"torch,threads={most[0][0] if most else torch.get_num_threads()}"
         if mode.regions and COMPILED not in self.note:
             self.note = "; ".join(filter(None, (self.note, COMPILED)))
-        return [
-            mode.values.read(output, mode.values.place(output), "") for output in tensors(result)
-        ]
+        read, place = mode.values.read, mode.values.place
+        return [read(output, place(output), "") for output in tensors(result)]
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
@@ -223,14 +219,12 @@ class Paths:
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
         front = f"{type(root).__name__}{len(self.met)}" if self.met else ""
-        every = self.trees
-        tree = next(
-            (known for known in every if known.root() is root and known.front == front), None
-        )
+        known = (tree for tree in self.trees if tree.root() is root and tree.front == front)
+        tree = next(known, None)
         if tree is None:
-            every[:] = [known for known in every if known.root() is not None]
+            self.trees[:] = [other for other in self.trees if other.root() is not None]
             tree = ModuleTree(root, front)
-            every.append(tree)
+            self.trees.append(tree)
         self.met.append(tree)
         self.values.weigh(tree.weights)
 
@@ -351,9 +345,7 @@ class _Mode(TorchDispatchMode):
         path, values, place = self.paths.now(), self.values, self.values.place
         into = [reads[n] for n in changed if isinstance(reads[n], torch.Tensor)]
         arrays = [tensor for tensor in reads if isinstance(tensor, torch.Tensor)]
-        seen = [
-            values.read(tensor, place(tensor), path, _is_among(tensor, into)) for tensor in arrays
-        ]
+        seen = [values.read(t, place(t), path, _is_among(t, into)) for t in arrays]
         result = run()
         for tensor in into:
             values.change(place(tensor))
@@ -535,14 +527,12 @@ def _pickled(path: Path) -> OpenedTorch:
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
     parameters = inspect.signature(model.forward).parameters.values()
     plain = [
-        parameter
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        param
+        for param in parameters
+        if param.kind in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY)
     ]
-    loaded = OpenedTorch(
-        path, model.eval(), tuple(Input(parameter.name, (), "") for parameter in plain)
-    )
-    loaded.needed = {parameter.name for parameter in plain if parameter.default is parameter.empty}
+    loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
+    loaded.needed = {param.name for param in plain if param.default is param.empty}
     return loaded
 
 

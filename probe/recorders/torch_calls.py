@@ -217,13 +217,9 @@ class AtenCall(Base):
 
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
-        usual = {
-            name: _plain_argument(value) for name, value in op_facts(self.func).defaults.items()
-        }
+        usual = {k: _plain_argument(value) for k, value in op_facts(self.func).defaults.items()}
         every = self.told().items()
-        return tuple(
-            (k, value) for k, value in every if k not in leave_out and value != usual.get(k)
-        )
+        return tuple((k, v) for k, v in every if k not in leave_out and v != usual.get(k))
 
 
 class RanCall(NamedTuple):
@@ -363,11 +359,9 @@ class RepeatedCall:
         def filled(leaf: Any) -> Any:
             if not isinstance(leaf, Slot):
                 return leaf
-            return (
-                lay_like(np.zeros(leaf.shape), leaf)
-                if leaf.number is None
-                else operands[leaf.number]
-            )
+            if leaf.number is None:
+                return lay_like(np.zeros(leaf.shape), leaf)
+            return operands[leaf.number]
 
         args, kwargs = replaced(self.tree, filled)
         before = torch.get_num_threads()
