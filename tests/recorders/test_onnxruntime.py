@@ -107,10 +107,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     if found.first is not None:
         assert source.find_cause(*sides, found.first).kind == "alignment"
         scope = {"x0": arrays[0]}
-        exec(
-            "\n".join(["import numpy as np", *sides[1].operations[0].imports, *lines]),
-            scope,
-        )
+        exec("\n".join(["import numpy as np", *sides[1].operations[0].imports, *lines]), scope)
         assert np.asarray(scope["y"]).tobytes() == arrays[1].tobytes()
 
 

@@ -7,7 +7,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,6 +191,26 @@ def shares(sides: Sides) -> list[tuple[Any, float, bool]]:
     return found
 
 
+def best_shares(
+    left: Any, right: Any, near: float, unknown: Iterable[str] = ()
+) -> dict[str, float]:
+    """Returns the largest of these shares for each name of an operation. All of them have to be
+    understood, but for ``unknown`` ones."""
+    best: dict[str, float] = {}
+    for op, share, known in shares(told(left, right, near)):
+        assert known or op.op in unknown, (op.op, op.attributes, op.meaning)
+        best[op.op] = max(best.get(op.op, 0), share)
+    return best
+
+
+def reached(recorders: Iterable[Any]) -> set[str]:
+    """Returns the names of all operations that run."""
+    met = set[str]()
+    for recorder in recorders:
+        recorder.record(lambda event: met.add(event.op))
+    return met
+
+
 def agreed(sides: Sides, output: int = 0) -> float:
     """Returns the share of the left side's output that must agree with some of the right's."""
     one, two = (live.outputs[output] for live, _, _ in sides)
@@ -205,6 +225,13 @@ def changed(array: np.ndarray, rows: list[int]) -> np.ndarray:
     place = np.unravel_index(other[0].size // 2, other[0].shape)
     other[0][place] = ~other[0][place] if array.dtype == bool else other[0][place] + 1
     return other
+
+
+def inputs(
+    arrays: Mapping[str, np.ndarray], tensor: Callable[[np.ndarray], Any], rows: Any = None
+) -> dict[str, Any]:
+    """Returns a library's arrays by name; with ``rows`` they are ``changed``."""
+    return {k: tensor(a if rows is None else changed(a, rows)) for k, a in arrays.items()}
 
 
 # each operation alone
