@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.recorders.truth import best_shares, inputs, reached
+from tests.recorders.truth import best_shares, drawn, inputs, reached
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
@@ -29,11 +29,7 @@ pytestmark = pytest.mark.slow  # each primitive is compiled on its own
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(14)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+RNG, normal = drawn(14)
 
 
 INPUTS = {

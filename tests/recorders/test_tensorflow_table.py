@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from probe.recording.recording import record_run
-from tests.recorders.truth import alone, best_shares, inputs, reached
+from tests.recorders.truth import alone, best_shares, drawn, inputs, reached
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
@@ -28,11 +28,7 @@ pytestmark = pytest.mark.slow  # a second each, and as long as TensorFlow takes 
 NEAR = 1e-3
 """Of float32, relative to the larger number or to 1: what labels confuse is apart by far more."""
 
-RNG = np.random.default_rng(12)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+RNG, normal = drawn(12)
 
 
 INPUTS = {

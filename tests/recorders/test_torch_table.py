@@ -176,8 +176,8 @@ def layers(x: Given) -> list[Any]:
     for name in "cumsum cumprod cummax cummin logcumsumexp".split():
         found += [getattr(torch, name)(t, n) for n in (1, 2)]
     found += [
-        torch.cumsum(row(1)[0], 0), t.sort(1), t.sort(-1, descending=True), t.topk(2), t.topk(3), t.topk(2, largest=False),
-        t.kthvalue(2), t.kthvalue(3, 1),
+        torch.cumsum(row(1)[0], 0), t.sort(1), t.sort(-1, descending=True), t.topk(2), t.topk(3),
+        t.topk(2, largest=False), t.kthvalue(2), t.kthvalue(3, 1),
         torch.ops.aten._pack_padded_sequence(t, torch.full((len(t),), t.shape[1]), True),
         F.glu(a, 1), torch.bucketize(a, torch.tensor([0.0, 1.0])),
         torch.bucketize(a, torch.tensor([0.2, 1.0])),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from probe.recording.difference import compare_runs
 from probe.recording.matching import labels_of, result_labels
 from probe.recording.recording import Run, record_run
 from probe.semantics import Passes, Unknown, Windows
@@ -24,6 +25,12 @@ NEAR = 1e-9
 
 Sides = list[tuple[Run, Any, list[Labels]]]
 """(run, numbers, labels) of either side."""
+
+
+def drawn(seed: int) -> tuple[np.random.Generator, Callable[..., np.ndarray]]:
+    """Returns a generator, and what draws normal numbers of a shape from it, in float32."""
+    rng = np.random.default_rng(seed)
+    return rng, lambda *shape: rng.standard_normal(shape).astype(np.float32)
 
 
 def watched(recorder: Any) -> tuple[Run, list[np.ndarray]]:
@@ -257,6 +264,34 @@ def events(recorder: Any) -> list[Event]:
 
 def bits(arrays: Sequence[Any]) -> list[bytes]:
     return [np.ascontiguousarray(one).tobytes() for one in arrays]
+
+
+def keeps_what_it_does_not_read(recorder: Callable[..., Any], arrays: dict[str, Any]) -> None:
+    """Checks, to the bit, that what is said to agree does where the first or the last element of an
+    input is changed. ``recorder``: of a library, of these inputs."""
+    first, compared = record_run(recorder(arrays)), 0
+    assert not first.note
+    for name, array in arrays.items():
+        for place in {0, array.size - 1}:
+            other = array.copy()
+            other.reshape(-1)[place] += np.float32(1.5)
+            changes = compare_runs(first, record_run(recorder({**arrays, name: other})))
+            for operation in changes.operations:  # several, where a library spells it out
+                assert operation.verdict == "equal" or not operation.compared, (name, place)
+                assert all(pair.known for pair in operation.gives), operation.op
+            compared += changes.operations[-1].compared
+    assert compared, "no output is ever said to agree"
+
+
+def recorded_twice(recorder: Any) -> tuple[list[Any], list[np.ndarray]]:
+    """Returns operations and outputs of a graph's second recording, where nodes in a row run
+    together. Both recordings must give the bits of an unwatched run, without a note."""
+    for _ in range(2):
+        seen: list[Any] = []
+        outputs = [np.array(output.array()) for output in recorder.record(seen.append)]
+        assert bits(outputs) == bits(recorder.plain())
+    assert not recorder.note
+    return seen, outputs
 
 
 def alone(
