@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -533,22 +533,18 @@ class Graph(Interpreter):
         ]
         seen, gives = ([self.seen(key) for key in keys] for keys in (reads, node.gives))
         addresses = [value.address for value in seen]
-        alone: Any = partial(self.again, node, reads)
-        alone = Laid(alone, addresses) if self.LAID else alone
-        alone = alone if node.able else None
+        alone: Any = partial(self.again, node, reads) if node.able else None
+        alone = Laid(alone, addresses) if alone and self.LAID else alone
         shapes, dtypes = [value.shape for value in gives], [value.dtype for value in gives]
         ends = node.domain, self.opset, alone
         what = self.meaning(node, Call(node.op, node.words, operands, shapes, dtypes, *ends))
-        lines = partial(self._lines, node, reads, addresses) if node.able else None
-        first = node.op, node.path, seen, gives, what, node.said
-        return Operation(*first, alone, lines, self.IMPORTS)
 
-    def _lines(
-        self, node: Any, reads: Sequence[Any], at: Sequence[Any], names: Sequence[str], out: str
-    ) -> list[str]:
-        return address_lines(names, at) + self.lines(
-            node, dict(zip(reads, names, strict=True)), out
-        )
+        def lines(names: Sequence[str], out: str) -> list[str]:
+            own = dict(zip(reads, names, strict=True))
+            return address_lines(names, addresses) + self.lines(node, own, out)
+
+        first = node.op, node.path, seen, gives, what, node.said
+        return Operation(*first, alone, lines if node.able else None, self.IMPORTS)
 
     def again(
         self, node: Any, reads: Sequence[Any], arrays: Sequence[np.ndarray]
@@ -561,11 +557,8 @@ class Graph(Interpreter):
                 operands[key] = np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)
         held = {key: array for key, array in operands.items() if key in self.constants}
         fed = {key: array for key, array in operands.items() if key not in held}
-        named = (
-            id(node),
-            tuple(array.shape for array in fed.values()),
-            *map(array_digest, held.values()),
-        )
+        shapes = tuple(array.shape for array in fed.values())
+        named = id(node), shapes, *map(array_digest, held.values())
         if named not in self.ready:
             known = {key: (array.shape, self.described_at(key)[1]) for key, array in fed.items()}
             self.ready[named] = self.started([node], known, held)
@@ -652,8 +645,6 @@ class GraphRecorder(ABC):
         self.note = f"the model is one operation: its nodes {why}"
 
     def _as_one(self, visit: Visit) -> list[Seen]:
-        """Runs the model as one operation."""
-
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             return self.with_inputs(dict(zip(self.inputs, arrays, strict=True))).plain()
 
@@ -728,7 +719,13 @@ def refused(
     )
 
 
-def unreadable(name: str, error: Any, todo: str = "export or download it again") -> InputError:
-    """Returns what is said of a file that can't be read."""
-    said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
-    return InputError("network", name, f"can't be read: {said}", todo)
+@contextmanager
+def reading(name: str, todo: str = "export or download it again") -> Iterator[None]:
+    """Makes one line, an InputError, of whatever a library says of a file that it can't read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+        raise InputError("network", name, f"can't be read: {said}", todo) from None

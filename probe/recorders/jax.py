@@ -45,10 +45,8 @@ class JaxRecorder:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         if Base is None or not hasattr(core, "set_current_trace"):
-            raise InputError(
-                *("jax", jax.__version__, "its operations can't be recorded with this release"),
-                "install jax 0.5 or newer",
-            )
+            why = "its operations can't be recorded with this release"
+            raise InputError("jax", jax.__version__, why, "install jax 0.5 or newer")
         self.function = function
         threads = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC")
         device = jax.devices()[0]
@@ -82,9 +80,8 @@ class JaxRecorder:
 def _jax_bits(value: Any) -> np.ndarray:
     """Returns an array's bits as a container array; a number of Python's in the format that JAX
     gives it."""
-    return programs.bits_in(
-        value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
-    )
+    array = value if _is_array(value) else np.asarray(value, core.typeof(value).dtype)
+    return programs.bits_in(array)
 
 
 def _is_array(value: Any) -> bool:
@@ -299,11 +296,8 @@ class _Trace(Base):  # type: ignore[misc]
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
         known = self.recorder.found
-        if id(within) not in known:
-            known[id(within)] = (
-                within,
-                only(programs.flat_of(within)),
-            )  # itself, so that no other has its id
+        if id(within) not in known:  # itself, so that no other has its id
+            known[id(within)] = within, only(programs.flat_of(within))
         return known[id(within)][1]
 
     def _inside(self, opened: programs.OpenedProgram, args: list[Any], call: int) -> list[Any]:
@@ -418,12 +412,9 @@ class _EquationSource(UncompiledSource):
 
 
 def _said_of(primitive: Any, params: Any, ins: Sequence[Any], means: Meaning) -> Said:
-    """Returns what is said of a primitive, or a program."""
-    again, text = (
-        programs.PrimitiveCall(primitive, params, ins),
-        programs.lax_lines(primitive, params, ins),
-    )
-    return Said(means, programs.params_of(params), again, text, IMPORTS)
+    again = programs.PrimitiveCall(primitive, params, ins)
+    lines = programs.lax_lines(primitive, params, ins)
+    return Said(means, programs.params_of(params), again, lines, IMPORTS)
 
 
 # Operations whose second input is taken for weights where no operation gave it.
@@ -448,7 +439,6 @@ def _gives_bits(run: Callable[[], list[Any] | None], gives: list[Any]) -> bool:
 def _own_call(
     primitive: Any, params: Any, args: Sequence[Any], gives: Sequence[Any], value: Value
 ) -> Meaning:
-    """Returns what a primitive on its own inputs means."""
     ins, outs = ([*map(core.typeof, some)] for some in (args, gives))
     return meaning(
         programs.call_of(primitive, params, ins, outs, lambda n: functools.partial(value, n))

@@ -80,7 +80,6 @@ def bits_in(value: Any) -> np.ndarray:
 
 
 def literal_of(atom: Any) -> np.ndarray:
-    """Returns a literal of a jaxpr."""
     return np.asarray(atom.val, dtype=atom.aval.dtype)
 
 
@@ -101,7 +100,6 @@ class PrimitiveCall:
 
 
 def bind(primitive: Any, params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
-    """Returns what a primitive gives of arrays."""
     results = primitive.bind(*operands, **primitive.get_bind_params(params))
     return list(results) if primitive.multiple_results else [results]
 

@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,6 @@ class LiteRTFile:
         return self.bodies[number]
 
     def tensor(self, key: Key) -> Any:
-        """Returns what the file says of a value."""
         subgraph, n = key[-2:] if isinstance(key, tuple) else (0, key)
         if subgraph == PASSED:
             return self.tensor(n)
@@ -251,7 +249,18 @@ class LiteRTOperators(graphs.Graph):
                 self.files[key].write_bytes(model)
         interpreter = interpreter_of(model, self.switches)
         interpreter.allocate_tensors()
-        return partial(_invoked, interpreter, once)
+
+        def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+                interpreter.set_tensor(detail["index"], array)
+            # states of recurrent operators stay from one run to the next
+            interpreter.reset_all_variables()
+            interpreter.invoke()
+            gives = [detail["index"] for detail in interpreter.get_output_details()]
+            # for one run: its own memory, which lives as long as they do
+            return [interpreter.tensor(n)() if once else interpreter.get_tensor(n) for n in gives]
+
+        return run
 
     def meaning(self, node: Node, call: Call) -> Meaning:
         scales = ([self.file.scale(n) for n in some] for some in (node.reads, node.gives))
@@ -359,17 +368,6 @@ class LiteRTOperators(graphs.Graph):
         ]
 
 
-def _invoked(interpreter: Any, once: bool, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns what an interpreter gives of these inputs. ``once``: its own memory, which lives as
-    long as they do."""
-    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    interpreter.reset_all_variables()  # states of recurrent operators stay from one run to the next
-    interpreter.invoke()
-    gives = [detail["index"] for detail in interpreter.get_output_details()]
-    return [interpreter.tensor(n)() if once else interpreter.get_tensor(n) for n in gives]
-
-
 def interpreter_of(model: bytes | Path, switches: Mapping[str, str]) -> Any:
     """Returns an interpreter of a model or its file: ``threads``, and ``xnnpack``: 0 for the
     built-in kernels."""
@@ -404,10 +402,8 @@ class LiteRTRecorder(graphs.GraphRecorder):
         super().__init__(content, inputs, switches)
 
     def plain(self) -> list[np.ndarray]:
-        try:
+        with graphs.reading(self.name, AGAIN):
             interpreter = interpreter_of(self.model, self.switches)
-        except Exception as error:
-            raise graphs.unreadable(self.name, error, AGAIN) from None
         details = interpreter.get_input_details()
         arrays = self.given(detail["name"] for detail in details)
         try:
@@ -438,10 +434,6 @@ def opened(
     ``switches``: of the target, ``threads`` and ``xnnpack``.
     """
     path = Path(path)
-    try:
+    with graphs.reading(path.name, AGAIN):
         inputs = LiteRTFile(graphs.content(path)).inputs()
-    except InputError:
-        raise
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
     return graphs.OpenedGraph(inputs, lambda arrays: LiteRTRecorder(path, arrays, switches))

@@ -317,7 +317,6 @@ class WatchedArray(np.ndarray):
         self.run.into(self, "setitem", put, (self, values), {})
 
     def astype(self, dtype: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        """Returns it as numbers of another type."""
         means = o.cast(np.dtype(self.dtype).name, np.dtype(dtype).name)
         return self.run.done("cast", lambda array: array.astype(dtype), (self,), {}, means)
 

@@ -28,7 +28,6 @@ from probe.semantics import Meaning, Reshapes, Step, Steps, Turns
 
 @functools.cache
 def dtype_of(kind: int) -> str:
-    """Returns the name of a type that ONNX gives a number."""
     if kind == onnx.TensorProto.BFLOAT16:
         return "bfloat16"
     return str(helper.tensor_dtype_to_np_dtype(kind))
@@ -36,7 +35,6 @@ def dtype_of(kind: int) -> str:
 
 @functools.cache
 def onnx_type(dtype: str) -> int:
-    """Returns ONNX's number of a type."""
     every = [n for n in onnx.TensorProto.DataType.values() if n != onnx.TensorProto.UNDEFINED]
     return next(n for n in every if dtype_of(n) == dtype)
 
@@ -149,7 +147,6 @@ def node_of(proto: Any) -> OnnxNode:
 
 
 def new_node(op: str, reads: Sequence[str], gives: str, within: str, **words: Any) -> OnnxNode:
-    """Returns a node that the file hasn't."""
     return replace(node_of(helper.make_node(op, reads, [gives], **words)), within=within)
 
 

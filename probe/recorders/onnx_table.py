@@ -570,6 +570,5 @@ DOMAINS = ("", "com.microsoft", "com.microsoft.nchwc")
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what a node computes."""
     known = c.domain in DOMAINS
     return s.by_table(TABLE, c) if known else s.Unknown(f"{c.op} is not described in probe")

@@ -263,7 +263,6 @@ class Optimised(graphs.Graph):
             ends = [int(self.array(lines[0].key).reshape(-1)[0])]
 
         def reads_in_turn(number: int, state: Sequence[Any]) -> list[Any] | None:
-            """Returns what the body reads in a turn."""
             goes, ahead = state[:1] if loop else (), f"{path}[{number}]/"
             if any(value is not None and not self.array(value.key).any() for value in goes):
                 return None
@@ -453,11 +452,9 @@ class OnnxRecorder(graphs.GraphRecorder):
             return Optimised(model, self.inputs, self.switches, mapped, opens)
 
     def _session(self, settings: Any) -> Any:
-        try:
+        name = "model" if isinstance(self.model, bytes) else Path(self.model).name
+        with graphs.reading(name):
             return onnxruntime.InferenceSession(self.model, settings, providers=PROVIDERS)
-        except Exception as error:
-            name = "model" if isinstance(self.model, bytes) else Path(self.model).name
-            raise graphs.unreadable(name, error) from None
 
 
 def opened(
@@ -468,10 +465,8 @@ def opened(
     ``switches``: of the target, such as ``threads``.
     """
     path = Path(path)
-    try:
+    with graphs.reading(path.name):
         graph = onnx.load(path, load_external_data=False).graph
-    except Exception as error:
-        raise graphs.unreadable(path.name, error) from None
     refusing: list[Any] = []
 
     def recorder(arrays: Mapping[str, np.ndarray]) -> OnnxRecorder:

@@ -493,10 +493,8 @@ def opened(
         from probe.recorders import litert
 
         return OpenedNet(net, litert.opened(file).inputs, words, content, turned=True)
-    try:
+    with graphs.reading(file.name):
         graph = onnx.load_from_string(content).graph
-    except Exception as error:
-        raise graphs.unreadable(file.name, error) from None
     return OpenedNet(net, graph_inputs(graph), words, content)
 
 

@@ -246,7 +246,6 @@ class Watching(Interpreter):
     def _met(
         self, op: str, inputs: list[Any], attributes: Sequence[Any], outputs: list[Any], path: str
     ) -> None:
-        """An operation has run."""
         if op == "ReadVariableOp":
             self.aliases[number_of(outputs[0])] = self._variable(inputs[0], path)
             return
@@ -262,7 +261,12 @@ class Watching(Interpreter):
             return
         if op not in READS:
             self._written(op, inputs)
-        read, ends = self._read(op, inputs), _array_ends(op, attributes, outputs)
+        read = self._read(op, inputs)
+        ends = [n for n, output in enumerate(outputs) if not type_of(output).unread]
+        if "FusedBatchNorm" in op:
+            words = dict(zip(attributes[::2], attributes[1::2], strict=True))
+            # of a norm that isn't trained the first alone
+            ends = ends if words.get("is_training", True) else [0]
         fixed = op in SHAPES and (op != "Range" or all(type_of(tensor).whole for tensor in inputs))
         if fixed or not read or self._of_shapes([inputs[n] for n in read], outputs):
             for tensor in outputs:
@@ -277,8 +281,6 @@ class Watching(Interpreter):
             self.visit(Operation(op, path, reads, gives, *said))
 
     def _told(self, ran: RanOperation) -> Said:
-        """Returns what is said of a call."""
-
         def said(looked: list[int]) -> Said:
             call = ran.call(looked)
             return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
@@ -418,7 +420,6 @@ class Watching(Interpreter):
     def _one(
         self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
     ) -> None:
-        """A function as one operation."""
         path, places = path or self._path(), self.places(inputs)
         reads = [self.seen(inputs[n], path) for n in places]
         kinds = [type_of(tensor).name for tensor in outputs]
@@ -451,7 +452,6 @@ class Watching(Interpreter):
         return sorted(places, key=lambda n: self.seen(inputs[n]).role == WEIGHT)
 
     def _composed(self, name: str, inputs: list[Any]) -> Meaning:
-        """Returns what a function computes by the nodes that it was traced from."""
         try:
             graph = traced_graph(name, self.known.traced)
             steps = steps_of_source(_NodeSource(self, graph, inputs))
@@ -494,15 +494,6 @@ def _element(whole: Seen, number: int) -> Seen:
     """Returns one element along the first axis."""
     key = ("part", whole.key, number)
     return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
-
-
-def _array_ends(op: str, attributes: Sequence[Any], outputs: list[Any]) -> list[int]:
-    """The numbers of the outputs that are arrays; of a norm that isn't trained the first alone."""
-    if "FusedBatchNorm" in op:
-        words = dict(zip(attributes[::2], attributes[1::2], strict=True))
-        if not words.get("is_training", True):
-            return [0]
-    return [n for n, tensor in enumerate(outputs) if not type_of(tensor).unread]
 
 
 # what is watched
@@ -622,13 +613,9 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
             import keras
     except ImportError:
         raise trust.library_missing("keras") from None
-    try:
-        with without_stderr():
-            more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
-            model = keras.models.load_model(path, compile=False, **more)
-    except Exception as error:
-        todo = trust.IN_PYTHON if named else AGAIN
-        raise graphs.unreadable(path.name, error, todo) from None
+    with graphs.reading(path.name, trust.IN_PYTHON if named else AGAIN), without_stderr():
+        more = {"custom_objects": trust.imported(named), "safe_mode": not trusted}
+        model = keras.models.load_model(path, compile=False, **more)
     if not model.inputs:
         why = "it has not been built, so its inputs are not known"
         raise InputError("network", path.name, why, "give it an Input, or call it once, and save")
@@ -658,11 +645,8 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
         raise InputError("network", path.name, why, "check the name")
     if not trusted:
         _check_graph(path)
-    try:
-        with without_stderr():
-            model = tf.saved_model.load(str(path))
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
+    with graphs.reading(path.name, AGAIN), without_stderr():
+        model = tf.saved_model.load(str(path))
     signatures = dict(model.signatures)
     if not signatures:
         why = "it has no signature, so its inputs are unknown"
@@ -686,10 +670,8 @@ def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:
 def _check_graph(path: Path) -> None:
     """InputError where a SavedModel holds an operation that reaches beyond its graph."""
     saved = saved_model_pb2.SavedModel()
-    try:
+    with graphs.reading(path.name, AGAIN):
         saved.ParseFromString((path / "saved_model.pb").read_bytes())
-    except Exception as error:
-        raise graphs.unreadable(path.name, error, AGAIN) from None
     todo = "if you trust where it comes from, give --trust"
     for graph in saved.meta_graphs:
         if not graph.HasField("object_graph_def"):

@@ -111,7 +111,6 @@ def _channels_last(c: Call) -> bool:
 
 @TABLE.row("BiasAdd BiasAddV1")
 def _bias_add(c: Call) -> s.Each:
-    """A sum with one number a channel."""
     return o.function("add", along=None if _channels_last(c) else 1)
 
 
@@ -453,5 +452,4 @@ TABLE |= {
 
 
 def meaning(c: Call) -> s.Meaning:
-    """Returns what an operation computes."""
     return s.by_table(TABLE, c)

@@ -95,7 +95,6 @@ def array(tensor: Any) -> np.ndarray:
 
 
 def tensor_of(bits: np.ndarray, dtype: Any) -> Any:
-    """Returns the tensor of a container array."""
     plain = np.ascontiguousarray(bits).reshape(np.shape(bits))
     if dtype == tf.bfloat16:
         plain = plain.view(tf.bfloat16.as_numpy_dtype)
@@ -142,7 +141,6 @@ def watched_calls(
 
 
 def name_scope() -> str:
-    """Returns the name scope in which operations run at the moment."""
     return (context.context().scope_name or "").rstrip("/")
 
 
@@ -152,7 +150,6 @@ def is_function(name: str) -> bool:
 
 
 def definition_of(name: str) -> Any:
-    """Returns the definition of a function."""
     return context.context().get_function_def(name)
 
 
@@ -610,7 +607,6 @@ class Names:
         self.paths: dict[tuple[str, bool], str] = {}
 
     def variable(self, handle: int) -> str:
-        """Returns the name of a variable; empty if it isn't known."""
         return self.found.names.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:

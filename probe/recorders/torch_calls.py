@@ -70,7 +70,6 @@ FACTS: dict[int, Facts] = {}
 
 
 def op_facts(func: Any) -> Facts:
-    """Returns what an operation's schema says."""
     return FACTS.get(id(func)) or FACTS.setdefault(id(func), _facts(func))
 
 

@@ -172,7 +172,6 @@ class Held:
         self._held = storage._weak_ref()
 
     def expired(self) -> bool:
-        """Returns whether the storage has died."""
         return bool(_EXPIRED(self._held))
 
     def __del__(self, free: Callable[[int], None] = _FREE) -> None:
@@ -266,7 +265,6 @@ def shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 @cache
 def dtype(kind: torch.dtype) -> str:
-    """Returns NumPy's name of a type of numbers."""
     return "uint8" if kind in BYTES else str(kind).removeprefix("torch.")
 
 
@@ -309,7 +307,6 @@ def offset_of(tensor: torch.Tensor) -> int:
 
 
 def slot_of(tensor: torch.Tensor, number: int | None = None) -> Slot:
-    """Returns how a tensor lies in memory."""
     strides = tuple(tensor.stride()) if is_strided(tensor) else None
     shape = tuple(tensor.shape) if not tensor.is_nested else ()
     address = 0 if strides is None else offset_of(tensor)
@@ -427,13 +424,11 @@ class Lays:
         self.parts: dict[tuple[MemoryLayout, ...], Any] = {}
 
     def of(self, tensor: torch.Tensor) -> Lay:
-        """Returns how a tensor lies."""
         if not is_strided(tensor):
             return self._new(tensor, MemoryLayout((), (), 0, dtype(tensor.dtype)))
         return self.strided(tensor)
 
     def strided(self, tensor: torch.Tensor) -> Lay:
-        """Returns how a tensor with strides lies."""
         shape, strides, offset = tensor.shape, tensor.stride(), tensor.storage_offset()
         device = tensor.is_cpu or tensor.device
         every = (shape, strides, offset, offset_of(tensor), tensor.dtype, device)
@@ -498,7 +493,6 @@ class Memory(Held):
         self.places: dict[Lay, Place] = {}
 
     def note(self, key: Hashable, geometry: MemoryLayout) -> None:
-        """Notes a value that lies in it."""
         if key in self.values:
             return
         self.values.add(key)
