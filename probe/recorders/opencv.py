@@ -500,9 +500,8 @@ def opened(
 
 def caffe(text: str, weights: bytes = b"", switches: Mapping[str, str] | None = None) -> OpenedNet:
     """Opens a Caffe model: ``text`` its prototxt, ``weights`` the bytes of its caffemodel."""
-    inputs = tuple(
-        Input(name, (None, *shape[1:]), "float32") for name, shape in declared(text).items()
-    )
+    every = declared(text).items()
+    inputs = tuple(Input(name, (None, *shape[1:]), "float32") for name, shape in every)
     halves = [np.frombuffer(half, np.uint8) for half in (text.encode(), weights) if half]
     read = partial(_asking_cv2, "prototxt", lambda: cv2.dnn.readNetFromCaffe(*halves))
     return OpenedNet(read, inputs, dict(switches or {}))

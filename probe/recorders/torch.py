@@ -396,9 +396,14 @@ class OpenedTorch:
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Returns a recorder of the model with these inputs. InputError where they don't fit."""
-        self._check(arrays)
-        names = [entry.name for entry in self.inputs if entry.name in arrays]
-        arguments = {name: self._argument(name, arrays[name]) for name in names}
+        known = {entry.name: entry for entry in self.inputs}
+        for name in arrays:
+            if name not in known:
+                todo = f"its inputs are {', '.join(known)}"
+                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
+        for name in self.needed - arrays.keys():
+            raise InputError("inputs", name, "the model needs it", "give an array of that name")
+        arguments = {name: self._argument(known[name], array) for name, array in arrays.items()}
 
         def call(model: Callable[..., Any]) -> Any:
             return model(*arguments.values()) if len(arguments) == 1 else model(**arguments)
@@ -414,71 +419,49 @@ class OpenedTorch:
         recorder.note = STATE if stateful else ""
         return recorder
 
-    def _check(self, arrays: Mapping[str, np.ndarray]) -> None:
-        known = {entry.name: entry for entry in self.inputs}
-        for name in arrays:
-            if name not in known:
-                todo = f"its inputs are {', '.join(known)}"
-                raise InputError("inputs", name, f"{self.path.name} has no such input", todo)
-        for name in self.needed - set(arrays):
-            raise InputError("inputs", name, "the model needs it", "give an array of that name")
-        for name, values in arrays.items():
-            wanted = known[name].shape
-            fits = len(wanted) == values.ndim and all(
-                n in (None, m) for n, m in zip(wanted, values.shape, strict=False)
-            )
-            if known[name].dtype and not fits:
-                shape = ", ".join("any" if n is None else str(n) for n in wanted)
-                raise InputError("inputs", name, f"has shape {values.shape}", f"give ({shape})")
-
-    def _argument(self, name: str, values: np.ndarray) -> Any:
-        if name in self.scalars:
-            return self.scalars[name](np.asarray(values).item())
-        wanted = next(each.dtype for each in self.inputs if each.name == name)
+    def _argument(self, own: Input, values: np.ndarray) -> Any:
+        both = zip(own.shape, values.shape, strict=False)
+        fits = len(own.shape) == values.ndim and all(n in (None, m) for n, m in both)
+        if own.dtype and not fits:
+            shape = ", ".join("any" if n is None else str(n) for n in own.shape)
+            raise InputError("inputs", own.name, f"has shape {values.shape}", f"give ({shape})")
+        if own.name in self.scalars:
+            return self.scalars[own.name](np.asarray(values).item())
         plain = torch.from_numpy(np.array(values))
-        if wanted == "bfloat16" and plain.dtype == torch.uint16:
-            return plain.view(torch.bfloat16)
-        return plain
+        bits = own.dtype == "bfloat16" and plain.dtype == torch.uint16
+        return plain.view(torch.bfloat16) if bits else plain
 
 
 def opened(path: str | Path, trust: bool = False) -> OpenedTorch:
     """Opens a model file. InputError where it isn't one, or needs trust."""
     path = Path(path)
-    kind = _file_kind(path)
-    if kind == "pickle":
+    if not path.is_file():
+        raise InputError("network", path, "there is no such file", "give the path of a model")
+    members = list[str]()
+    if zipfile.is_zipfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.namelist()
+        except zipfile.BadZipFile:
+            raise InputError("network", path, "it is a damaged archive", AGAIN) from None
+    last = {name.rpartition("/")[2] for name in members}
+    read, why = _pickled, ""
+    if last & {"archive_format", "serialized_exported_program.json"}:
+        read = _exported
+        why = "reading an exported program evaluates expressions that the file holds"
+    elif any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
+        read, why = _torchscript, "TorchScript is a program, which can read and write files"
+    if read is _pickled:
         check_pickle(path, trust)
     elif not trust:
-        why = {
-            "exported": "reading an exported program evaluates expressions that the file holds",
-            "script": "TorchScript is a program, which can read and write files",
-        }[kind]
         raise InputError("network", path, why, TRUST)
     try:
-        loaded = {"exported": _exported, "script": _torchscript, "pickle": _pickled}[kind](path)
+        return read(path)
     except InputError:
         raise
     except Exception as error:
         why = f"PyTorch can't read it ({' '.join(str(error).split())[:100]})"
         raise InputError("network", path, why, AGAIN) from None
-    return loaded
-
-
-def _file_kind(path: Path) -> str:
-    if not path.is_file():
-        raise InputError("network", path, "there is no such file", "give the path of a model")
-    if not zipfile.is_zipfile(path):
-        return "pickle"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.namelist()
-    except zipfile.BadZipFile:
-        raise InputError("network", path, "it is a damaged archive", AGAIN) from None
-    last = {name.rpartition("/")[2] for name in members}
-    if "archive_format" in last or "serialized_exported_program.json" in last:
-        return "exported"
-    if any("/code/" in f"/{name}" for name in members) and "constants.pkl" in last:
-        return "script"
-    return "pickle"
 
 
 def _exported(path: Path) -> OpenedTorch:
@@ -499,7 +482,8 @@ def _exported(path: Path) -> OpenedTorch:
 
 
 class _Positional:
-    """A program that takes its inputs by the names that its graph has, whatever its own are."""
+    """A program that takes its inputs by the names that its graph has, whatever its own are.
+    A class, since ``copy.deepcopy`` of a function is that function, with the state that it has."""
 
     def __init__(self, model: Callable[..., Any], names: list[str]) -> None:
         self.model, self.names = model, names
@@ -525,12 +509,9 @@ def _pickled(path: Path) -> OpenedTorch:
     if not isinstance(model, torch.nn.Module):
         why = f"it holds a {type(model).__name__}, and weights alone do not define an architecture"
         raise InputError("network", path, why, "save the module itself: torch.save(module, path)")
-    parameters = inspect.signature(model.forward).parameters.values()
-    plain = [
-        param
-        for param in parameters
-        if param.kind in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY)
-    ]
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    every = inspect.signature(model.forward).parameters.values()
+    plain = [param for param in every if param.kind in named]
     loaded = OpenedTorch(path, model.eval(), tuple(Input(param.name, (), "") for param in plain))
     loaded.needed = {param.name for param in plain if param.default is param.empty}
     return loaded

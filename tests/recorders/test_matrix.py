@@ -422,6 +422,48 @@ def alike(
     return Row(given, **first, **spelled_alike, **others)
 
 
+def attention_row(**causal: bool) -> Row:
+    """Returns attention of heads: to all positions, or to those up to one's own."""
+
+    def in_numpy(x: np.ndarray) -> np.ndarray:
+        hidden = np.triu(np.full((5, 5), -np.inf, np.float32), 1)
+        return by_parts(scores(x) + hidden if causal else scores(x)) @ (x * np.float32(2))
+
+    def in_jax(x: Any) -> Any:
+        every = turned(x), turned(jx().numpy.tanh(x)), turned(x * 2)
+        return turned(jx().nn.dot_product_attention(*every, **causal))
+
+    def in_tensorflow(x: Any) -> Any:
+        shares = tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5
+        if causal:
+            shares = tf().where(np.tri(5, dtype=bool), shares, tf().float32.min)
+        return tf().matmul(tf().nn.softmax(shares), x * 2)
+
+    words = {"opset": 23} | ({"is_causal": 1} if causal else {})
+    return Row(
+        HEADS,
+        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, **causal),
+        onnx=[*KEYS, ("Attention", "x,k,v", "y", words)],
+        constants={"two": np.array(2, np.float32)},
+        numpy=in_numpy,
+        jax=in_jax,
+        tensorflow=in_tensorflow,
+        opencv=False,
+    )
+
+
+def resize_row(size: int, in_torch: Any, in_tensorflow: Any, in_onnx: dict[str, str]) -> Row:
+    """Returns a linear resize to a size, where each library's words say what corners are."""
+    libraries: dict[str, Any] = {
+        "torch": lambda x: F.interpolate(x, (size, size), mode="bilinear", **in_torch),
+        "tensorflow": lambda x: resized(x, size, **in_tensorflow),
+        "onnx": node("Resize", "x,,,s", mode="linear", **in_onnx),
+    }
+    if in_torch is None:
+        del libraries["torch"]
+    return Row(X, **libraries, constants={"s": np.array([2, 6, size, size])}, opencv=False)
+
+
 ROWS: dict[str, Row] = {
     "thresholded_relu": Row(X, onnx=node("ThresholdedRelu", alpha=0.5)),
     "lstm": layer_row(
@@ -611,28 +653,13 @@ ROWS: dict[str, Row] = {
         constants={"s": np.array([1, 1, 2, 2], np.float32)},
         opencv=False,
     ),
-    "resize linear to fewer": Row(
-        X,
-        torch=lambda x: F.interpolate(x, (5, 5), mode="bilinear"),
-        tensorflow=lambda x: resized(x, 5, half_pixel_centers=True),
-        onnx=node("Resize", "x,,,s", mode="linear"),
-        constants={"s": np.array([2, 6, 5, 5])},
-        opencv=False,
+    "resize linear to fewer": resize_row(5, {}, {"half_pixel_centers": True}, {}),
+    "resize linear from corner to corner": resize_row(
+        *(13, {"align_corners": True}, {"align_corners": True}),
+        {"coordinate_transformation_mode": "align_corners"},
     ),
-    "resize linear from corner to corner": Row(
-        X,
-        torch=lambda x: F.interpolate(x, (13, 13), mode="bilinear", align_corners=True),
-        tensorflow=lambda x: resized(x, 13, align_corners=True),
-        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="align_corners"),
-        constants={"s": np.array([2, 6, 13, 13])},
-        opencv=False,
-    ),
-    "resize linear from the first corner": Row(
-        X,
-        tensorflow=lambda x: resized(x, 16),
-        onnx=node("Resize", "x,,,s", mode="linear", coordinate_transformation_mode="asymmetric"),
-        constants={"s": np.array([2, 6, 16, 16])},
-        opencv=False,
+    "resize linear from the first corner": resize_row(
+        16, None, {}, {"coordinate_transformation_mode": "asymmetric"}
     ),
     "resize cubic": Row(
         X,
@@ -682,46 +709,8 @@ ROWS: dict[str, Row] = {
     "sum of three": Row(
         (X, P, S), tensorflow=lambda x, w, v: tf().add_n([x, w, v]), onnx=node("Sum", "x,w0,w1")
     ),
-    "attention": Row(
-        HEADS,
-        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2),
-        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23})],
-        constants={"two": np.array(2, np.float32)},
-        numpy=lambda x: by_parts(scores(x)) @ (x * np.float32(2)),
-        jax=lambda x: turned(
-            jx().nn.dot_product_attention(turned(x), turned(jx().numpy.tanh(x)), turned(x * 2))
-        ),
-        tensorflow=lambda x: tf().matmul(
-            tf().nn.softmax(tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5), x * 2
-        ),
-        opencv=False,
-    ),
-    "attention to what was before": Row(
-        HEADS,
-        torch=lambda x: F.scaled_dot_product_attention(x, torch.tanh(x), x * 2, is_causal=True),
-        onnx=[*KEYS, ("Attention", "x,k,v", "y", {"opset": 23, "is_causal": 1})],
-        constants={"two": np.array(2, np.float32)},
-        numpy=lambda x: (
-            by_parts(scores(x) + np.triu(np.full((5, 5), -np.inf, np.float32), 1))
-            @ (x * np.float32(2))
-        ),
-        jax=lambda x: turned(
-            jx().nn.dot_product_attention(
-                turned(x), turned(jx().numpy.tanh(x)), turned(x * 2), is_causal=True
-            )
-        ),
-        tensorflow=lambda x: tf().matmul(
-            tf().nn.softmax(
-                tf().where(
-                    np.tri(5, dtype=bool),
-                    tf().matmul(x, tf().tanh(x), transpose_b=True) * 0.5,
-                    tf().float32.min,
-                )
-            ),
-            x * 2,
-        ),
-        opencv=False,
-    ),
+    "attention": attention_row(),
+    "attention to what was before": attention_row(is_causal=True),
     "layer norm without numbers": Row(
         L,
         torch=lambda x: F.layer_norm(x, (12,)),
