@@ -266,7 +266,7 @@ class LiveValue:
 class Graph(Interpreter):
     """A graph with its inputs, and its values while it runs.
 
-    ``body``: its nodes, and what the file holds; ``given``: the library's values of the inputs, by
+    ``body``: its nodes, and what the file holds; ``inputs``: the library's values of the inputs, by
     key. Once it has run, ``nodes`` are those that ran, with keys of their own in each iteration.
     """
 
@@ -285,14 +285,14 @@ class Graph(Interpreter):
     iterated = 0
     """Nodes of iterations so far."""
 
-    def __init__(self, body: Body, given: Mapping[Any, Any]) -> None:
-        self.body, self.given = body, given
+    def __init__(self, body: Body, inputs: Mapping[Any, Any]) -> None:
+        self.body, self.inputs = body, inputs
         self.nodes, self.outputs = [*body.nodes], [*body.outputs]
         self.constants: dict[Any, Any] = dict(body.constants)
         # a value lives as long as whatever is still to read it
         self.values: WeakValueDictionary[Key, LiveValue] = WeakValueDictionary()
         self.kept: list[LiveValue] = []
-        self.known: dict[Any, Known] = {key: self.described(value) for key, value in given.items()}
+        self.known: dict[Any, Known] = {key: self.described(value) for key, value in inputs.items()}
         self.settled = {key for key, (_, dtype) in self.known.items() if "float" not in dtype}
         self.counts: Counter[Any] = Counter()
         self.events: list[Operation] = []
@@ -366,7 +366,7 @@ class Graph(Interpreter):
             self.kept = self._run_pieces(visit)
         else:
             self.visit, self.nodes = visit, []
-            self.kept = self.walk(self.body, [self.live(*both) for both in self.given.items()])
+            self.kept = self.walk(self.body, [self.live(*both) for both in self.inputs.items()])
             self.outputs = [value.key for value in self.kept]
             # pieces start while little is alive: between values they tear the heap
             self._join()
@@ -418,7 +418,7 @@ class Graph(Interpreter):
 
     def _run_pieces(self, visit: Visit) -> list[LiveValue]:
         left, number = Counter(self.outputs) + self.counts, 0
-        held = {key: self.live(key, value) for key, value in self.given.items()}
+        held = {key: self.live(key, value) for key, value in self.inputs.items()}
         for piece in self.pieces:
             try:
                 run = self.start(piece, once=True) if piece.run is None else piece.run
@@ -506,7 +506,7 @@ class Graph(Interpreter):
         """Returns a value as it is met."""
         shape, dtype = self.described_at(key)
         held = key not in self.values
-        name = self.name(key) if held or key in self.given else ""
+        name = self.name(key) if held or key in self.inputs else ""
         role, address = (WEIGHT, None) if held else (INPUT, self.address(key))
         return Seen(key, shape, dtype, partial(self.array, key), role, name, address)
 

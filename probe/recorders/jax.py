@@ -56,8 +56,8 @@ class JaxRecorder:
         self.decisions: dict[int, Any] = {}
         self.composed: dict[Hashable, Meaning] = {}
         self.programs: dict[str, None] = {}
-        self.told = SaidOnce()
-        self.found: dict[int, tuple[Any, Any]] = {}
+        self.said = SaidOnce()
+        self.equations: dict[int, tuple[Any, Any]] = {}
 
     @property
     def note(self) -> str:
@@ -295,7 +295,7 @@ class _Trace(Base):  # type: ignore[misc]
 
     def _only(self, within: Any) -> Any:
         """Returns the one equation of a program that computes; found out once for each."""
-        known = self.recorder.found
+        known = self.recorder.equations
         if id(within) not in known:  # itself, so that no other has its id
             known[id(within)] = within, only(programs.flat_of(within))
         return known[id(within)][1]
@@ -357,7 +357,7 @@ class _Trace(Base):  # type: ignore[misc]
             whole = _said_of(primitive, params, ins, means(value))
             return whole._replace(attributes=programs.params_of(shown))
 
-        return self.recorder.told.of(lambda: (primitive, tuple(params.items()), *ins), said)
+        return self.recorder.said.of(lambda: (primitive, tuple(params.items()), *ins), said)
 
     def _visit(self, op: str, path: str, reads: list[Seen], gives: list[Any], said: Said) -> None:
         results = [self.values.gives(value, reads) for value in gives]

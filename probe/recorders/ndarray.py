@@ -229,19 +229,13 @@ class _ArrayRun:
             shapes, dtypes = [value.shape for value in results], [value.dtype for value in results]
             call = Call(name, {}, operands, shapes, dtypes, run=again)
             means = meaning(call, *_fill_in(held, operands))
-        attributes = {f"argument{n}": argument for n, argument in enumerate(held[0])} | held[1]
         # where an array stands among arguments is told by the others, but not of one with a name
-        attributes = {
-            word: repr(argument)
-            for word, argument in attributes.items()
-            if word in held[1] or not _of_kind(argument, _ArgumentHole)
-        }
-        self.visit(
-            Operation(
-                *(name, getattr(_local, "path", ""), seen, results, means, attributes, again),
-                *(_np_lines(name, function, held, addresses), ("import numpy as np",)),
-            )
-        )
+        numbered = {n: a for n, a in enumerate(held[0]) if not _of_kind(a, _ArgumentHole)}
+        attributes = {f"argument{n}": repr(a) for n, a in numbered.items()}
+        attributes |= {word: repr(a) for word, a in held[1].items()}
+        ends = name, getattr(_local, "path", ""), seen, results
+        lines = _np_lines(name, function, held, addresses)
+        self.visit(Operation(*ends, means, attributes, again, lines, ("import numpy as np",)))
         return gives if isinstance(result, tuple | list) else gives[0]
 
     def into(

@@ -114,7 +114,7 @@ class Optimised(graphs.Graph):
         self.most_pieces = max(2, min(self.most_pieces, MOST_THREADS // threads))
         self.sessions: dict[str, Any] = {}
         self.blocks: dict[str, Block] = {}
-        self.made: dict[str, str] = {}
+        self.paths: dict[str, str] = {}
         own = (opset for opset in model.opset_import if opset.domain in ("", "ai.onnx"))
         self.opset = max((opset.version for opset in own), default=1)
         self.bodies: dict[Any, tuple[Any, Body]] = {}
@@ -343,8 +343,8 @@ class Optimised(graphs.Graph):
         blocked = node.domain == BLOCKED
         node.path = node.name.removesuffix("_nchwc") if blocked else node.name
         if re.fullmatch(node.op + r"(_token_\d+)?", node.path):
-            node.path = f"{self.made.get(node.slots[0], node.slots[0])}/{node.op}"
-        self.made.update(dict.fromkeys(node.gives, node.path))
+            node.path = f"{self.paths.get(node.slots[0], node.slots[0])}/{node.op}"
+        self.paths.update(dict.fromkeys(node.gives, node.path))
         if blocked and node.op == "Conv":
             shape = self.constants[node.slots[1]].array.shape
             self.blocks[node.slots[1]] = onnx_file.block_of_filters(shape, self.block)

@@ -104,14 +104,14 @@ class KnownGraphs:
     """What stays from one run to the next.
 
     ``functions``: how each is watched, by its name and inputs; ``traced``: graphs by their names;
-    ``told``: what is said of calls that are alike.
+    ``said``: what is said of calls that are alike.
     """
 
     def __init__(self) -> None:
         self.names = Names()
         self.functions: dict[Hashable, WatchedFunction] = {}
         self.traced: dict[str, Body] = {}
-        self.told = SaidOnce()
+        self.said = SaidOnce()
 
 
 class Watching(Interpreter):
@@ -129,7 +129,7 @@ class Watching(Interpreter):
         self.variables: dict[int, Hashable] = {}
         self.lists: dict[int, list[Seen | None]] = {}
         self.shapes: set[int] = set()
-        self.given: dict[Hashable, int] = {}
+        self.order: dict[Hashable, int] = {}
         self.roles: dict[Hashable, tuple[str, str]] = {}
         self.writes, self.graphs, self.busy = 0, 0, False
         self.said: list[str] = []
@@ -201,7 +201,7 @@ class Watching(Interpreter):
         Where an operation is called with a variable, TensorFlow reads it past the callbacks: then
         the tensor has the variable's own memory.
         """
-        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.given:
+        if number_of(tensor) not in self.aliases and number_of(tensor) not in self.order:
             handle = self._held(tensor) if type_of(tensor).floating else None
             key = number_of(tensor) if handle is None else self._variable(handle, "")
             self.aliases[number_of(tensor)] = key
@@ -236,7 +236,7 @@ class Watching(Interpreter):
         return Seen(key, sizes_of(tensor), type_of(tensor).name, lambda: array(tensor), role, name)
 
     def _gives(self, gives: Sequence[Seen]) -> None:
-        self.given.update((value.key, len(self.given)) for value in gives)
+        self.order.update((value.key, len(self.order)) for value in gives)
         for value in gives:
             if value.shape in self.wanted:
                 self.numpy[value.shape, value.dtype, array_digest(value.array())] = value.key
@@ -285,7 +285,7 @@ class Watching(Interpreter):
             call = ran.call(looked)
             return Said(meaning(call), ran.shown(), call.run, ran.lines(), IMPORTS)
 
-        return self.known.told.of(ran.signature, said)
+        return self.known.said.of(ran.signature, said)
 
     def _read(self, op: str, inputs: list[Any]) -> list[int]:
         """Returns the numbers of the inputs that are arrays."""
@@ -297,7 +297,7 @@ class Watching(Interpreter):
             and (not type_of(tensor).unread or (op == "ResourceGather" and n == 0))
         ]
         if op in COMMUTE:  # Grappler swaps them: what was given earlier stands first
-            numbers.sort(key=lambda n: self.given.get(self.key(inputs[n]), len(self.given)))
+            numbers.sort(key=lambda n: self.order.get(self.key(inputs[n]), len(self.order)))
         return numbers
 
     def _of_shapes(self, inputs: list[Any], outputs: list[Any]) -> bool:
@@ -306,7 +306,7 @@ class Watching(Interpreter):
         def is_shape(tensor: Any) -> bool:
             if number_of(tensor) in self.shapes:
                 return True
-            return not sizes_of(tensor) and self.key(tensor) not in self.given
+            return not sizes_of(tensor) and self.key(tensor) not in self.order
 
         if not all(type_of(tensor).whole and is_shape(tensor) for tensor in inputs):
             return False

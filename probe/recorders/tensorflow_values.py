@@ -607,7 +607,7 @@ class Names:
         self.paths: dict[tuple[str, bool], str] = {}
 
     def variable(self, handle: int) -> str:
-        return self.found.names.get(handle, "")
+        return self.process.names.get(handle, "")
 
     def path(self, scope: str, graph: bool = False) -> str:
         """The path that a name scope stands for: the layers of Keras in it, if there are any.
@@ -615,7 +615,7 @@ class Names:
         In a ``graph`` a scope that is opened again has a number behind its name.
         """
         if (scope, graph) not in self.paths:
-            layers = self.found.layers
+            layers = self.process.layers
             parts = [part for part in scope.split("/") if part and not NO_LAYER.match(part)]
             if graph:
                 both = [(part, re.sub(r"_\d+$", "", part)) for part in parts]
@@ -626,7 +626,7 @@ class Names:
 
     def floating(self) -> Iterator[Any]:
         """Yields the floating-point variables that there still are."""
-        every = (reference() for reference in self.found.variables)
+        every = (reference() for reference in self.process.variables)
         return (var for var in every if var is not None and var.dtype.is_floating)
 
     def shapes(self) -> set[tuple[int, ...]]:
@@ -645,7 +645,7 @@ class Names:
                     continue
 
     @cached_property
-    def found(self) -> ProcessState:
+    def process(self) -> ProcessState:
         """What a look at all objects of the process finds."""
         from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 

@@ -65,7 +65,7 @@ class TorchRecorder:
         self.note = ""
         self.gradients = False
         self.expected: list[str] | None = None
-        self.told: dict[Hashable, tuple[str, Said]] = {}
+        self.said: dict[Hashable, tuple[str, Said]] = {}
         self.lays = Lays()
         self.trees = list[ModuleTree]()
         self.several = False  # whether its operations ran on several numbers of threads
@@ -233,7 +233,7 @@ class _Mode(TorchDispatchMode):
     def __init__(self, recorder: TorchRecorder, visit: Visit) -> None:
         super().__init__()
         skip(type(self).__torch_dispatch__)
-        self.recorder, self.told = recorder, recorder.told
+        self.recorder, self.said = recorder, recorder.said
         self.threads = Counter[int]()
         self.visit, self.regions = visit, 0
         self.compiling: Callable[[], bool] = lambda: False
@@ -305,7 +305,7 @@ class _Mode(TorchDispatchMode):
             self.threads[threads] += 1
             same = (id(func), same, lies, threads)  # ``op_facts`` keeps the function
             try:
-                entry = self.told.get(same)
+                entry = self.said.get(same)
             except (TypeError, NotImplementedError):  # an argument without a hash, or without ==
                 entry, same = None, None
             if entry is None:
@@ -334,9 +334,9 @@ class _Mode(TorchDispatchMode):
         view = object() if same is not None and op_facts(ran.func).view else None
         op = str(ran.func).removesuffix(".default")
         written = None if plain is None else lines
-        entry = op, Said(meaning(call), call.told(), again, written, IMPORTS, view)
+        entry = op, Said(meaning(call), call.shown(), again, written, IMPORTS, view)
         if same is not None and not call.looked:
-            self.told[same] = entry
+            self.said[same] = entry
         return entry
 
     def compiled(self, reads: Sequence[Any], run: Callable[[], Any], changed: Sequence[int]) -> Any:

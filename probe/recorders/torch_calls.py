@@ -201,7 +201,7 @@ class AtenCall(Base):
         every = [self.tensors[self.at(name)] for name in names]
         return len({(t.data_ptr(), t.shape, t.stride(), t.dtype) for t in every}) == 1
 
-    def told(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Any]:
         """Returns all arguments that aren't arrays, plain enough for JSON; and which arrays are
         left out ahead of one that is given, which else would stand for another."""
         plain = {
@@ -217,7 +217,7 @@ class AtenCall(Base):
     def more(self, *leave_out: str) -> tuple[Any, ...]:
         """Returns (name, value) of the arguments that aren't arrays, nor as by default."""
         usual = {k: _plain_argument(value) for k, value in op_facts(self.func).defaults.items()}
-        every = self.told().items()
+        every = self.shown().items()
         return tuple((k, v) for k, v in every if k not in leave_out and v != usual.get(k))
 
 

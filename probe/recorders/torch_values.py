@@ -472,7 +472,7 @@ SWEEP, SWEEP_ALL = 8, 128
 class Memory(Held):
     """A storage: how often it was changed, and what is known to lie in it.
 
-    ``number``: its own in this run; ``given``: whether the run itself made it. ``values``: keys, of
+    ``number``: its own in this run; ``own``: whether the run itself made it. ``values``: keys, of
     this change or before; ``parts``: what was written since ``cover`` last held all of it.
     ``hollow``: some of it has not been written yet. ``places``: of its tensors as they lie, since
     the last change. ``tensor``: one that isn't plain memory, which is rare: it is kept alive, so
@@ -480,13 +480,13 @@ class Memory(Held):
     """
 
     __slots__ = (
-        *("changes", "cover", "given", "hollow", "number", "parts", "places", "tensor", "values"),
+        *("changes", "cover", "hollow", "number", "own", "parts", "places", "tensor", "values"),
     )
 
     def __init__(self, storage: torch.UntypedStorage, number: int, tensor: Any = None) -> None:
         super().__init__(storage)
         self.number, self.changes, self.tensor = number, 0, tensor
-        self.given = self.hollow = False
+        self.own = self.hollow = False
         self.values: set[Hashable] = set()
         self.cover: tuple[Hashable, MemoryLayout] | None = None
         self.parts: list[tuple[Hashable, MemoryLayout]] = []
@@ -591,7 +591,7 @@ class Values:
         if self.met % SWEEP == 0:
             every = self.met % SWEEP_ALL == 0
             for place, other in [*self.memories.items()]:
-                if (every or other.given) and other.tensor is None and other.expired():
+                if (every or other.own) and other.tensor is None and other.expired():
                     del self.memories[place]
         memory = self.memories[at] = Memory(storage, self.met, tensor)
         for named in self.named.get(at, ()):
@@ -605,7 +605,7 @@ class Values:
         memory, key, lay = place
         fresh = key not in memory.values
         if fresh:
-            if memory.given:
+            if memory.own:
                 self._renewed(tensor, place, path)
             memory.note(key, lay.geometry)
         seen = self.seen(tensor, place)
@@ -617,7 +617,7 @@ class Values:
     def given(self, tensor: torch.Tensor, place: Place) -> Seen:
         """Returns a value that an operation has just given. ``place``: as it is now."""
         memory, key, lay = place
-        memory.given = memory.given or not memory.values
+        memory.own = memory.own or not memory.values
         memory.note(key, lay.geometry)
         return self.seen(tensor, place)
 
@@ -637,7 +637,7 @@ class Values:
         """Notes memory that has been allocated and not written yet."""
         for tensor in every:
             memory = self.place(tensor).memory
-            memory.given, memory.hollow = True, is_strided(tensor)
+            memory.own, memory.hollow = True, is_strided(tensor)
 
     def unwritten(self, place: Place) -> bool:
         """Whether a tensor's memory has not been written, so that looking at it reads no value."""
@@ -651,7 +651,7 @@ class Values:
         """Notes that an operation has changed what lies in a tensor's memory."""
         memory = place.memory
         memory.changes += 1
-        memory.given = True
+        memory.own = True
         memory.places.clear()
 
     def written(self, tensor: torch.Tensor) -> None:

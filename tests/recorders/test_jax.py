@@ -432,7 +432,7 @@ def test_a_second_recording_says_what_a_first_one_would() -> None:
         )
         assert one.attributes.keys() == other.attributes.keys()
         assert type(one.meaning) is type(other.meaning)
-    assert kept.told  # something was said once for both
+    assert kept.said  # something was said once for both
 
 
 def test_a_sum_of_products_inside_of_a_program_is_not_said_to_be_rounded_as_by_itself() -> None:
