@@ -602,10 +602,6 @@ class GraphRecorder(ABC):
     def cut(self, opens: bool) -> Graph:
         """Returns the nodes that run unwatched. ``opens``: iterations are recorded."""
 
-    def with_inputs(self, inputs: Mapping[str, np.ndarray]) -> GraphRecorder:
-        """Returns a recorder of the same model with other inputs."""
-        return type(self)(self.model, inputs, self.switches)
-
     def record(self, visit: Visit) -> list[Seen]:
         """Runs it node by node, and calls ``visit`` behind each. ``Again`` where nodes in a row are
         found to give different bits from each alone."""
@@ -646,7 +642,8 @@ class GraphRecorder(ABC):
 
     def _as_one(self, visit: Visit) -> list[Seen]:
         def again(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            return self.with_inputs(dict(zip(self.inputs, arrays, strict=True))).plain()
+            inputs = dict(zip(self.inputs, arrays, strict=True))
+            return type(self)(self.model, inputs, self.switches).plain()
 
         outputs = self.plain()
         reads = [_of_array(name, array) for name, array in self.inputs.items()]
@@ -714,9 +711,8 @@ def refused(
 ) -> InputError:
     """Returns what is said of inputs that a library refuses."""
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-    return InputError(
-        "inputs", shapes, f"{library} refuses them: {' '.join(str(error).split())[:200]}", todo
-    )
+    why = f"{library} refuses them: {' '.join(str(error).split())[:200]}"
+    return InputError("inputs", shapes, why, todo)
 
 
 @contextmanager

@@ -379,9 +379,8 @@ def unlike_params(first: Flat, second: Flat) -> list[tuple[str, Any, Any]] | Non
             return None
         for place, (a, b) in enumerate(zip(mine.slots, other.slots, strict=True), 1):
             if not isinstance(a, int) and str(a.val) != str(b.val):
-                differences.append(
-                    (f"operand {place} of {name}", float(literal_of(a)), float(literal_of(b)))
-                )
+                both = float(literal_of(a)), float(literal_of(b))
+                differences.append((f"operand {place} of {name}", *both))
         theirs = params_of(other.words)
         for key, value in params_of(mine.words).items():
             if " at 0x" not in str(value) and value != theirs.get(key):
@@ -517,11 +516,8 @@ def _is(code: str, name: str, words: frozenset[tuple[str, str]], operands: tuple
         return flat.outputs == list(range(len(operands)))
     eqn = flat.equations[0]
     apart = words ^ {(key, param_text(each)) for key, each in eqn.words.items()}
-    return (
-        flat.direct
-        and eqn.op == name
-        and all(key in BESIDE or text == "None" for key, text in apart)
-    )
+    beside = all(key in BESIDE or text == "None" for key, text in apart)
+    return flat.direct and eqn.op == name and beside
 
 
 def param_text(value: Any) -> str:

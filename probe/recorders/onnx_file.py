@@ -85,9 +85,8 @@ class Constant:
             copied.name = name
             return copied
         array = self.array if array is None else array
-        return onnx.TensorProto(
-            name=name, data_type=self.kind, dims=array.shape, raw_data=array.tobytes()
-        )
+        bits = array.tobytes()
+        return onnx.TensorProto(name=name, data_type=self.kind, dims=array.shape, raw_data=bits)
 
 
 # nodes and their bodies

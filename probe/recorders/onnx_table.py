@@ -268,9 +268,8 @@ def _onnx_arg(c: Call) -> s.Meaning:
 
 @TABLE.row("TopK")
 def _top_k(c: Call) -> s.Meaning:
-    count = (
-        int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
-    )  # an attribute until version 10
+    # an attribute until version 10
+    count = int(c["k"]) if "k" in c.attributes else c.integers(1)[0]
     words = (int(c.get("axis", -1)), _on(c, "largest", 1), _on(c, "sorted", 1))
     return s.reads_of(c, o.top_k(c.rank(), count, *words), 0)
 

@@ -78,10 +78,9 @@ def share_memory() -> None:
     kind = binding.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     memory = binding.OrtMemoryInfo("Cpu", kind, 0, binding.OrtMemType.DEFAULT)
     as_requested = 1
+    arena = onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
     try:
-        onnxruntime.create_and_register_allocator(
-            memory, onnxruntime.OrtArenaCfg(0, as_requested, 1 << 16, -1)
-        )
+        onnxruntime.create_and_register_allocator(memory, arena)
     except Exception:  # the program has registered one: it serves as well
         return
 
@@ -186,9 +185,8 @@ class Optimised(graphs.Graph):
             session = onnxruntime.InferenceSession(content, settings, providers=PROVIDERS)
             if once and name:  # other iterations run the same
                 self.sessions[name] = session
-        inputs, outputs = (
-            [end.name for end in some] for some in (session.get_inputs(), session.get_outputs())
-        )
+        ends = session.get_inputs(), session.get_outputs()
+        inputs, outputs = ([end.name for end in some] for some in ends)
         own = [self.value(key, held.get(key, constant.array)) for key, constant in beside.items()]
         return lambda values: session.run_with_ort_values(  # type: ignore[no-any-return]
             outputs, dict(zip(inputs, (*values, *own), strict=True))

@@ -374,9 +374,8 @@ class Layers(Graph):
                     inside[by[name].name] = by[name]
                     waiting += by[name].reads
             layers = [layer for layer in self.net.layers if layer.name in inside]
-            nodes.append(
-                self._node(layers, outer if len(layers) == 1 else [*dict.fromkeys(outer)], gives)
-            )
+            reads = outer if len(layers) == 1 else [*dict.fromkeys(outer)]
+            nodes.append(self._node(layers, reads, gives))
         return nodes
 
     def _node(

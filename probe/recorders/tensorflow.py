@@ -634,9 +634,8 @@ def _keras(path: Path, trusted: bool) -> OpenedTensorFlow:
 
 
 def _input_of(name: str, shape: Any, dtype: Any) -> Input:
-    return Input(
-        str(name), tuple(None if n is None else int(n) for n in shape), tf.as_dtype(dtype).name
-    )
+    sizes = tuple(None if n is None else int(n) for n in shape)
+    return Input(str(name), sizes, tf.as_dtype(dtype).name)
 
 
 def _saved_model(path: Path, trusted: bool) -> OpenedTensorFlow:

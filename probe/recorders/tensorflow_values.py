@@ -48,9 +48,8 @@ class TensorType(NamedTuple):
 @cache
 def _type_numbered(number: int) -> TensorType:
     dtype = tf.as_dtype(number)
-    return TensorType(
-        dtype.name, dtype.is_floating, dtype.is_integer or dtype.is_bool, dtype.name in UNREAD
-    )
+    whole = dtype.is_integer or dtype.is_bool
+    return TensorType(dtype.name, dtype.is_floating, whole, dtype.name in UNREAD)
 
 
 def type_of(tensor: Any) -> TensorType:
@@ -238,10 +237,8 @@ def schema(op: str) -> Schema:
         whole = bool(types) and types <= WHOLE
         how = (whole and arg.name in STRUCTURE) or arg.name == "padding_value"
         inputs.append((arg.name, bool(arg.number_attr or arg.type_list_attr), how))
-    outputs = [
-        (arg.number_attr or arg.type_list_attr, not arg.number_attr)
-        for arg in definition.output_arg
-    ]
+    counts = [(arg.number_attr, arg.type_list_attr) for arg in definition.output_arg]
+    outputs = [(number or types, not number) for number, types in counts]
     defaults = {
         attr.name: plain_word(attribute(attr.default_value), attr.type)
         for attr in definition.attr

@@ -143,9 +143,8 @@ class ModuleTree:
     def __init__(self, root: torch.nn.Module, front: str) -> None:
         self.root, self.front = weakref.ref(root), front
         every = modules(root)
-        self.paths = {
-            id(m): (weakref.ref(m), _module_path(front, name)) for m, name in every.items()
-        }
+        paths = [(m, _module_path(front, name)) for m, name in every.items()]
+        self.paths = {id(m): (weakref.ref(m), path) for m, path in paths}
         self.weights = [
             NamedWeight(weakref.ref(tensor), address(tensor), _module_path(front, f"{name}.{key}"))
             for module, name in every.items()

@@ -258,9 +258,8 @@ def aten_call(ran: RanCall) -> tuple[AtenCall, Lines | None, RepeatedCall | None
     attributes = arguments_of(known, *tree)
     first = dict[int, int]()
     alike = [first.setdefault(id(tensor), n) for n, tensor in enumerate(reads)]
-    alone = RepeatedCall(
-        func, tree, slots, alike, torch.get_num_threads(), at, torch.is_grad_enabled()
-    )
+    state = torch.get_num_threads(), at, torch.is_grad_enabled()
+    alone = RepeatedCall(func, tree, slots, alike, *state)
     again = None if known.random and attributes.get("dropout_p", 1) != 0 else alone
     beside = [n for tensor in every[returned:] for n, read in enumerate(reads) if read is tensor]
     lines = _writer(func, tree, slots, at, len(every), beside)

@@ -25,10 +25,9 @@ TABLE = s.OperationTable()
 Row = Callable[[AtenCall], s.Meaning]
 
 # Functions of the elements at one place that PyTorch does not call so.
-UNTAGGED = {
-    *("hardswish", "_prelu_kernel", "floor_divide", "rsub", "complex", "polar"),
-    "log_sigmoid_forward",
-}
+UNTAGGED = set(
+    "hardswish _prelu_kernel floor_divide rsub complex polar log_sigmoid_forward".split()
+)
 
 # What moves the elements of its first operand, by numbers and indices: it is asked where.
 MOVES = """gather take index _unsafe_index roll flip rot90 repeat unfold tril triu diagonal
@@ -369,9 +368,8 @@ def _aten_axes(c: AtenCall) -> tuple[int, ...]:
 def _reduces(c: AtenCall) -> s.Meaning:
     keep, more = bool(c.get("keepdim")), c.more("dim", "keepdim")
     if c.op in ("var", "std"):
-        return o.variance(
-            c.op, _aten_axes(c), keep, 1 if c["correction"] is None else c["correction"]
-        )
+        correction = 1 if c["correction"] is None else c["correction"]
+        return o.variance(c.op, _aten_axes(c), keep, correction)
     places = c.op in ("argmax", "argmin", "median", "nanmedian")
     places |= len(c.gives) > 1 and c.op in ("max", "min")
     if c.op in ("norm", "linalg_vector_norm") and not c.more("dim", "keepdim", "ord", "p"):

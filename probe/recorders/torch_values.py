@@ -566,10 +566,8 @@ class Values:
         """Returns which value a tensor is now; its ``key`` tells it from every other."""
         if tensor.layout is not torch.strided or tensor.is_nested:
             at = -id(tensor)
-            memory, lay = (
-                self.memories.get(at) or self._met(NOWHERE, at, tensor),
-                self.lays.of(tensor),
-            )
+            memory = self.memories.get(at) or self._met(NOWHERE, at, tensor)
+            lay = self.lays.of(tensor)
             return Place(memory, (memory.number, memory.changes, lay.number), lay)
         storage = tensor.untyped_storage()
         at = storage_address(storage)
