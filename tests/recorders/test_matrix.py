@@ -414,10 +414,8 @@ def alike(
 ) -> Row:
     """Returns a function that these libraries spell alike, ``formula(xp, x, ...)`` in functions of
     their own, and others otherwise; PyTorch's stands first."""
-    spelled_alike = {
-        name: lambda *given, name=name: formula(SPACES[name](), *given)
-        for name in libraries.split()
-    }
+    names = libraries.split()
+    spelled_alike = {n: lambda *given, n=n: formula(SPACES[n](), *given) for n in names}
     first = {"torch": others.pop("torch")} if "torch" in others else {}
     return Row(given, **first, **spelled_alike, **others)
 

@@ -88,10 +88,8 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     """Eigen's sums start where whole vectors do."""
     x, nodes = normal(3, 385), [helper.make_node("ReduceSum", ["x"], ["y"], name="sum")]
     content = model(nodes, {"x": x}, ["y"], opened=())
-    sides = [
-        record_run(onnxruntime.OnnxRecorder(content, {"x": layout.copied(x, at)}))
-        for at in (0, offset)
-    ]
+    arrays = (layout.copied(x, at) for at in (0, offset))
+    sides = [record_run(onnxruntime.OnnxRecorder(content, {"x": array})) for array in arrays]
     assert [one.values[0].address for one in sides] == [0, offset]
     found = difference.compare_runs(*sides)
     lines = sides[1].operations[0].lines(["x0"], "y")
@@ -144,10 +142,7 @@ def counted(most, x, cond="Identity", name="loop"):
     node = helper.make_node
     goes = [node("Identity", ["c"], ["d"])]
     if cond == "Less":
-        goes = [
-            node("Gather", ["b", "none"], ["first"], axis=0),
-            node("Less", ["first", "limit"], ["d"]),
-        ]
+        goes = [node("Gather", ["b", "none"], ["f"], axis=0), node("Less", ["f", "limit"], ["d"])]
     body = helper.make_graph(
         [node("Add", ["a", "x"], ["b"], name="add"), node("Mul", ["b", "ten"], ["e"], name="ten")]
         + goes,
@@ -344,11 +339,8 @@ class Planted(onnxruntime.OnnxRecorder):
 
 def test_a_planted_difference_is_found_where_it_is():
     node = helper.make_node
-    nodes = [
-        node("Tanh", ["x"], ["a"], name="a"),
-        node("Mul", ["a", "a"], ["b"], name="b"),
-        node("Exp", ["b"], ["y"], name="c"),
-    ]
+    nodes = [node("Tanh", ["x"], ["a"], name="a"), node("Mul", ["a", "a"], ["b"], name="b")]
+    nodes += [node("Exp", ["b"], ["y"], name="c")]
     x = normal(2, 6)
     content = model(nodes, {"x": x}, ["y"])
     sides = [kind(content, {"x": x}) for kind in (onnxruntime.OnnxRecorder, Planted)]
@@ -424,10 +416,8 @@ def test_what_nobody_described_is_unknown():
 
 def test_indices_that_numbers_decide_are_not_guessed():
     node = helper.make_node
-    nodes = [
-        node("ArgMax", ["x"], ["i"], name="best", axis=1, keepdims=0),
-        node("Gather", ["t", "i"], ["y"], name="pick"),
-    ]
+    nodes = [node("ArgMax", ["x"], ["i"], name="best", axis=1, keepdims=0)]
+    nodes += [node("Gather", ["t", "i"], ["y"], name="pick")]
     x = normal(2, 3)
     content = model(nodes, {"x": x}, ["y"], {"t": normal(3, 4)})
     recorder, seen = onnxruntime.OnnxRecorder(content, {"x": x}), {}
@@ -437,10 +427,7 @@ def test_indices_that_numbers_decide_are_not_guessed():
 
 def test_shapes_are_read_without_the_numbers():
     node = helper.make_node
-    nodes = [
-        node("Shape", ["x"], ["s"], name="shape"),
-        node("ConstantOfShape", ["s"], ["y"], name="zeros"),
-    ]
+    nodes = [node("Shape", ["x"], ["s"]), node("ConstantOfShape", ["s"], ["y"])]
     x = normal(2, 3)
     found, _ = compared(model(nodes, {"x": x}, ["y"]), {"x": x}, {"x": x + 1}, optimisation="none")
     assert [(one.verdict, one.compared) for one in found.operations] == [("equal", 2), ("equal", 6)]

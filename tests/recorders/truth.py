@@ -80,12 +80,8 @@ def told(left: Any, right: Any, near: float = NEAR) -> Sides:
     with np.errstate(invalid="ignore"):
         apart = np.abs(one - two) > near * np.maximum(1, np.maximum(abs(one), abs(two)))
         apart |= np.isnan(one) != np.isnan(two)
-    wrong = sorted(
-        {
-            (int(a), int(b))
-            for a, b in zip(origin[1:][same][apart], origin[:-1][same][apart], strict=True)
-        }
-    )
+    places = (origin[1:][same][apart].tolist(), origin[:-1][same][apart].tolist())
+    wrong = sorted({*zip(*places, strict=True)})
     known, refuted = set[str](), dict[str, str]()
     for live, values, own in sides:
         for op in live.operations:
