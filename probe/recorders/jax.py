@@ -249,9 +249,11 @@ class _Trace(Base):  # type: ignore[misc]
             return
         name = f"{primitive.name} {params['name']}" if "name" in params else primitive.name
         call, self.calls = self.calls, self.calls + 1
-        if call not in self.recorder.decisions:
-            self._decide(call, primitive, args, params, gives, name)
-        decision, last = self.recorder.decisions[call], None
+        decisions, last = self.recorder.decisions, None
+        if call not in decisions:
+            decisions[call] = self._decision(primitive, args, params, gives)
+            self.recorder.programs |= {} if decisions[call] else {name: None}
+        decision = decisions[call]
         self.depth += 1
         if decision == "equations":
             with core.set_current_trace(self):
@@ -318,21 +320,17 @@ class _Trace(Base):  # type: ignore[misc]
             self._visit(equation.op, path, reads, gives, said)
         return opened.results(values)
 
-    def _decide(
-        self, call: int, primitive: Any, args: Any, params: Any, gives: list[Any], name: str
-    ) -> None:
-        """Whether a program's equations, one by one, give its bits."""
-        within = programs.inner(primitive, params)
-        decisions = self.recorder.decisions
-        decisions[call] = ""
+    @staticmethod
+    def _decision(primitive: Any, args: Any, params: Any, gives: list[Any]) -> Any:
+        """Returns how a program is looked into, as of ``JaxRecorder.decisions``: as it gives its
+        bits."""
         if _gives_bits(lambda: programs.unrolled(primitive, params, args), gives):
-            decisions[call] = "equations"
-        elif within is not None:
+            return "equations"
+        if (within := programs.inner(primitive, params)) is not None:
             opened = programs.OpenedProgram(programs.flat_of(within))
             if _gives_bits(lambda: opened.results(opened.values(args)), gives):
-                decisions[call] = opened
-        if not decisions[call]:
-            self.recorder.programs[name] = None
+                return opened
+        return ""
 
     @staticmethod
     def _path() -> str:

@@ -359,7 +359,7 @@ class Watching(Interpreter):
         if watched.why:
             self.said.append(watched.why)
         if watched.graph is None:
-            self._one(name, inputs, outputs, watched.meaning, path)
+            self._as_one(name, inputs, outputs, watched.meaning, path)
             return
         for ours, theirs in zip(outputs, self.walk(watched.graph, inputs), strict=True):
             self.aliases[number_of(ours)] = self.key(theirs)
@@ -417,7 +417,7 @@ class Watching(Interpreter):
         self._met(node.op, read, node.own, results, path)
         return results
 
-    def _one(
+    def _as_one(
         self, name: str, inputs: list[Any], outputs: list[Any], meaning: Meaning, path: str
     ) -> None:
         path, places = path or self._path(), self.places(inputs)

@@ -201,19 +201,15 @@ class Paths:
         module = frame.f_locals["self"]
         if not self.inside and not any(module is tree.root() for tree in self.met):
             self._named(module)
-        path = self._path(module)
-        if path is None:
+        for tree in self.met:
+            known, path = tree.paths.get(id(module), (None, ""))
+            if known is not None and known() is module:
+                break
+        else:
             outer = self.inside[-1][2] if self.inside else ""
             path = f"{outer}.{type(module).__name__}".strip(".")
         self.depth[frame] = len(self.inside)
         self.inside.append((frame, module, path))
-
-    def _path(self, module: torch.nn.Module) -> str | None:
-        for tree in self.met:
-            known = tree.paths.get(id(module))
-            if known is not None and known[0]() is module:
-                return known[1]
-        return None
 
     def _named(self, root: torch.nn.Module) -> None:
         """A further model of the same run has the name of its class in front."""
