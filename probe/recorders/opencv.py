@@ -206,24 +206,21 @@ def read_net(net: Any, floats: Sequence[float] = ()) -> Net:
         value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
         for value in (*graph.input, *graph.value_info)
     }
-    layers = tuple(_dumped(net, node, wanted, exact) for node in graph.node)
-    return Net(tuple(value.name for value in graph.input), layers, outputs, shapes)
-
-
-def _dumped(net: Any, node: Any, wanted: set[str], exact: Mapping[str, float]) -> OpenCVLayer:
-    words = {}
-    for name, value in words_in(node).items():
-        every = value if isinstance(value, list) else [value]
-        every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
-        if every and name not in NOT_ITS_OWN:
-            words[name] = every[0] if len(every) == 1 else every
-    slots = tuple(n for n, output in enumerate(node.output) if output in wanted or not n)
-    blobs = net.getLayer(net.getLayerId(node.name)).blobs
-    return OpenCVLayer(
-        *(node.name, node.op_type.rpartition("::")[2], tuple(node.input)),
-        *(tuple(node.output[n] for n in slots), slots, words),
-        tuple(np.array(blob) for blob in blobs if blob is not None),
-    )
+    layers = list[OpenCVLayer]()
+    for node in graph.node:
+        words = {}
+        for name, value in words_in(node).items():
+            every = value if isinstance(value, list) else [value]
+            every = [exact.get(f"{n:.6f}", n) if isinstance(n, float) else n for n in every]
+            if every and name not in NOT_ITS_OWN:
+                words[name] = every[0] if len(every) == 1 else every
+        slots = tuple(n for n, output in enumerate(node.output) if output in wanted or not n)
+        ends = tuple(node.input), tuple(node.output[n] for n in slots), slots
+        held = net.getLayer(net.getLayerId(node.name)).blobs
+        blobs = tuple(np.array(blob) for blob in held if blob is not None)
+        kind = node.op_type.rpartition("::")[2]
+        layers.append(OpenCVLayer(node.name, kind, *ends, words, blobs))
+    return Net(tuple(value.name for value in graph.input), tuple(layers), outputs, shapes)
 
 
 def bare_name(value: str) -> str:

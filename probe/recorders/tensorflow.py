@@ -330,7 +330,9 @@ class Watching(Interpreter):
             self.lists[number_of(outputs[0])] = [None] * int(array(inputs[1]))
         elif op == "TensorListFromTensor":
             whole = self.seen(inputs[0], path)
-            parts = [_element(whole, n) for n in range(whole.shape[0])]
+            rest, count = (whole.shape[1:], whole.dtype), whole.shape[0]
+            gets = [lambda n=n: whole.array()[n] for n in range(count)]
+            parts = [Seen(("part", whole.key, n), *rest, gets[n]) for n in range(count)]
             self.lists[number_of(outputs[0])] = list(parts)
             apart = o.unstack(0, len(parts))
             self.visit(Operation(op, path, [whole], parts, apart, again=lambda read: list(read[0])))
@@ -488,12 +490,6 @@ def _memory_of(tensor: Any) -> tuple[Any, ...]:
             return number_of(tensor), (), ""
         memory = np.asarray(memoryview(tensor))
     return memory.ctypes.data, plain.shape, plain.dtype.str
-
-
-def _element(whole: Seen, number: int) -> Seen:
-    """Returns one element along the first axis."""
-    key = ("part", whole.key, number)
-    return Seen(key, whole.shape[1:], whole.dtype, lambda: whole.array()[number])
 
 
 # what is watched
@@ -676,28 +672,25 @@ def _check_graph(path: Path) -> None:
         if not graph.HasField("object_graph_def"):
             why = "it was saved by TensorFlow 1, and loading it runs operations on files"
             raise InputError("network", path.name, why, todo)
-        for op in _beyond_graph(graph.graph_def.library.function):
+        functions = graph.graph_def.library.function
+        own = {function.signature.name for function in functions}
+        saving = {name for name in own if name.startswith(SAVING)}  # a call of these is refused
+        called = (function for function in functions if function.signature.name not in saving)
+        for node in (node for function in called for node in function.node_def):
+            words, known = [*node.attr.values()], schema(node.op)
+            reached = {value.func.name for value in words}
+            reached |= {func.name for value in words for func in value.list.func}
+            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
+            beyond |= known.stateful and node.op not in PLAIN
+            if saves := reached & saving:
+                op = f"a call of {min(saves)}"
+            elif beyond and node.op not in own:
+                op = node.op
+            else:
+                continue
             name = "".join(sign if sign.isprintable() else "?" for sign in op)[:100]
             why = f"its graph holds {name}, which may read or write files or run code"
             raise InputError("network", path.name, why, todo)
-
-
-def _beyond_graph(functions: Any) -> Iterator[str]:
-    """The operations of functions that reach beyond the graph; those that save are not called."""
-    own = {function.signature.name for function in functions}
-    saving = {name for name in own if name.startswith(SAVING)}
-    for function in functions:
-        if function.signature.name in saving:
-            continue
-        for node in function.node_def:
-            reached = {value.func.name for value in node.attr.values() if value.func.name}
-            reached |= {each.name for value in node.attr.values() for each in value.list.func}
-            if reached & saving:
-                yield f"a call of {min(reached & saving)}"
-            known = schema(node.op)
-            beyond = known is NOTHING or any(part in node.op for part in OUTSIDE)
-            if node.op not in own and (beyond or (known.stateful and node.op not in PLAIN)):
-                yield node.op
 
 
 __all__ = ["ENDINGS", "OpenedTensorFlow", "TensorFlowRecorder", "opened", "target"]
