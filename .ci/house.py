@@ -89,6 +89,21 @@ def called_once(trees: dict[Path, ast.Module]) -> float:
     return 100 * once / max(every, 1)
 
 
+SAY_NOTHING = {"one", "found", "made", "told", "given", "asked", "kept"}
+"""Names that any value could have: a reader has to look up what it is."""
+
+
+def names_that_say_nothing(trees: dict[Path, ast.Module]) -> float:
+    """Percent of the uses of names of variables and parameters."""
+    uses = [
+        node.id if isinstance(node, ast.Name) else node.arg
+        for tree in trees.values()
+        for node in nodes(tree)
+        if isinstance(node, ast.Name | ast.arg)
+    ]
+    return 100 * sum(name in SAY_NOTHING for name in uses) / max(len(uses), 1)
+
+
 def modules_without_test() -> list[str]:
     """Modules that no test file of their name, in the folder of theirs, imports or (cli) runs.
 
@@ -130,6 +145,7 @@ def measured() -> dict[str, float]:
         "public_function_names_twice": sum(len(paths) > 1 for paths in own.values()),
         "functions_of_many_parameters": sum(n > MANY for n, _, _ in parameters(trees)),
         "private_functions_called_once_percent": round(called_once(trees), 1),
+        "names_that_say_nothing_percent": round(names_that_say_nothing(trees), 1),
         "comments_percent": share(f"{ALONE}|{BEHIND}", package),
         "comment_lines_percent": share(ALONE, package),
         "modules_without_test": len(modules_without_test()),
@@ -146,16 +162,16 @@ def limits() -> dict[str, float]:
 
 def over(found: dict[str, float], allowed: dict[str, float]) -> list[str]:
     """A line for each number that is not within its limit."""
-    told = []
+    beyond_limits = []
     for name, value in found.items():
         way = "more" if name in AT_LEAST else "less"
         beyond = value < allowed[name] if way == "more" else value > allowed[name]
         if beyond:
-            told.append(
+            beyond_limits.append(
                 f"{name}={value}: the limit is {allowed[name]}; make it {way}, "
                 f"or change .ci/budget.toml in this commit and say why above the number"
             )
-    return told
+    return beyond_limits
 
 
 if __name__ == "__main__":

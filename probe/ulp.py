@@ -102,20 +102,25 @@ def differences(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -
     distances are worked out only where those differ.
     """
     a, b = _bits_of_both(a, b, name)
-    index = _raw_differences(a, b)
+    form, index = floats.format_of(name), _raw_differences(a, b)
     bits_a, bits_b = _elements_at(a, index), _elements_at(b, index)
     steps = np.empty(index.size, dtype=np.int64)
     for start in range(0, index.size, _BLOCK):
         part = slice(start, start + _BLOCK)
-        steps[part] = _saturated(bits_a[part], bits_b[part], name)
-    found = Differences(index, bits_a, bits_b, steps)
+        first, second = _signed(bits_a[part], form), _signed(bits_b[part], form)
+        far = np.subtract(second, first, dtype=np.int64)
+        if form.bits == 64:
+            # only numbers of different signs are so far apart
+            far = np.where(_wrapped(first, second, far), np.sign(second) * _LARGEST, far)
+        steps[part] = _with_nans(far, first, second, form)
+    columns = Differences(index, bits_a, bits_b, steps)
     if steps.all():
-        return found
+        return columns
     wanted = steps != 0
     if zeros == "differ":
         wanted |= _is_zero(bits_a, name)  # different bits at no distance: 0.0 and -0.0
     keep = np.flatnonzero(wanted)
-    return Differences(*[column[keep] for column in found])
+    return Differences(*[column[keep] for column in columns])
 
 
 def bits_apart(a: np.ndarray, b: np.ndarray, name: str, zeros: str = "equal") -> np.ndarray:
@@ -154,16 +159,6 @@ def _elements_at(bits: np.ndarray, index: np.ndarray) -> np.ndarray:
     return bits.flat[index]
 
 
-def _saturated(a: np.ndarray, b: np.ndarray, name: str) -> np.ndarray:
-    form = floats.format_of(name)
-    first, second = _signed(a, form), _signed(b, form)
-    steps = np.subtract(second, first, dtype=np.int64)
-    if form.bits == 64:
-        # only numbers of different signs are so far apart
-        steps = np.where(_wrapped(first, second, steps), np.sign(second) * _LARGEST, steps)
-    return _with_nans(steps, first, second, form)
-
-
 def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     """Returns the largest distance without its sign, an int: 0 where equal.
 
@@ -174,7 +169,11 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     largest, apart, few = 0, False, []
     held = 0  # speed alone: elements that are worked out at once
     for one, other, _ in _cached_blocks(*_bits_of_both(a, b, name)):
-        one, other = _differing_words(one, other)
+        if one.nbytes % 8 == 0:
+            one, other = one.view(np.uint64), other.view(np.uint64)
+        place = np.flatnonzero(one != other)
+        if place.size <= one.size // 4:  # speed alone: of many, those that are equal may stay
+            one, other = one[place], other[place]
         if one.size:
             few.append((one.view(form.unit), other.view(form.unit)))
             held += few[-1][0].size  # speed alone
@@ -185,15 +184,6 @@ def max_ulp(a: np.ndarray, b: np.ndarray, name: str):
     far, nans = _largest_distance(few, form)
     largest, apart = max(largest, far), apart or nans
     return None if apart and not largest else largest
-
-
-def _differing_words(one: np.ndarray, other: np.ndarray):
-    """Both sides of a block where they differ, and a few more elements beside these."""
-    if one.nbytes % 8 == 0:
-        one, other = one.view(np.uint64), other.view(np.uint64)
-    place = np.flatnonzero(one != other)
-    many = place.size > one.size // 4  # speed alone
-    return (one, other) if many else (one[place], other[place])
 
 
 def _largest_distance(pieces, form):

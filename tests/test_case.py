@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe import floats, operands
-from probe.case import LARGEST_FILE, Case
+from probe.case import LARGEST_FILE, Case, require_length
 from probe.errors import InputError
 from probe.operation import OPERATIONS
 
@@ -155,6 +155,8 @@ def test_what_needs_a_length_says_so():
     for use in (case.spatial, case.input_shape, case.output_shape, case.operands):
         with pytest.raises(InputError, match="length=None: the case has no length"):
             use()
+    with pytest.raises(InputError, match="length=None: the order depends on the shape"):
+        require_length(case)
     assert case.output_shape(9) == (1, 5, 1)
 
 

@@ -44,17 +44,18 @@ _FOUND: Dict[Any, Any] = {}
 
 def registered():
     """``{name: (dotted text, folder)}`` of the entry points of other packages."""
+    # asked anew where the path has changed: a package's folder may have been added to it
     key = tuple(sys.path)
     if key not in _FOUND:
         from importlib import metadata  # the parent's Python has it
 
-        found: Dict[str, Tuple[str, str]] = {}
+        entries: Dict[str, Tuple[str, str]] = {}
         for entry in metadata.entry_points(group=GROUP):
             folder = str(entry.dist.locate_file("")) if entry.dist else ""
             if entry.name not in BACKENDS:
-                found.setdefault(entry.name, (entry.value, folder))
+                entries.setdefault(entry.name, (entry.value, folder))
         _FOUND.clear()
-        _FOUND[key] = found
+        _FOUND[key] = entries
     return _FOUND[key]
 
 

@@ -16,6 +16,7 @@ itself, one for each build, so that several releases can be asked on one machine
 """
 
 import ctypes
+import itertools
 import os
 from typing import Tuple
 
@@ -93,11 +94,7 @@ class Arrays(Writing):
     keys = KEYS
     doc = "NumPy: x @ w, np.dot, np.sum"
     suggestions: Tuple[str, ...] = (
-        ",threads=1",
-        ",isa=avx2",
-        ",isa=sse41",
-        ",core=Haswell",
-        ",cpu=x86_v3",
+        *(",threads=1", ",isa=avx2", ",isa=sse41", ",core=Haswell", ",cpu=x86_v3"),
     )
     layouts: Tuple[str, ...] = (layout.CONTIGUOUS, layout.TRANSPOSED, "strided", "offset:N")
     title = "NumPy"
@@ -106,10 +103,8 @@ class Arrays(Writing):
     @classmethod
     def conflict(cls, switches):
         if "isa" in switches and "core" in switches:
-            why = "%s, and isa=%s chooses OpenBLAS's kernels too" % (
-                switches["core"],
-                switches["isa"],
-            )
+            cores = switches["core"], switches["isa"]
+            why = "%s, and isa=%s chooses OpenBLAS's kernels too" % cores
             return "core", why, "leave one of the two out"
         return ()
 
@@ -144,9 +139,9 @@ class Arrays(Writing):
         return dict(versions, library="numpy", devices=["cpu"], threads=threads, blas=blas())
 
     def guarded(self, call):
-        def quiet(*given):
+        def quiet(*values):
             with np.errstate(all="ignore"):
-                return call(*given)
+                return call(*values)
 
         return Writing.guarded(self, quiet)
 
@@ -163,26 +158,24 @@ class Arrays(Writing):
         return layout_lines("x", array, program.layout)
 
     def operand(self, layer, name, at):
-        return (
-            layout_lines(at, right_expression(layer, at), layout.layout_of_spec(layer))
-            if name == "w"
-            else []
-        )
+        if name != "w":
+            return []
+        return layout_lines(at, right_expression(layer, at), layout.layout_of_spec(layer))
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
         return result_expression(layer, "y", shapes) if program.single else "y"
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] == "activation":
             return activation_lines(layer, x[0], y)
         if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, x, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, x, operands, shapes.rank, DIALECT)}"]
         if layer["op"] not in CALLS:
             raise Unsupported(f"op={layer['op']}: NumPy has {', '.join(CALLS)}")
-        call = CALLS[layer["op"]].format(x=x[0], w=given.get("w"))
-        return [f"{y} = {call}" + f" + {given.get('b')}" * ("b" in given)]
+        call = CALLS[layer["op"]].format(x=x[0], w=operands.get("w"))
+        return [f"{y} = {call}" + f" + {operands.get('b')}" * ("b" in operands)]
 
 
 def layout_lines(name, array, word):
@@ -197,7 +190,6 @@ def layout_lines(name, array, word):
 
 
 def padded(x, pairs, value):
-    """``np.pad`` along the spatial axes."""
     pairs = [(0, 0), *(tuple(pair) for pair in pairs), (0, 0)]
     return f'np.pad({x}, {pairs}, "constant", constant_values={number_text(value)})'
 
@@ -216,12 +208,12 @@ def activation_lines(layer, x, y):
 
 def require_core(core):
     """Raises Unavailable where an OpenBLAS of this process did not take a processor's kernels."""
-    found = [taken().decode() for taken, _, _ in openblas_functions().values()]
-    if not found:
+    cores = [core_taken().decode() for core_taken, _, _ in openblas_functions().values()]
+    if not cores:
         raise Unavailable("core=%s: no OpenBLAS is loaded that says what it takes" % core)
-    for one in found:
-        if CALLED.get(one.lower(), one.lower()) != core.lower():
-            why = "this OpenBLAS has no such kernels; it took those of %s" % one
+    for other in cores:
+        if CALLED.get(other.lower(), other.lower()) != core.lower():
+            why = "this OpenBLAS has no such kernels; it took those of %s" % other
             raise Unavailable("core=%s: %s" % (core, why))
 
 
@@ -234,12 +226,12 @@ def openblas_functions():
     Its exported functions have a prefix in SciPy's wheels, and a suffix where integers have 64
     bits.
     """
-    found = {}  # type: dict
+    functions = {}  # type: dict
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split()[-1] for line in file if "openblas" in line.lower()}
     except OSError:  # another system: it does not say what it loaded
-        return found
+        return functions
     # LD_PRELOAD puts another OpenBLAS in front: its names come before a wheel's own
     first = ctypes.CDLL(None)
     for path in sorted(path for path in paths if "openblas" in os.path.basename(path).lower()):
@@ -248,32 +240,29 @@ def openblas_functions():
         except OSError:  # it was replaced since
             continue
         # numpy.libs/libscipy_openblas64_-56d6093b.so, scipy_openblas64/lib/libscipy_openblas64_.so
-        folder, owner = (
-            os.path.basename(os.path.dirname(one)) for one in (path, os.path.dirname(path))
-        )
+        above, folder = os.path.split(os.path.dirname(path))
+        owner = os.path.basename(above)
         if folder.endswith(".libs"):
             owner = "cv2" if folder.startswith("opencv") else folder[: -len(".libs")]
         elif path in os.environ.get("LD_PRELOAD", ""):
             continue  # it is the one that a wheel of NumPy calls
-        for before, behind in [(a, b) for a in PREFIXES for b in SUFFIXES]:
-            names = [
-                before + "openblas_get_" + one + behind
-                for one in ("corename", "num_threads", "config")
-            ]
-            asked = [getattr(first, one, None) or getattr(library, one, None) for one in names]
-            if None not in asked:
-                for text in (asked[0], asked[2]):
+        for before, behind in itertools.product(PREFIXES, SUFFIXES):
+            words = ("corename", "num_threads", "config")
+            names = [before + "openblas_get_" + word + behind for word in words]
+            own = [getattr(first, name, None) or getattr(library, name, None) for name in names]
+            if None not in own:
+                for text in (own[0], own[2]):
                     text.restype = ctypes.c_char_p  # type: ignore[union-attr]
-                found[owner] = asked
+                functions[owner] = own
                 break
-    return found
+    return functions
 
 
 def blas():
     """Returns the name and version of NumPy's BLAS; None where it doesn't say (before 1.26)."""
     try:
-        found = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{found['name']} {found['version']}"
+        built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return f"{built['name']} {built['version']}"
     except (KeyError, TypeError):
         return None
 
@@ -328,11 +317,11 @@ class SciPy(Arrays):
             if layer["groups"] != 1:
                 raise Unsupported("groups=%d: correlate has none" % layer["groups"])
 
-    def lines(self, layer, number, x, y, given, shapes):
-        bias = f" + {given.get('b')}" * ("b" in given)
+    def lines(self, layer, number, x, y, operands, shapes):
+        bias = f" + {operands.get('b')}" * ("b" in operands)
         if layer["op"] in CONVOLUTIONS:
-            return [*self._correlated(layer, number, x[0], given["w"], shapes), f"{y} = y{bias}"]
-        letter, w = LETTERS[layer["dtype"]], given["w"]
+            return [*self._correlated(layer, number, x[0], operands["w"], shapes), f"{y} = y{bias}"]
+        letter, w = LETTERS[layer["dtype"]], operands["w"]
         if layer["op"] != "dense" and shapes.stacked:
             raise Unsupported("batch: BLAS multiplies two matrices")
         row = layer["op"] == "dot" and shapes.shape[1] == 1
@@ -343,10 +332,10 @@ class SciPy(Arrays):
             (True, False): f"gemv(1.0, {w}, {x[0]}, trans=1)",
             (True, True): f"dot({x[0]}, {w})",
         }[row, column]
-        found = f"blas.{letter}{call}"
+        product = f"blas.{letter}{call}"
         if row and column:  # a Python float, which holds either format exactly
-            found = f"np.asarray({found}, {x[0]}.dtype)"
-        return [f"{y} = {found}{bias}"]
+            product = f"np.asarray({product}, {x[0]}.dtype)"
+        return [f"{y} = {product}{bias}"]
 
     def _correlated(self, layer, number, x, w, shapes):
         """Returns lines to ``y``: every example with every filter, as users loop over them."""
@@ -354,10 +343,10 @@ class SciPy(Arrays):
         lines = []
         if any(map(any, pairs)):
             lines.append(f"{x} = {padded(x, pairs, 0.0)}")
-        one, kernel, end = "example", f"{w}[..., f]", "[..., 0]"
+        example, kernel, end = "example", f"{w}[..., f]", "[..., 0]"
         if layer["in_channels"] == 1:  # as one writes it without channels
-            one, kernel, end = "example[..., 0]", f"{w}[..., 0, f]", ""
-        call = f'signal.correlate({one}, {kernel}, mode="valid", method="direct"){end}'
+            example, kernel, end = "example[..., 0]", f"{w}[..., 0, f]", ""
+        call = f'signal.correlate({example}, {kernel}, mode="valid", method="direct"){end}'
         filters = f"np.stack([{call} for f in range({layer['filters']})], -1)"
         return [*lines, f"y = np.stack([{filters} for example in {x}])"]
 
@@ -419,8 +408,8 @@ class OpenBlas(Arrays):
             raise Unsupported("dtype=%s: BLAS has float32 and float64" % layer["dtype"])
         return Arrays.emit(self, program, shapes)
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         if layer["op"] == "matmul" and shapes.stacked:
             raise Unsupported("batch: BLAS multiplies two matrices")
-        bias = f" + {given.get('b')}" * ("b" in given)
-        return [f"{y} = gemm({x[0]}, {given['w']}){bias}"]
+        bias = f" + {operands.get('b')}" * ("b" in operands)
+        return [f"{y} = gemm({x[0]}, {operands['w']}){bias}"]

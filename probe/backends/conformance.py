@@ -21,19 +21,19 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 def spec(op, kernel, **changes):
     """A spec with the defaults of ``Case``: one channel, one filter, stride 1, valid, float32."""
     ones = [1] * len(kernel)
-    made = {"op": op, "kernel": list(kernel), "stride": ones, "dilation": ones, "groups": 1}
-    made.update(padding="valid", dtype="float32", in_channels=1, filters=1, bias=False)
-    made.update(changes)
+    words = {"op": op, "kernel": list(kernel), "stride": ones, "dilation": ones, "groups": 1}
+    words.update(padding="valid", dtype="float32", in_channels=1, filters=1, bias=False)
+    words.update(changes)
     if op == "depthwise_conv2d":
-        made["groups"] = made["in_channels"]
-    return made
+        words["groups"] = words["in_channels"]
+    return words
 
 
 def specs(dtypes=DTYPES):
     """(spec, spatial sizes, batch): every part of a spec alone, some together, each dtype."""
-    for made, sizes, batch in _float32_specs():
+    for spec, sizes, batch in _float32_specs():
         for dtype in dtypes:
-            yield dict(made, dtype=dtype), sizes, batch
+            yield dict(spec, dtype=dtype), sizes, batch
 
 
 def _float32_specs():
@@ -96,43 +96,45 @@ def _strided_specs(op, kernel, sizes, channels):
         yield spec(op, kernel, padding=padding, **dict(channels, **steps)), sizes, 1
 
 
-def integer_operands(made, sizes, batch):
+def integer_operands(spec, sizes, batch):
     """(x, w, b): int64 arrays so small that every partial sum is exact in all formats."""
-    largest = 1 if made["dtype"] == "bfloat16" else 2
-    shape = tuple(made["kernel"]) + (made["in_channels"] // made["groups"], made["filters"])
-    x = _small_integers((batch,) + tuple(sizes) + (made["in_channels"],), 3, largest)
-    w = np.ones(shape, np.int64) if made["op"] == "sum" else _small_integers(shape, 5, largest)
-    return x, w, _small_integers((made["filters"],), 7, 3) if made["bias"] else None
+    largest = 1 if spec["dtype"] == "bfloat16" else 2
+    shape = tuple(spec["kernel"]) + (spec["in_channels"] // spec["groups"], spec["filters"])
+    x = _small_integers((batch,) + tuple(sizes) + (spec["in_channels"],), 3, largest)
+    w = np.ones(shape, np.int64) if spec["op"] == "sum" else _small_integers(shape, 5, largest)
+    return x, w, _small_integers((spec["filters"],), 7, 3) if spec["bias"] else None
 
 
 def _small_integers(shape, salt, largest):
     """Integers from -largest to largest, fixed for all time, with no pattern along any axis."""
     index = np.arange(1, int(np.prod(shape)) + 1, dtype=np.int64)
+    # Knuth's multiplicative hash (2**32 over the golden ratio), then a prime of xxHash: fixed here,
+    # since NumPy's generators may change with a release
     mixed = (index * 2654435761 + salt * 40503) % 4294967296
     mixed = ((mixed ^ (mixed >> 15)) * 2246822519) % 4294967296
     return ((mixed >> 13) % (2 * largest + 1) - largest).reshape(shape)
 
 
-def exact_outputs(made, x, w, b):
+def exact_outputs(spec, x, w, b):
     """Returns the exact outputs, int64 (batch, *spatial_out, filters), one output at a time."""
-    axes = [_taps_of_axis(made, axis, size) for axis, size in enumerate(x.shape[1:-1])]
-    y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (made["filters"],), np.int64)
-    channels = made["in_channels"] // made["groups"]
+    axes = [_taps_of_axis(spec, axis, size) for axis, size in enumerate(x.shape[1:-1])]
+    y = np.zeros((x.shape[0],) + tuple(len(axis) for axis in axes) + (spec["filters"],), np.int64)
+    channels = spec["in_channels"] // spec["groups"]
     for place in itertools.product(*(range(len(axis)) for axis in axes)):
         windows = [axis[index] for axis, index in zip(axes, place)]
         for taps in itertools.product(*windows):
             kernel, inputs = (tuple(tap[k] for tap in taps) for k in range(2))
-            for f in range(made["filters"]):
-                first = f // (made["filters"] // made["groups"]) * channels
+            for f in range(spec["filters"]):
+                first = f // (spec["filters"] // spec["groups"]) * channels
                 read = x[(slice(None),) + inputs + (slice(first, first + channels),)]
                 y[(slice(None),) + place + (f,)] += (read * w[kernel + (slice(None), f)]).sum(-1)
     return y if b is None else y + b
 
 
-def _taps_of_axis(made, axis, size):
+def _taps_of_axis(spec, axis, size):
     """For every output of one axis: the (kernel position, input position) pairs that it reads."""
-    stride, dilation = made["stride"][axis], made["dilation"][axis]
-    kernel, padding = made["kernel"][axis], made["padding"]
+    stride, dilation = spec["stride"][axis], spec["dilation"][axis]
+    kernel, padding = spec["kernel"][axis], spec["padding"]
     extent = dilation * (kernel - 1) + 1
     if padding == "same":  # ceil(size / stride) outputs; the odd zero is on the right
         outputs = (size + stride - 1) // stride
@@ -142,35 +144,35 @@ def _taps_of_axis(made, axis, size):
         outputs = (left + size + right - extent + stride) // stride
     starts = [output * stride - left for output in range(outputs)]
     taps = [[(k, start + k * dilation) for k in range(kernel)] for start in starts]
-    return [[(k, at) for k, at in one if 0 <= at < size] for one in taps]
+    return [[(k, at) for k, at in window if 0 <= at < size] for window in taps]
 
 
-def compare_spec(made, sizes, batch, run):
+def compare_spec(spec, sizes, batch, run):
     """Returns the Finding on one spec.
     ``run(spec, x, w, b)`` gives a container array, from such arrays."""
-    x, w, b = integer_operands(made, sizes, batch)
-    exact = exact_outputs(made, x, w, b)
-    given = [
-        None if a is None else floats.round_to(a.astype(float), made["dtype"]) for a in (x, w, b)
+    x, w, b = integer_operands(spec, sizes, batch)
+    exact = exact_outputs(spec, x, w, b)
+    operands = [
+        None if a is None else floats.round_to(a.astype(float), spec["dtype"]) for a in (x, w, b)
     ]
     try:
-        y, again = (run(made, *given) for _ in range(2))
+        y, again = (run(spec, *operands) for _ in range(2))
     except Unsupported as error:
-        return Finding(made, sizes, batch, "unsupported", str(error))
-    return Finding(made, sizes, batch, *_judged(made, y, again, exact))
+        return Finding(spec, sizes, batch, "unsupported", str(error))
+    return Finding(spec, sizes, batch, *_judged(spec, y, again, exact))
 
 
-def _judged(made, y, again, exact):
-    wanted = floats.container_of_format(made["dtype"])
+def _judged(spec, y, again, exact):
+    wanted = floats.container_of_format(spec["dtype"])
     if y.dtype != wanted or y.shape != exact.shape:
         return "wrong", f"{y.dtype}{list(y.shape)}, expected {wanted}{list(exact.shape)}"
-    if floats.to_bits(y, made["dtype"]).tobytes() != floats.to_bits(again, made["dtype"]).tobytes():
+    if floats.to_bits(y, spec["dtype"]).tobytes() != floats.to_bits(again, spec["dtype"]).tobytes():
         return "wrong", "the same call gave different bits"
-    differ = np.argwhere(floats.widen(y, made["dtype"]) != exact)
+    differ = np.argwhere(floats.widen(y, spec["dtype"]) != exact)
     if not differ.size:
         return "agrees", ""
     first = tuple(int(i) for i in differ[0])
-    got = floats.widen(y, made["dtype"])[first]
+    got = floats.widen(y, spec["dtype"])[first]
     detail = (
         f"out[{', '.join(map(str, first))}]={got}, expected {exact[first]}; {len(differ)} differ"
     )
@@ -180,8 +182,8 @@ def _judged(made, y, again, exact):
 def running(backend):
     """``run`` of a Backend that has been started in this process."""
 
-    def run(made, x, w, b):
-        operator = backend.operator(made).at(x.shape)
+    def run(spec, x, w, b):
+        operator = backend.operator(spec).at(x.shape)
         call = operator.bind({"w": w} if b is None else {"w": w, "b": b})
         return np.array(operator.output(call(operator.input(x))))
 
@@ -191,10 +193,10 @@ def running(backend):
 def asking(session):
     """``run`` of a session of ``probe.launch``: the same questions to a target's own process."""
 
-    def run(made, x, w, b):
+    def run(spec, x, w, b):
         arrays = {"x": x, "w": w} if b is None else {"x": x, "w": w, "b": b}
         try:
-            return session.request({"do": "run", "spec": made}, arrays)[1]["y"]
+            return session.request({"do": "run", "spec": spec}, arrays)[1]["y"]
         except Exception as error:
             if getattr(error, "kind", None) == "unsupported":
                 raise Unsupported(str(error)) from None
@@ -208,4 +210,4 @@ def check(run, dtypes=DTYPES):
 
     ``run`` raises Unsupported for what the library refuses. See ``running`` and ``asking``.
     """
-    return [compare_spec(made, sizes, batch, run) for made, sizes, batch in specs(dtypes)]
+    return [compare_spec(spec, sizes, batch, run) for spec, sizes, batch in specs(dtypes)]

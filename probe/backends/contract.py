@@ -52,7 +52,7 @@ def declined(error):
     Some say it in general errors: TensorFlow aborts an operation that oneDNN has no primitive for.
     """
     # by name: the class is a library's, which is not imported here
-    names = [one.__name__ for one in type(error).__mro__]
+    names = [parent.__name__ for parent in type(error).__mro__]
     return any(name in REFUSALS for name in names) or any(text in str(error) for text in REFUSED)
 
 

@@ -76,13 +76,8 @@ class Jax(Writing):
     devices = ("cpu", "gpu:N")
     doc = "jax.lax.conv_general_dilated and jnp.matmul, jitted, channels last"
     suggestions = (
-        ",threads=1",
-        ",threads=2",
-        ",ynn=0",
-        ",isa=avx2",
-        "@gpu:0",
-        "@gpu:0,tf32=0",
-        "@gpu:0,deterministic=1",
+        *(",threads=1", ",threads=2", ",ynn=0", ",isa=avx2"),
+        *("@gpu:0", "@gpu:0,tf32=0", "@gpu:0,deterministic=1"),
     )
     title = "JAX"
     version_text = "jax.__version__"
@@ -121,40 +116,42 @@ class Jax(Writing):
             if key in switches and major_minor(jax.lib.__version__) < SINCE[key]:
                 since = ".".join(map(str, SINCE[key]))
                 raise Unavailable(f"{key} is a flag of jaxlib {since} and newer")
-        found = self._seen(jax, device)
+        seen = self._seen(jax, device)
         self.refusals = (NotImplementedError, TypeError, ValueError, RuntimeError)
         self.opened(switches, device, jax.__version__)
         facts = self.facts(jaxlib_version=jax.lib.__version__)
-        return facts if device == "cpu" else dict(facts, gpu=found.device_kind)
+        return facts if device == "cpu" else dict(facts, gpu=seen.device_kind)
 
     def _seen(self, jax, device):
         """JAX's device of that name. Raises Unavailable where JAX doesn't see it."""
         platform, _, number = device.partition(":")
         try:
-            found = jax.devices(platform)
+            devices = jax.devices(platform)
         except (RuntimeError, AssertionError) as error:  # the latter where it has no plugin at all
             raise Unavailable(f"JAX has no {platform} here: {self.said(error)}") from None
-        if int(number or 0) >= len(found):
-            raise Unavailable(f"JAX sees {len(found)} {platform} devices, so there is no {device}")
-        return found[int(number or 0)]
+        if int(number or 0) >= len(devices):
+            raise Unavailable(
+                f"JAX sees {len(devices)} {platform} devices, so there is no {device}"
+            )
+        return devices[int(number or 0)]
 
     def setup(self):
-        found, update = [], "jax.config.update"
+        lines, update = [], "jax.config.update"
         if "tf32" in self.switches:
             precision = {"0": "highest", "1": "default"}[self.switches["tf32"]]
-            found.append(f'{update}("jax_default_matmul_precision", "{precision}")')
+            lines.append(f'{update}("jax_default_matmul_precision", "{precision}")')
         if self.device != "cpu":
             number = self.device.partition(":")[2]
-            found.append(f'{update}("jax_default_device", jax.devices("gpu")[{number}])')
-        return tuple(found)
+            lines.append(f'{update}("jax_default_device", jax.devices("gpu")[{number}])')
+        return tuple(lines)
 
     def emit(self, program, shapes):
         source = straight(self, program, shapes)
-        given = input_names(program) + program.operands()
+        arguments = input_names(program) + program.operands()
         source = source._replace(
-            make=("@jax.jit",) + defined("computed", given, source.run),
+            make=("@jax.jit",) + defined("computed", arguments, source.run),
             # JAX hands back a result that is still being computed: what is timed waits for it
-            run=(f"y = computed({', '.join(given)}).block_until_ready()",),
+            run=(f"y = computed({', '.join(arguments)}).block_until_ready()",),
         )
         if program.steps[0].layer["dtype"] != "float64":
             return source
@@ -179,27 +176,27 @@ class Jax(Writing):
 
     def leave(self, program, shapes):
         layer = program.steps[-1].layer
-        found = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
-        return result_expression(layer, found, shapes) if program.single else found
+        array = f"np.asarray(y{', np.float32' * (layer['dtype'] == 'bfloat16')})"
+        return result_expression(layer, array, shapes) if program.single else array
 
-    def lines(self, layer, number, xs, y, given, shapes):
+    def lines(self, layer, number, xs, y, operands, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x, op = xs[0], layer["op"]
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x, shapes.spatial(number))}"]
         if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
+            return [f"{y} = {numpy_expression(layer, xs, operands, shapes.rank, DIALECT)}"]
         if op in PRODUCT_OPS:
-            found = [f"{y} = {PRODUCTS[op].format(x=x, w=given.get('w'))}"]
+            lines = [f"{y} = {PRODUCTS[op].format(x=x, w=operands.get('w'))}"]
         else:
-            found = [f"{y} = {convolution_call(layer, x, given['w'])}"]
-        return found + [f"{y} = {y} + {given.get('b')}"] * ("b" in given)
+            lines = [f"{y} = {convolution_call(layer, x, operands['w'])}"]
+        return lines + [f"{y} = {y} + {operands.get('b')}"] * ("b" in operands)
 
     def kernels(self, spec, shapes):
         """Returns the operations of XLA's program, in its order."""
-        found = Lowering(self.namespace["jax"])
-        self.watched(spec, shapes, jax=found)
-        return {"xla-program": operations(found.text)}
+        lowering = Lowering(self.namespace["jax"])
+        self.watched(spec, shapes, jax=lowering)
+        return {"xla-program": operations(lowering.text)}
 
 
 class Lowering:
@@ -212,12 +209,11 @@ class Lowering:
         return getattr(self.jax, name)
 
     def jit(self, function):
-        """``jax.jit``."""
         jitted = self.jax.jit(function)
 
-        def call(*given):
-            self.text = jitted.lower(*given).compile().as_text()
-            return jitted(*given)
+        def call(*arguments):
+            self.text = jitted.lower(*arguments).compile().as_text()
+            return jitted(*arguments)
 
         return call
 
@@ -225,9 +221,9 @@ class Lowering:
 def operations(program):
     """Returns the opcodes of XLA's text of a program, with the targets of its custom calls."""
     instruction = r"^ *(?:ROOT )?%?[\w.-]+ = (?:\([^)]*\)|\S+) ([a-z][\w-]*)\((.*)$"
-    found = re.findall(instruction, program, re.MULTILINE)
+    instructions = re.findall(instruction, program, re.MULTILINE)
     names = []
-    for opcode, rest in found:
+    for opcode, rest in instructions:
         target = re.search(r'custom_call_target="([^"]+)"', rest)
         name = f"{opcode} {target.group(1)}" if target else opcode
         if opcode not in SILENT and name not in names:
@@ -254,7 +250,6 @@ def convolution_call(layer, x, w):
 
 
 def pairs(padding):
-    """Padding before and after each axis."""
     return tuple(tuple(pair) for pair in padding)
 
 
@@ -277,21 +272,16 @@ def pooled(layer, x, sizes):
         words = {"padding": str(((0, 0), *padding, (0, 0)))}
         if set(layer["dilation"]) != {1}:
             words["window_dilation"] = str((1, *layer["dilation"], 1))
-        return f"lax.reduce_window({x.text}, {start}, {steps}, {keywords(words)})"
+        return f"lax.reduce_window({x}, {start}, {steps}, {keywords(words)})"
 
-    def native(x, found):
+    def native(x, spans):
         if not largest or layer["pad_with"] == "zeros":
             return None
-        return Text(reduced(x, [(one.before, one.after + one.beyond) for one in found]))
+        return reduced(x, [(span.before, span.after + span.beyond) for span in spans])
 
     def whole(x):
         total = reduced(x, [(0, 0)] * len(layer["kernel"]))
         return Text(total if largest else f"({total} / {int(np.prod(layer['kernel']))})")
 
-    library = PoolingLibrary(
-        lambda x, padding, value: Text(padded(x.text, padding, value)),
-        whole,
-        lambda x: Text(f"jnp.ones_like({x.text})"),
-        native,
-    )
-    return composed_pool(layer, library, sizes)(Text(x)).text
+    library = PoolingLibrary(padded, whole, "jnp.ones_like({})".format, native)
+    return composed_pool(layer, library, sizes, x)

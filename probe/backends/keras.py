@@ -79,15 +79,14 @@ class Keras(Writing):
 
     @classmethod
     def requires(cls, switches):
-        """Returns the library below."""
         library = switches.get("backend", "tensorflow")
         return ((library, library),)
 
     @classmethod
     def unneeded(cls, switches):
         """Returns what Keras draws and reads tables with, and JAX where TensorFlow is below."""
-        below_is_jax = switches.get("backend") == "jax"
-        return ("matplotlib", "pandas", "cv2") + (() if below_is_jax else ("jax",))
+        own = ("jax",) * (switches.get("backend") != "jax")
+        return ("matplotlib", "pandas", "cv2") + own
 
     @classmethod
     def environment(cls, switches, device):
@@ -125,16 +124,16 @@ class Keras(Writing):
             raise Unavailable(f"Keras {keras.__version__} is older than 3; use tensorflow instead")
         self.opened(switches, device, keras.__version__)
         keras.config.set_image_data_format("channels_last")  # whatever a user's keras.json says
-        found = (
-            below.tensorflow_facts(tf, switches) if library == "tensorflow" else {"threads": None}
-        )
+        facts = {"threads": None}
+        if library == "tensorflow":
+            facts = below.tensorflow_facts(tf, switches)
         names = {"library": "keras", "library_version": keras.__version__, "devices": [device]}
-        below_version = __import__(library).__version__
-        return dict(found, **dict(names, below=f"{library} {below_version}"))
+        return dict(facts, below=f"{library} {__import__(library).__version__}", **names)
 
     def setup(self):
         if self.library != "tensorflow":
             return ()
+        # Keras 3 came with TensorFlow 2.16: its words hold for whatever release is below
         return below.setup_lines(self.switches, self.device, "2.16")
 
     def said(self, error):
@@ -165,16 +164,16 @@ class Keras(Writing):
                 axes -= left_expression(layer, shapes).count("0")
             shape = (None,) * (axes - 1) + (layer.get("in_channels", layer.get("channels")),)
         compiled = ", jit_compile=True" if self.switches.get("xla") == "1" else ""
-        given = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
-        return f"input_signature=[{given}]{compiled}"
+        signature = ", ".join([f"tf.TensorSpec({shape}, tf.{layer['dtype']})"] * program.inputs)
+        return f"input_signature=[{signature}]{compiled}"
 
     def shown(self, program, shapes):
         """With each layer where it is called."""
-        found = "\n".join(straight(self, program, shapes).run)
+        text = "\n".join(straight(self, program, shapes).run)
         for line in layer_definitions(program):
             name, _, layer = line.partition(" = ")
-            found = found.replace(name + "(", layer + "(")
-        return tuple(found.splitlines())
+            text = text.replace(name + "(", layer + "(")
+        return tuple(text.splitlines())
 
     def check(self, program):
         """Raises Unsupported for float64 that Keras 3.15 casts to float32 and says nothing."""
@@ -212,18 +211,18 @@ class Keras(Writing):
         kind = ', "bfloat16"' if layer["dtype"] == "bfloat16" else ""
         return f"keras.ops.convert_to_tensor({array}{copied}{kind})"
 
-    def lines(self, layer, number, xs, y, given, shapes):
+    def lines(self, layer, number, xs, y, operands, shapes):
         """Returns lines from the values named ``xs`` to ``y``; see ``source.straight``."""
         x = xs[0]
         if pool_kind(layer):
             return [f"{y} = {self.pooled(layer, x, number, shapes)}"]
         if "kernel" not in layer:
-            return [f"{y} = {numpy_expression(layer, xs, given, shapes.rank, DIALECT)}"]
-        found, name = [], given.get("w", "w")[1:]
+            return [f"{y} = {numpy_expression(layer, xs, operands, shapes.rank, DIALECT)}"]
+        lines, name = [], operands.get("w", "w")[1:]
         if not isinstance(layer["padding"], str):
             before, x = x, "x" if x == "x" else y
-            found = [f"{x} = zeros{name}({before})"]
-        return found + [f"{y} = layer{name}({x})"]
+            lines = [f"{x} = zeros{name}({before})"]
+        return lines + [f"{y} = layer{name}({x})"]
 
     def pooled(self, layer, x, number, shapes):
         """The expression of a pooling layer: ``valid``, ``same``, or ``keras.ops.pad`` before."""
@@ -231,48 +230,46 @@ class Keras(Writing):
         if padding in ("valid", "same") and not layer["ceil_mode"]:
             return f"{name}({x})"
         library = PoolingLibrary(
-            lambda x, pairs, value: Text(padded(x.text, pairs, value)),
-            lambda x: Text(f"{name}({x.text})"),
-            lambda x: Text(f"keras.ops.ones_like({x.text})"),
+            *(padded, lambda x: Text(f"{name}({x})"), "keras.ops.ones_like({})".format),
+            native=lambda x, spans: None,
         )
         known = not self.graph and (layer["ceil_mode"] or padding in BY_SIZE)
         sizes = shapes.spatial(number) if known else [None] * len(layer["kernel"])
-        return composed_pool(layer, library, sizes)(Text(x)).text
+        return composed_pool(layer, library, sizes, x)
 
 
 def layer_definitions(program):
     """Returns lines that make and build a program's layers, one of each operand ``w``."""
-    found = {}
+    lines_of = {}
     for at, step in enumerate(program.steps):
         if pool_kind(step.layer):
             name = pool_name(program, at)
-            found[name] = [f"{name} = {pooling_layer(step.layer)}"]
+            lines_of[name] = [f"{name} = {pooling_layer(step.layer)}"]
         elif "kernel" in step.layer:
             name = step.arrays.get("w", "w")[1:]
-            found[name] = layer_lines(step.layer, name)
-    return tuple(line for lines in found.values() for line in lines)
+            lines_of[name] = layer_lines(step.layer, name)
+    return tuple(line for lines in lines_of.values() for line in lines)
 
 
 def pool_name(program, at):
-    """Returns the name of the pooling layer of step ``at``."""
     return "pool" if program.single else f"pool{at}"
 
 
 def layer_lines(layer, name):
     """Lines that make ``layer`` and, for explicit padding, ``zeros``, with ``name`` behind."""
-    op, dtype, found = layer["op"], typed(layer), []
+    op, dtype, lines = layer["op"], typed(layer), []
     words = {"use_bias": str(layer["bias"])}
     if op in ("matmul", "dense"):
-        made = f"keras.layers.Dense({layer['filters']}, {keywords(dict(words, **dtype))})"
+        dense = f"keras.layers.Dense({layer['filters']}, {keywords(dict(words, **dtype))})"
         shape = (None, layer["in_channels"])
-        return [f"layer{name} = {made}", f"layer{name}.build({shape})"]
+        return [f"layer{name} = {dense}", f"layer{name}.build({shape})"]
     if op not in ("conv1d", "conv2d", "conv3d", "depthwise_conv2d"):
         raise Unsupported(f"op={op}: Keras has no layer for it")
     rank, padding = len(layer["kernel"]), layer["padding"]
     if not isinstance(padding, str):
         pairs, padding = tuple(tuple(pair) for pair in padding), "valid"
-        given = ", ".join([str(pairs[0] if rank == 1 else pairs)] + [keywords(dtype)] * bool(dtype))
-        found = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({given})"]
+        around = str(pairs[0] if rank == 1 else pairs) + f", {keywords(dtype)}" * bool(dtype)
+        lines = [f"zeros{name} = keras.layers.ZeroPadding{rank}D({around})"]
     steps = {"strides": one_or_all(layer["stride"]), "padding": f'"{padding}"'}
     if set(layer["dilation"]) != {1}:
         steps["dilation_rate"] = one_or_all(layer["dilation"])
@@ -286,8 +283,8 @@ def layer_lines(layer, name):
             steps["groups"] = str(layer["groups"])
     steps.update(words, **dtype)
     shape = (None,) * (1 + rank) + (layer["in_channels"],)
-    found += [f"layer{name} = keras.layers.{call}, {keywords(steps)})"]
-    return found + [f"layer{name}.build({shape})"]
+    lines += [f"layer{name} = keras.layers.{call}, {keywords(steps)})"]
+    return lines + [f"layer{name}.build({shape})"]
 
 
 def pooling_layer(layer):

@@ -35,7 +35,7 @@ def extended_axis(spec, rank):
     return 1 + spec.get("axis", -1) % (rank - 2)
 
 
-def numpy_expression(layer, xs, given, rank, dialect):
+def numpy_expression(layer, xs, operands, rank, dialect):
     """The expression of what stands between windows, in a library whose arrays are channels last.
 
     ``xs``: names of the values that it reads, ``given``: of its operands. ``rank``: of the spatial
@@ -51,19 +51,18 @@ def numpy_expression(layer, xs, given, rank, dialect):
         turned = "%s.swapaxes(%s, -1, -2)" % (module, xs[1])
         return "%s.matmul(%s, %s)" % (module, x, turned if layer["transposed"] else xs[1])
     if op == "bias":
-        return "%s + %s" % (x, given["b"])
+        return "%s + %s" % (x, operands["b"])
     if op == "normalisation":
-        return "%s * %s + %s" % (x, given["scale"], given["shift"])
+        return "%s * %s + %s" % (x, operands["scale"], operands["shift"])
     if op == "pad":
         return padded(x, layer["padding"], parameters.get("value", 0.0))
     if op == "extend":
         axis = extended_axis(layer, rank + 2)
-        kept = ":, " * axis + ":%d" % layer["kept"]
-        parts = module, x, kept, given["tail"], axis
+        index = ":, " * axis + ":%d" % layer["kept"]
+        parts = module, x, index, operands["tail"], axis
         return "%s.concatenate([%s[%s], %s], axis=%d)" % parts
-    return activations.spelling_lines(
-        layer["activation"], library, parameters.get("alpha", 1.0), x
-    )[-1]
+    alpha = parameters.get("alpha", 1.0)
+    return activations.spelling_lines(layer["activation"], library, alpha, x)[-1]
 
 
 def numpy_function(spec, arrays):
@@ -86,8 +85,8 @@ def numpy_function(spec, arrays):
         return lambda x: np.pad(x, pairs, "constant", constant_values=value)
     if op == "extend":
         axis = extended_axis(spec, arrays["tail"].ndim)
-        kept = (slice(None),) * axis + (slice(spec["kept"]),)
-        return lambda x: np.concatenate([x[kept], arrays["tail"]], axis=axis)
+        index = (slice(None),) * axis + (slice(spec["kept"]),)
+        return lambda x: np.concatenate([x[index], arrays["tail"]], axis=axis)
     return activations.numpy_activation(spec["activation"], parameters.get("alpha", 1.0))
 
 
@@ -106,46 +105,37 @@ def spans(spec, sizes):
     return WindowSizes.of(spec).spans([None if size is None else int(size) for size in sizes])
 
 
-class PoolingLibrary:
-    """What ``composed_pool`` needs of a library, as functions of its own values.
-
-    ``pad(x, pairs, value)``: pairs of the spatial axes. ``whole(x)``: pooling of whole windows,
-    without padding. ``ones(x)``: as x, all 1. ``native(x, spans)``: the library's own padded
-    pooling, or None where it has none for them.
-    """
-
-    def __init__(self, pad, whole, ones, native=lambda x, found: None):
-        self.pad, self.whole, self.ones, self.native = pad, whole, ones, native
+# What ``composed_pool`` needs of a library, as functions of its own values. ``pad(x, pairs,
+# value)``: pairs of the spatial axes. ``whole(x)``: pooling of whole windows, without padding.
+# ``ones(x)``: as x, all 1. ``native(x, spans)``: the library's own padded pooling, or None.
+PoolingLibrary = namedtuple("PoolingLibrary", "pad whole ones native")
 
 
-def composed_pool(spec, library, sizes):
-    """f(x) for an input of these spatial sizes.
+def composed_pool(spec, library, sizes, x):
+    """The pool of a value x of these spatial sizes.
 
     What the library does not support is padded by hand: a maximum with -inf or 0; an average that
     leaves padding out is divided by the average of ones.
     """
-    found = spans(spec, sizes)
-    pads = [(one.before, one.after) for one in found]
-    beyond = [(0, one.beyond) for one in found]
-    zeros, largest = spec["pad_with"] == "zeros", pool_kind(spec) == "max"
+    spans_of = spans(spec, sizes)
+    y = library.native(x, spans_of)
+    if y is not None:
+        return y
+    pads = [(span.before, span.after) for span in spans_of]
+    beyond = [(0, span.beyond) for span in spans_of]
+    zeros, padded, ragged = spec["pad_with"] == "zeros", any(map(any, pads)), any(map(any, beyond))
 
     def around(x, inside, outside):
         if inside == outside:
             both = [(before, after + more) for (before, after), (_, more) in zip(pads, beyond)]
-            return library.pad(x, both, inside) if any(map(any, both)) else x
-        x = library.pad(x, pads, inside) if any(map(any, pads)) else x
-        return library.pad(x, beyond, outside) if any(map(any, beyond)) else x
+            return library.pad(x, both, inside) if padded or ragged else x
+        x = library.pad(x, pads, inside) if padded else x
+        return library.pad(x, beyond, outside) if ragged else x
 
-    def call(x):
-        y = library.native(x, found)
-        if y is not None:
-            return y
-        if largest:
-            nothing = -float("inf")
-            return library.whole(around(x, 0.0 if zeros else nothing, nothing))
-        mean = library.whole(around(x, 0.0, 0.0))
-        if not any(map(any, beyond)) and (zeros or not any(map(any, pads))):
-            return mean
-        return mean / library.whole(around(library.ones(x), float(zeros), 0.0))
-
-    return call
+    if pool_kind(spec) == "max":
+        nothing = -float("inf")
+        return library.whole(around(x, 0.0 if zeros else nothing, nothing))
+    mean = library.whole(around(x, 0.0, 0.0))
+    if not ragged and (zeros or not padded):
+        return mean
+    return mean / library.whole(around(library.ones(x), float(zeros), 0.0))

@@ -158,14 +158,16 @@ def runners(details):
 
     Operators that a delegate took stay in the list; the delegate itself stands behind them.
     """
-    taken = [one for one in details if one["op_name"] == "DELEGATE"]
-    read = {int(tensor) for one in taken for tensor in one["inputs"]}
-    written = {int(tensor) for one in taken for tensor in one["outputs"]}
-    names, last = [], False
-    for one in [one for one in details if one["op_name"] != "DELEGATE"][::-1]:
-        output = int(one["outputs"][0])
-        last = output in written or (last and output not in read)
-        names.append(one["op_name"] + (" by XNNPACK" if last else " built in"))
+    delegates = [operator for operator in details if operator["op_name"] == "DELEGATE"]
+    read = {int(tensor) for delegate in delegates for tensor in delegate["inputs"]}
+    written = {int(tensor) for delegate in delegates for tensor in delegate["outputs"]}
+    names, delegated = [], False
+    for operator in details[::-1]:
+        if operator["op_name"] == "DELEGATE":
+            continue
+        output = int(operator["outputs"][0])
+        delegated = output in written or (delegated and output not in read)
+        names.append(operator["op_name"] + (" by XNNPACK" if delegated else " built in"))
     return names[::-1]
 
 
@@ -187,13 +189,13 @@ def record_steps(graph, program):
     values, reads = [graph.x], [value for step in program.steps for value in step.reads]
     for step in program.steps:
         require_litert(step.layer)
-        values.append(step_operators(graph, step, [values[one] for one in step.reads]))
+        values.append(step_operators(graph, step, [values[number] for number in step.reads]))
         values[-1].shared |= reads.count(len(values) - 1) > 1
-    if not graph.operations:
-        return graph.operator(
-            "RESHAPE", [values[-1], size_constant(graph, graph.x.shape)], graph.x.shape
-        )
-    return values[-1]
+    if graph.operations:
+        return values[-1]
+    # no step left an operator: one that changes nothing stands for them
+    shape = graph.x.shape
+    return graph.operator("RESHAPE", [values[-1], size_constant(graph, shape)], shape)
 
 
 def step_operators(graph, step, xs):
@@ -231,11 +233,15 @@ def step_operators(graph, step, xs):
 
 def weight_operands(graph, step):
     """Returns the weights and the bias of a step; zeros where it has none."""
-    spec, w, b = step.layer, step.arrays["w"], step.arrays.get("b")
-    found = [graph.operand("w", kernel_shape(spec), lambda given: schema_weights(spec, given[w]))]
-    if b is None:
-        return found + [graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
-    return found + [graph.operand("b", (spec["filters"],), itemgetter(b))]
+    spec, at = step.layer, step.arrays
+
+    def weights(operands):
+        return schema_weights(spec, operands[at["w"]])
+
+    w = graph.operand("w", kernel_shape(spec), weights)
+    if "b" in at:
+        return [w, graph.operand("b", (spec["filters"],), itemgetter(at["b"]))]
+    return [w, graph.constant("b", np.zeros(spec["filters"], spec["dtype"]))]
 
 
 def ahead(spec, name):
@@ -265,10 +271,10 @@ def window_outputs(spec, x):
     Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
     spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
-    if not all(one.outputs for one in spans):
+    if not all(span.outputs for span in spans):
         raise Unsupported(f"input {list(x.shape)}: no window fits into it")
-    sizes = x.shape[: -1 - rank] + tuple(one.outputs for one in spans)
-    return sizes + (spec["filters"],), [(one.before, one.after) for one in spans]
+    sizes = x.shape[: -1 - rank] + tuple(span.outputs for span in spans)
+    return sizes + (spec["filters"],), [(span.before, span.after) for span in spans]
 
 
 def pool_operators(graph, spec, x):
@@ -282,9 +288,9 @@ def pool_operators(graph, spec, x):
         name, words = OPERATORS[pool_kind(spec)], dict(fields, padding=padding.upper())
         return graph.operator(name, [x], shape, **words)
 
-    def native(x, found):
+    def native(x, spans):
         own = spec["padding"] == "same" and spec["pad_with"] != "zeros"
-        return operator(x, "same") if own and not any(one.beyond for one in found) else None
+        return operator(x, "same") if own and not any(span.beyond for span in spans) else None
 
     library = PoolingLibrary(
         graph.padded,
@@ -292,7 +298,7 @@ def pool_operators(graph, spec, x):
         lambda x: graph.constant("ones", np.ones((1,) + x.shape[1:-1] + (1,), graph.dtype)),
         native,
     )
-    return composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1])(x)
+    return composed_pool(spec, library, x.shape[-1 - len(spec["kernel"]) : -1], x)
 
 
 def activation_operators(graph, spec, x):
@@ -301,17 +307,17 @@ def activation_operators(graph, spec, x):
         spec["activation"], "litert", spec["parameters"].get("alpha", 1.0)
     )
     names = re.findall(r"(\w+)\(", " ".join(spelled))
-    given = {name: functools.partial(graph.each, name) for name in names}
-    return activations.compiled_spelling(spelled, given)(x)
+    functions = {name: functools.partial(graph.each, name) for name in names}
+    return activations.compiled_spelling(spelled, functions)(x)
 
 
 def extend_operators(graph, step, x):
     """The first positions of an axis with constant ones behind; what does nothing is left out."""
     spec, tail = step.layer, step.arrays["tail"]
     axis = graph.axis(extended_axis(spec, len(x.shape) - graph.flat))
-    kept, shape = spec["kept"], list(x.shape)
-    if shape[axis] != kept:
-        shape[axis] = kept
+    count, shape = spec["kept"], list(x.shape)
+    if shape[axis] != count:
+        shape[axis] = count
         begin = size_constant(graph, [0] * len(shape))
         x = graph.operator("SLICE", [x, begin, size_constant(graph, shape)], shape)
     if not spec["behind"]:
@@ -321,19 +327,16 @@ def extend_operators(graph, step, x):
 
 
 def concatenation(graph, axis, xs):
-    """Returns values one behind the other along an axis."""
     shape = list(xs[0].shape)
-    shape[axis] = sum(one.shape[axis] for one in xs)
+    shape[axis] = sum(tensor.shape[axis] for tensor in xs)
     return graph.operator("CONCATENATION", xs, shape, axis=axis)
 
 
 def size_constant(graph, numbers):
-    """Returns a constant of whole numbers."""
     return graph.constant("sizes", np.array(numbers, np.int32))
 
 
 def kernel_shape(spec):
-    """Returns the shape of the operator's weights."""
     kernel, filters = tuple(ahead(spec, "kernel")), spec["filters"]
     channels = spec["in_channels"] // spec["groups"]
     if OPERATORS[spec["op"]] == "FULLY_CONNECTED":
@@ -382,7 +385,6 @@ class LiteRTGraph:
         return axis + (self.flat and axis > 0)
 
     def constant(self, name, array):
-        """Returns a Value whose numbers the model holds."""
         return self._tensor(name, array.shape, str(array.dtype), array)
 
     def operand(self, name, shape, layout):
@@ -392,7 +394,9 @@ class LiteRTGraph:
     def operator(self, name, inputs, shape, **fields):
         """Returns the Value of one operator's output. ``fields``: of its options."""
         y = self._tensor(name.lower(), shape, "bool" if name == "GREATER" else self.dtype)
-        self.operations.append(Operation(name, [one.index for one in inputs], y.index, fields))
+        self.operations.append(
+            Operation(name, [tensor.index for tensor in inputs], y.index, fields)
+        )
         return y
 
     def each(self, name, x, *others, **fields):
@@ -406,10 +410,8 @@ class LiteRTGraph:
             if free and last.output == x.index:
                 last.fields["fusedActivationFunction"] = name
                 return x
-        inputs = [x] + [
-            one if isinstance(one, LiteRTTensor) else self._number(one) for one in others
-        ]
-        return self.operator(name, inputs, x.shape, **fields)
+        values = [y if isinstance(y, LiteRTTensor) else self._number(y) for y in others]
+        return self.operator(name, [x] + values, x.shape, **fields)
 
     def padded(self, x, pairs, value=0.0):
         """x with ``value`` around it; ``pairs`` of its last axes but the channels.
@@ -454,54 +456,50 @@ class LiteRTModel:
             from ai_edge_litert import schema_py_generated as schema
         except ImportError:
             raise Unsupported("LiteRT where ai-edge-litert is not installed") from None
-        graph, model = schema.SubGraphT(), schema.ModelT()
-        operations = self.graph.operations
-        codes = list(dict.fromkeys(one.name for one in operations))
-        model.operatorCodes = []
-        for name in codes:
-            made, code = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
-            # the older field is a byte: 127 in it says that the newer one counts
-            made.builtinCode, made.deprecatedBuiltinCode, made.version = code, min(code, 127), 1
-            model.operatorCodes.append(made)
-        model.buffers = [aligned_buffer(schema)]
+        graph, model, codes = schema.SubGraphT(), schema.ModelT(), []
         graph.name, graph.inputs, graph.outputs = "main", [self.graph.x.index], [self.y.index]
-        graph.tensors = [_schema_tensor(schema, one, model.buffers) for one in self.graph.tensors]
-        graph.operators = [_schema_operator(schema, one, codes) for one in operations]
-        model.version, model.subgraphs = SCHEMA_VERSION, [graph]
+        graph.tensors, graph.operators, model.operatorCodes = [], [], []
+        model.version, model.subgraphs, model.buffers = SCHEMA_VERSION, [graph], []
+        model.buffers.append(aligned_buffer(schema))
+        for tensor in self.graph.tensors:
+            packed = schema.TensorT()
+            packed.name, packed.shape, packed.buffer = tensor.name, tensor.shape, 0
+            packed.type = getattr(schema.TensorType, TYPES[tensor.dtype])
+            graph.tensors.append(packed)
+            if tensor.content is not None:
+                zeros = callable(tensor.content)
+                array = np.zeros(tensor.shape, tensor.dtype) if zeros else tensor.content
+                packed.buffer = len(model.buffers)
+                model.buffers.append(aligned_buffer(schema))
+                model.buffers[-1].data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for operation in self.graph.operations:
+            name, packed = operation.name, schema.OperatorT()
+            if name not in codes:
+                code, number = schema.OperatorCodeT(), getattr(schema.BuiltinOperator, name)
+                # the older field is a byte: 127 in it says that the newer one counts
+                code.builtinCode, code.deprecatedBuiltinCode = number, min(number, 127)
+                code.version = 1
+                codes.append(name)
+                model.operatorCodes.append(code)
+            packed.opcodeIndex = codes.index(name)
+            packed.inputs, packed.outputs = operation.inputs, [operation.output]
+            graph.operators.append(packed)
+            if name in OPTIONS:
+                options = OPTIONS[name] + "Options"
+                packed.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+                packed.builtinOptions = getattr(schema, options + "T")()
+                for field, value in operation.fields.items():
+                    if field in NAMED:
+                        value = getattr(getattr(schema, NAMED[field]), value)
+                    setattr(packed.builtinOptions, field, value)
         builder = schema.flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         self.packed = bytearray(builder.Output())
         buffers = schema.Model.GetRootAs(self.packed, 0).Buffers
-        for made, one in zip(graph.tensors, self.graph.tensors):
-            if callable(one.content):
-                self.places.append((buffers(made.buffer).DataAsNumpy(), one.content))
-
-
-def _schema_tensor(schema, one, buffers):
-    """Returns a TensorT of the schema; what it holds gets a buffer."""
-    made = schema.TensorT()
-    made.name, made.shape, made.buffer = one.name, one.shape, 0
-    made.type = getattr(schema.TensorType, TYPES[one.dtype])
-    if one.content is not None:
-        held = np.zeros(one.shape, one.dtype) if callable(one.content) else one.content
-        made.buffer = len(buffers)
-        buffers.append(aligned_buffer(schema))
-        buffers[-1].data = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
-    return made
-
-
-def _schema_operator(schema, one, codes):
-    """Returns an OperatorT of the schema."""
-    made = schema.OperatorT()
-    made.opcodeIndex, made.inputs, made.outputs = codes.index(one.name), one.inputs, [one.output]
-    if one.name in OPTIONS:
-        options = OPTIONS[one.name] + "Options"
-        made.builtinOptionsType = getattr(schema.BuiltinOptions, options)
-        made.builtinOptions = getattr(schema, options + "T")()
-        for field, value in one.fields.items():
-            value = getattr(getattr(schema, NAMED[field]), value) if field in NAMED else value
-            setattr(made.builtinOptions, field, value)
-    return made
+        # packed once with zeros; each set of operands is copied into these places
+        for packed, tensor in zip(graph.tensors, self.graph.tensors):
+            if callable(tensor.content):
+                self.places.append((buffers(packed.buffer).DataAsNumpy(), tensor.content))
 
 
 def aligned_buffer(schema):

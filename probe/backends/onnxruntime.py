@@ -26,8 +26,8 @@ from probe.backends.source import (
     channels_first_axis,
     input_names,
     keywords,
-    left_expression,
     straight,
+    weight_sizes,
 )
 
 # ONNX's names of dtypes. Its bfloat16 can't be fed from NumPy, and has no Conv on CPUs.
@@ -91,7 +91,6 @@ class OnnxRuntime(Writing):
 
     @classmethod
     def requires(cls, switches):
-        """The models are made with ``onnx``."""
         return (("onnx", "onnx"),)
 
     def start(self, switches, device):
@@ -106,7 +105,6 @@ class OnnxRuntime(Writing):
         return self.facts(onnx_version=onnx.__version__)
 
     def holds(self):
-        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def setup(self):
@@ -115,23 +113,24 @@ class OnnxRuntime(Writing):
         That moves no bits, and a model is rebuilt for every set of weights: its old threads would
         take the processor from the new ones.
         """
-        found = [
+        lines = [
             "",
             "def options():",
             '    """How it runs."""',
             "    found = onnxruntime.SessionOptions()",
+            # 4: fatal errors alone
             "    found.log_severity_level = 4",
             '    found.add_session_config_entry("session.intra_op.allow_spinning", "0")',
         ]
         if "threads" in self.switches:
-            found.append("    found.intra_op_num_threads = " + self.switches["threads"])
-            found.append("    found.inter_op_num_threads = 1")
+            lines.append("    found.intra_op_num_threads = " + self.switches["threads"])
+            lines.append("    found.inter_op_num_threads = 1")
         if "deterministic" in self.switches:
             on = self.switches["deterministic"] == "1"
-            found.append("    found.use_deterministic_compute = %s" % on)
+            lines.append("    found.use_deterministic_compute = %s" % on)
         line = '    found.add_session_config_entry("%s", "%s")'
-        found += [line % entry for entry in session_entries(self.switches)]
-        return (*found, "    return found")
+        lines += [line % entry for entry in session_entries(self.switches)]
+        return (*lines, "    return found")
 
     def check(self, program):
         dtype = program.steps[0].layer["dtype"]
@@ -141,17 +140,17 @@ class OnnxRuntime(Writing):
     def emit(self, program, shapes):
         self.check(program)
         graph = OnnxGraph(program, shapes)
-        found = straight(graph, program, shapes, distinct=True)
-        nodes = ", ".join(found.run)
+        source = straight(graph, program, shapes, distinct=True)
+        nodes = ", ".join(source.run)
         # a model without weights, or one that is fed with them, is made once
         names = [name for name in program.operands() if '"%s"' % name in nodes]
         held, fed = (names, []) if self.holds() else ([], names)
         model = self.model(graph, nodes, held, fed)
-        given = ", ".join('"%s": %s' % (name, name) for name in [*input_names(program), *fed])
-        return found._replace(
+        feeds = ", ".join('"%s": %s' % (name, name) for name in [*input_names(program), *fed])
+        return source._replace(
             make=() if held else model,
-            load=found.load + (model if held else ()),
-            run=('y = session.run(["y"], {%s})[0]' % given,),
+            load=source.load + (model if held else ()),
+            run=('y = session.run(["y"], {%s})[0]' % feeds,),
         )
 
     def shown(self, program, shapes):
@@ -185,9 +184,9 @@ class OnnxRuntime(Writing):
             path = os.path.join(folder, "optimised.onnx")
 
             def writing():
-                found = options()
-                found.optimized_model_filepath = path
-                return found
+                written = options()
+                written.optimized_model_filepath = path
+                return written
 
             self.watched(spec, shapes, options=writing)
             nodes = onnx.load(path).graph.node
@@ -214,15 +213,7 @@ class OnnxGraph(ChannelsFirstGraph):
 
     def sizes(self):
         """Returns the sizes of x, all open but the channels; of several inputs these too, None."""
-        layer = self.program.steps[0].layer
-        if self.program.inputs > 1:
-            return None
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
-        if self.product:
-            written = left_expression(layer, self.shapes)
-            rank = {"x": self.rank + 2, "x[0]": 2, "x[0, 0]": 1}[written]
-            return ["size%d" % axis for axis in range(rank - 1)] + [channels]
-        return ["batch", channels] + ["size%d" % axis for axis in range(self.rank)]
+        return None if self.program.inputs > 1 else self.sizes_of_x("batch", "size{}".format)
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand, None for the constant tail of a splice."""
@@ -231,30 +222,23 @@ class OnnxGraph(ChannelsFirstGraph):
             return None
         if "kernel" not in layer:
             return [1, layer["channels"]] + [1] * self.rank
-        filters, channels = layer["filters"], layer["in_channels"]
-        if name == "b":
-            return [filters]
-        if layer["op"] == "dense":
-            return [filters, channels]
-        if layer["op"] in PRODUCT_OPS:
-            return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
-        return [filters, channels // layer["groups"]] + list(layer["kernel"])
+        return [layer["filters"]] if name == "b" else weight_sizes(layer)
 
     def operand(self, layer, name, at):
         held = name == "b" and "kernel" in layer  # which a Conv or a Gemm takes as it is
         return [] if held else ChannelsFirstGraph.operand(self, layer, name, at)
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         """Returns the nodes from the value named ``x`` to ``y``."""
         if layer["op"] in PRODUCT_OPS:
-            return self.multiplied(layer, x[0], y, list(given.values()))
+            return self.multiplied(layer, x[0], y, list(operands.values()))
         if pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             words = self.windows(layer, number)
             if layer["groups"] > 1:
                 words["group"] = layer["groups"]
-            return [node_text("Conv", [x[0], *given.values()], y, words)]
+            return [node_text("Conv", [x[0], *operands.values()], y, words)]
         if layer["op"] in JOINING:
             return [node_text(JOINING[layer["op"]], x, y)]
         if layer["op"] == "concat":
@@ -264,32 +248,32 @@ class OnnxGraph(ChannelsFirstGraph):
             return self.product_of(layer, x, y)
         if layer["op"] not in BETWEEN:
             raise Unsupported("op=%s: no node is written for it" % layer["op"])
-        return getattr(self, "_" + layer["op"])(layer, x[0], y, given)
+        return getattr(self, "_" + layer["op"])(layer, x[0], y, operands)
 
-    def multiplied(self, layer, x, y, given):
+    def multiplied(self, layer, x, y, operands):
         """A product or a sum; in a network it is over the channels, which come last for it."""
         if not self.single:
-            inner = matmul_nodes(y + "_last", y + "_first", given)
+            inner = matmul_nodes(y + "_last", y + "_first", operands)
             return [self.last(x, y + "_last"), *inner, self.first(y + "_first", y)]
         rank = len(self.sizes())
         if layer["op"] == "sum":
             return [node_text("ReduceSum", [x], y, {"axes": [rank - 1], "keepdims": 0})]
         if layer["op"] == "dense":
-            return [node_text("Gemm", [x, *given], y, {"transB": 1})]
+            return [node_text("Gemm", [x, *operands], y, {"transB": 1})]
         if layer["bias"] and rank == 2 and len(self.sizes_of("w")) == 2:
-            return [node_text("Gemm", [x, *given], y)]
-        return matmul_nodes(x, y, given)
+            return [node_text("Gemm", [x, *operands], y)]
+        return matmul_nodes(x, y, operands)
 
     def product_of(self, layer, x, y):
         """Returns the product of two values' rows of channels."""
         names = ["%s_%s" % (y, word) for word in ("left", "right")]
-        found = [self.last(x[0], names[0]), self.last(x[1], names[1])]
+        nodes = [self.last(x[0], names[0]), self.last(x[1], names[1])]
         if layer["transposed"]:
             axes = list(range(self.rank)) + [self.rank + 1, self.rank]
-            found.append(node_text("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
+            nodes.append(node_text("Transpose", [names[1]], names[1] + "_turned", {"perm": axes}))
             names[1] += "_turned"
-        found.append(node_text("MatMul", names, y + "_first"))
-        return [*found, self.first(y + "_first", y)]
+        nodes.append(node_text("MatMul", names, y + "_first"))
+        return [*nodes, self.first(y + "_first", y)]
 
     def last(self, x, y):
         """Returns the node that puts the channels last."""
@@ -297,9 +281,8 @@ class OnnxGraph(ChannelsFirstGraph):
 
     def first(self, x, y):
         """Returns the node that puts them first again."""
-        return node_text(
-            "Transpose", [x], y, {"perm": [0, self.rank + 1, *range(1, self.rank + 1)]}
-        )
+        order = [0, self.rank + 1, *range(1, self.rank + 1)]
+        return node_text("Transpose", [x], y, {"perm": order})
 
     def windows(self, layer, number):
         """Returns a convolution's attributes. ``same`` is SAME_UPPER: the odd zero goes after.
@@ -336,54 +319,54 @@ class OnnxGraph(ChannelsFirstGraph):
         pad = self._pad(around, x, y + "_padded", {})
         return pad + [node_text("MaxPool", [y + "_padded"], y, words)]
 
-    def _bias(self, layer, x, y, given):
-        return [node_text("Add", [x, given["b"]], y)]
+    def _bias(self, layer, x, y, operands):
+        return [node_text("Add", [x, operands["b"]], y)]
 
-    def _normalisation(self, layer, x, y, given):
-        scaled = node_text("Mul", [x, given["scale"]], y + "_scaled")
-        return [scaled, node_text("Add", [y + "_scaled", given["shift"]], y)]
+    def _normalisation(self, layer, x, y, operands):
+        scaled = node_text("Mul", [x, operands["scale"]], y + "_scaled")
+        return [scaled, node_text("Add", [y + "_scaled", operands["shift"]], y)]
 
-    def _pad(self, layer, x, y, given):
+    def _pad(self, layer, x, y, operands):
         before, after = zip(*layer["padding"])
-        found = [integers(y + "_pads", [0, 0, *before, 0, 0, *after])]
+        nodes = [integers(y + "_pads", [0, 0, *before, 0, 0, *after])]
         names, value = [x, y + "_pads"], layer["parameters"].get("value", 0.0)
         if value:
-            found.append(self.constant(y + "_value", value))
+            nodes.append(self.constant(y + "_value", value))
             names.append(y + "_value")
-        return found + [node_text("Pad", names, y)]
+        return nodes + [node_text("Pad", names, y)]
 
-    def _extend(self, layer, x, y, given):
+    def _extend(self, layer, x, y, operands):
         axis = 1 + extended_axis(layer, self.rank + 2)
         ends = {"start": 0, "stop": layer["kept"], "axis": axis}
-        found = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
-        names, kept = ["%s_%s" % (y, name) for name in ends], y + "_kept" if layer["behind"] else y
-        found.append(node_text("Slice", [x, *names], kept))
-        tail = [node_text("Concat", [kept, given["tail"]], y, {"axis": axis})]
-        return found + tail * bool(layer["behind"])
+        nodes = [integers("%s_%s" % (y, name), [end]) for name, end in ends.items()]
+        names = ["%s_%s" % (y, name) for name in ends]
+        if not layer["behind"]:
+            return [*nodes, node_text("Slice", [x, *names], y)]
+        nodes.append(node_text("Slice", [x, *names], y + "_kept"))
+        return [*nodes, node_text("Concat", [y + "_kept", operands["tail"]], y, {"axis": axis})]
 
-    def _activation(self, layer, x, y, given):
-        nodes = activations.onnx(layer["activation"], layer["parameters"].get("alpha", 1.0))
-        found, value = [], x
-        for number, one in enumerate(nodes):
+    def _activation(self, layer, x, y, operands):
+        spelled = activations.onnx(layer["activation"], layer["parameters"].get("alpha", 1.0))
+        nodes, value = [], x
+        for number, node in enumerate(spelled):
             names = [value]
-            for place, given in enumerate(one.given):
-                names.append(x if given == "x" else "%s_%d%s" % (y, number, "ab"[place]))
-                if given != "x":
-                    found.append(self.constant(names[-1], given))
-            value = y if one is nodes[-1] else "%s_%d" % (y, number)
-            found.append(node_text(one.kind, names, value, one.attributes))
-        return found
+            for place, argument in enumerate(node.given):
+                names.append(x if argument == "x" else "%s_%d%s" % (y, number, "ab"[place]))
+                if argument != "x":
+                    nodes.append(self.constant(names[-1], argument))
+            value = y if node is spelled[-1] else "%s_%d" % (y, number)
+            nodes.append(node_text(node.kind, names, value, node.attributes))
+        return nodes
 
     def constant(self, name, number):
-        """Returns a number of the model's dtype."""
         return constant_node(name, self.kind, [], [float(number)])
 
 
-def matmul_nodes(x, y, given):
+def matmul_nodes(x, y, operands):
     """MatMul, and Add where there is a bias."""
-    product = y if len(given) == 1 else y + "_product"
-    found = [node_text("MatMul", [x, given[0]], product)]
-    return found + [node_text("Add", [product, bias], y) for bias in given[1:]]
+    product = y if len(operands) == 1 else y + "_product"
+    nodes = [node_text("MatMul", [x, operands[0]], product)]
+    return nodes + [node_text("Add", [product, bias], y) for bias in operands[1:]]
 
 
 def integers(name, numbers):
@@ -392,13 +375,11 @@ def integers(name, numbers):
 
 
 def constant_node(name, kind, sizes, numbers):
-    """Returns a node that gives numbers."""
     text = 'helper.make_tensor("%s", %s, %s, %s)' % (name, kind, sizes, numbers)
     return 'helper.make_node("Constant", [], ["%s"], value=%s)' % (name, text)
 
 
 def node_text(kind, inputs, output, attributes=None):
-    """Returns the text of a node."""
     words = {name: json.dumps(value) for name, value in (attributes or {}).items()}
     text = 'helper.make_node("%s", %s, ["%s"]' % (kind, json.dumps(inputs), output)
     return text + (", " + keywords(words) if words else "") + ")"

@@ -94,14 +94,13 @@ class OpenCV(Writing):
 
     def net(self, prototxt, weights=False):
         """Lines that make a net of a model's text, and of the bytes ``caffemodel`` if any."""
-        given = "np.frombuffer(prototxt.encode(), np.uint8)"
-        given += ", np.frombuffer(caffemodel, np.uint8)" * weights
+        arguments = "np.frombuffer(prototxt.encode(), np.uint8)"
+        arguments += ", np.frombuffer(caffemodel, np.uint8)" * weights
         plain = ["net.enableWinograd(False)"] * (self.switches.get("winograd") == "0")
-        made = f"net = cv2.dnn.readNetFromCaffe({given})"
-        return ['prototxt = """', *laid_out(prototxt), '"""', made] + plain
+        reading = f"net = cv2.dnn.readNetFromCaffe({arguments})"
+        return ['prototxt = """', *laid_out(prototxt), '"""', reading] + plain
 
     def product(self, step, shape):
-        """Returns one matrix product, over the last axis of x."""
         prototxt = layer_prototxt(step.layer, shape, ())
         model = CaffeModel(shape)
         model.weights.append(("y", "InnerProduct", blobs_of(step)))
@@ -116,7 +115,7 @@ class OpenCV(Writing):
         """Returns one convolution or pool, whose outputs NumPy crops."""
         layer, flat = step.layer, len(shape) == 3
         plan = caffe_plan(layer, shape[1:-1])
-        load = self.net(layer_prototxt(layer, channels_first(shape), [one.pad for one in plan]))
+        load = self.net(layer_prototxt(layer, channels_first(shape), [axis.pad for axis in plan]))
         if step.arrays:
             w = step.arrays["w"]
             if layer["op"].startswith("depthwise"):
@@ -124,7 +123,7 @@ class OpenCV(Writing):
             load.append(f"{w} = np.ascontiguousarray(np.moveaxis({w}, (-1, -2), (0, 1)))")
             load += [f"{w} = {w}[:, :, None]"] * flat
             load.append(f'net.getLayer("y").blobs = [{", ".join(step.arrays.values())}]')
-        ends = [slice_text(one.kept) for one in plan]
+        ends = [slice_text(axis.kept) for axis in plan]
         index = ", ".join([":", ":"] + ["0"] * flat + ends)
         crop = (f"y = y[{index}]",) if flat or set(ends) != {":"} else ()
         return Source(
@@ -141,14 +140,14 @@ class OpenCV(Writing):
         model = CaffeModel(shape)
         values = [model.x]
         for step in program.steps:
-            values.append(step_layers(model, step, [values[one] for one in step.reads]))
+            values.append(step_layers(model, step, [values[number] for number in step.reads]))
         if values[-1].name != model.last:
             model.layer("Split", [values[-1]], values[-1].shape)
         load = self.net(model.prototxt(), bool(model.weights)) if model.lines else []
         for name, (array, _) in model.constants.items():
             load.append(f'net.setInput({array}, "{name}")')
-        given = 'x, "x"' if model.constants else "x"
-        run = (f"net.setInput({given})", "y = net.forward()") if model.lines else ("y = x",)
+        arguments = 'x, "x"' if model.constants else "x"
+        run = (f"net.setInput({arguments})", "y = net.forward()") if model.lines else ("y = x",)
         source = Source(
             enter=entering(model.flat),
             load=tuple(load),
@@ -161,18 +160,17 @@ class OpenCV(Writing):
 
 
 def entering(flat):
-    """Returns lines that give x this shape."""
-    found = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
-    return found + ("x = x[:, :, None]",) * flat
+    lines = ("x = np.ascontiguousarray(np.moveaxis(x, -1, 1))",)
+    return lines + ("x = x[:, :, None]",) * flat
 
 
 def blobs_of(step):
     """A layer's weights as functions of the operands, which give arrays in Caffe's layout."""
     own = [itemgetter(at) for at in step.arrays.values()]
     if step.layer["op"] == "bias":
-        return [lambda given: np.ones_like(own[0](given)), own[0]]
+        return [lambda operands: np.ones_like(own[0](operands)), own[0]]
     if "w" in step.arrays:
-        return [lambda given: caffe_weights(step.layer, own[0](given))] + own[1:]
+        return [lambda operands: caffe_weights(step.layer, own[0](operands))] + own[1:]
     return own
 
 
@@ -215,12 +213,12 @@ def window_layers(model, step, x):
     """Returns a convolution or a pool, and what is cropped off it."""
     spec = step.layer
     plan = caffe_plan(spec, x.shape[-len(spec["kernel"]) :])
-    kind, fields = layer_parameters(spec, [one.pad for one in plan])
+    kind, fields = layer_parameters(spec, [axis.pad for axis in plan])
     ahead = x.shape[2 : len(x.shape) - len(plan)]
-    shape = (x.shape[0], spec["filters"]) + ahead + tuple(one.there for one in plan)
+    shape = (x.shape[0], spec["filters"]) + ahead + tuple(axis.there for axis in plan)
     y = model.layer(kind, [x], shape, fields, blobs_of(step))
-    for axis, one in enumerate(plan, len(shape) - len(plan)):
-        start, stop, _ = one.kept.indices(one.there)
+    for axis, (_, there, part) in enumerate(plan, len(shape) - len(plan)):
+        start, stop, _ = part.indices(there)
         if start == stop:
             raise Unsupported(f"input {list(x.shape)}: no window fits into it")
         y = cropped(model, y, axis, start, stop - start)
@@ -237,7 +235,6 @@ def inner_product(model, step, x):
 
 
 def permuted(model, x, order):
-    """x with its axes in another order."""
     fields = " ".join("order: %d" % axis for axis in order)
     shape = [x.shape[axis] for axis in order]
     return model.layer("Permute", [x], shape, "permute_param { %s }" % fields)
@@ -279,15 +276,14 @@ def cropped(model, x, axis, start, count):
 
 def concat_layer(model, axis, parts):
     """Returns values one behind the other along an axis; None are left out."""
-    parts = [one for one in parts if one is not None]
+    parts = [part for part in parts if part is not None]
     if len(parts) == 1:
         return parts[0]
-    shape = with_size(parts[0].shape, axis, sum(one.shape[axis] for one in parts))
+    shape = with_size(parts[0].shape, axis, sum(part.shape[axis] for part in parts))
     return model.layer("Concat", parts, shape, "concat_param { axis: %d }" % axis)
 
 
 def with_size(shape, axis, size):
-    """Returns a shape with another size of one axis."""
     return shape[:axis] + (size,) + shape[axis + 1 :]
 
 
@@ -331,14 +327,13 @@ class CaffeModel:
         """
         name = "%s%d" % (kind.lower(), len(self.lines))
         tops = [name] if of[1] == 1 else ["%s_%d" % (name, top) for top in range(of[1])]
-        self.lines.append(layer_text(name, kind, [one.name for one in bottoms], tops, fields))
+        self.lines.append(layer_text(name, kind, [blob.name for blob in bottoms], tops, fields))
         if blobs:
             self.weights.append((name, kind, blobs))
         self.last = tops[0]  # what a net gives
         return Blob(tops[of[0]], shape)
 
     def prototxt(self):
-        """Returns the text of the model."""
         inputs = {"x": self.x.shape}
         inputs.update((name, shape) for name, (_, shape) in self.constants.items())
         return "".join(input_text(name, shape) for name, shape in inputs.items()) + "".join(
@@ -360,56 +355,56 @@ def channels_first(shape):
 
 
 def input_text(name, shape):
-    """Returns an input of a prototxt."""
     dims = " ".join("dim: %d" % size for size in shape)
     return 'input: "%s"\ninput_shape { %s }\n' % (name, dims)
 
 
 def layer_text(name, kind, bottoms, tops, fields):
-    """Returns a layer of a prototxt."""
-    found = 'layer { name: "%s" type: "%s"' % (name, kind)
-    found += "".join(' bottom: "%s"' % one for one in bottoms)
-    found += "".join(' top: "%s"' % one for one in tops)
-    return found + ("\n  %s }\n" % fields if fields else " }\n")
+    text = 'layer { name: "%s" type: "%s"' % (name, kind)
+    text += "".join(' bottom: "%s"' % blob for blob in bottoms)
+    text += "".join(' top: "%s"' % blob for blob in tops)
+    return text + ("\n  %s }\n" % fields if fields else " }\n")
 
 
 def laid_out(prototxt):
     """Returns lines of a model's text, long fields in rows; Caffe's format knows no line ends."""
-    found = []
+    lines = []
     for line in prototxt.splitlines():
         group, brace, fields = line.partition("_param {")
         if not brace or len(line) <= 84:
-            found.append(line)
+            lines.append(line)
             continue
         words = re.findall(r"\w+: \S+", fields)
         rows = ["    " + " ".join(words[k : k + 6]) for k in range(0, len(words), 6)]
-        found += [group + brace] + rows + ["  }", "}"]
-    return found
+        lines += [group + brace] + rows + ["  }", "}"]
+    return lines
 
 
 def layer_caffemodel(name, kind, blobs):
     """Returns the bytes of a layer's weights: a ``LayerParameter`` with its float32 blobs."""
-    found = bytes_field(1, name.encode()) + bytes_field(2, kind.encode())
+    content = bytes_field(1, name.encode()) + bytes_field(2, kind.encode())
     for blob in blobs:
         dims = b"".join(varint(size) for size in blob.shape)
         data = np.ascontiguousarray(blob, "<f4").tobytes()
-        found += bytes_field(7, bytes_field(7, bytes_field(1, dims)) + bytes_field(5, data))
-    return bytes_field(100, found)
+        content += bytes_field(7, bytes_field(7, bytes_field(1, dims)) + bytes_field(5, data))
+    return bytes_field(100, content)
 
 
 def bytes_field(number, content):
     """Returns a field of bytes: its key, its length, its content."""
+    # the key's low bits, 2, say that a length and bytes follow
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def varint(number):
     """Returns a whole number in groups of 7 bits, the lowest first."""
-    found = bytearray()
+    # protocol buffers' varint: the eighth bit says that another group follows
+    groups = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        groups.append(number & 127 | 128)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    groups.append(number)
+    return bytes(groups)
 
 
 def require_caffe(spec):
@@ -433,6 +428,7 @@ def output_count(spec, axis, size, pad):
     if room < 0 or not pool_kind(spec):
         return max(room // stride + 1, 0)
     count = -(-room // stride) + 1
+    # Caffe: with padding, a last window that would start behind the input is left out
     return count - (pad > 0 and (count - 1) * stride >= size + pad)
 
 
@@ -448,32 +444,31 @@ def symmetric_padding(spec, axis, size, before, outputs):
 
 def caffe_axes(spec, sizes):
     """An Axis for every spatial axis of an input of these sizes; none fits: nothing is kept."""
-    found = []
+    axes = []
     for axis, (before, _, _, outputs) in enumerate(WindowSizes.of(spec).spans(sizes)):
         pad, drop = symmetric_padding(spec, axis, sizes[axis], before, outputs)
         count = output_count(spec, axis, sizes[axis], pad)
-        kept = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
-        found.append(Axis(pad, count, kept))
-    return found
+        part = slice(None) if (drop, count) == (0, outputs) else slice(drop, drop + outputs)
+        axes.append(Axis(pad, count, part))
+    return axes
 
 
-def slice_text(kept):
-    """Returns a slice as it is written in an index."""
-    return ":" if kept == slice(None) else f"{kept.start}:{kept.stop}"
+def slice_text(part):
+    return ":" if part == slice(None) else f"{part.start}:{part.stop}"
 
 
 def caffe_plan(spec, sizes):
     """``caffe_axes``; raises Unsupported where Caffe's own padding can't stand for the spec's."""
-    kind, windows, found = pool_kind(spec), WindowSizes.of(spec), caffe_axes(spec, sizes)
+    kind, windows, axes = pool_kind(spec), WindowSizes.of(spec), caffe_axes(spec, sizes)
     zeros = spec.get("pad_with") == "zeros"
-    for extent, asked, one in zip(windows.extents, windows.pads(sizes), found):
-        if kind and one.pad >= extent:
+    for extent, pads, plan in zip(windows.extents, windows.pads(sizes), axes):
+        if kind and plan.pad >= extent:
             raise Unsupported("Caffe's pooling padding must be smaller than its window")
-        if kind == "avg" and (one.pad, one.pad) != (asked if zeros else (0, 0)):
+        if kind == "avg" and (plan.pad, plan.pad) != (pads if zeros else (0, 0)):
             raise Unsupported("Caffe's average counts its own symmetric padding, and no other")
-        if kind == "max" and zeros and any(asked):
+        if kind == "max" and zeros and any(pads):
             raise Unsupported("Caffe's maximum leaves padding out")
-    return found
+    return axes
 
 
 def layer_prototxt(spec, shape, pads):

@@ -15,10 +15,11 @@ from probe.backends.source import (
     ChannelsFirstGraph,
     Writing,
     channels_first_axis,
+    indented,
     input_names,
-    left_expression,
     number_text,
     straight,
+    weight_sizes,
 )
 
 # Those that the plugin computes, and NumPy can hand over.
@@ -80,38 +81,37 @@ class OpenVino(Writing):
         return self.facts(capability=", ".join(able))
 
     def holds(self):
-        """Returns whether the model holds its weights."""
         return self.switches.get("weights", "constant") == "constant"
 
     def check(self, program):
         dtype = program.steps[0].layer["dtype"]
         if dtype not in DTYPES:
-            why = (
-                "the CPU plugin computes it in float32" if dtype == "float64" else "NumPy lacks it"
-            )
+            wide = "the CPU plugin computes it in float32"
+            why = wide if dtype == "float64" else "NumPy lacks it"
             raise Unsupported("dtype=%s: %s" % (dtype, why))
 
     def emit(self, program, shapes):
         self.check(program)
         graph = OpenVINOGraph(program, shapes, self.holds())
-        found = straight(graph, program, shapes, distinct=True)
+        source = straight(graph, program, shapes, distinct=True)
         names, inputs = program.operands(), input_names(program)
         held, fed = (names, []) if self.holds() else ([], names)
         parameters = [graph.parameter(name, graph.sizes()) for name in inputs]
         parameters += [graph.parameter(name, graph.sizes_of(name)) for name in fed]
-        given = ", ".join(inputs + fed)
-        words = [
-            text.format(self.switches[k]) for k, text in PROPERTIES.items() if k in self.switches
-        ]
-        config = ", {%s}" % ", ".join(words) if words else ""
-        network = parameters + list(found.run)
-        network.append('return ov.compile_model(ov.Model([y], [%s]), "CPU"%s)' % (given, config))
-        make = ("", "def network(%s):" % ", ".join(held), *("    " + line for line in network), "")
+        arguments = ", ".join(inputs + fed)
+        own = [name for name in PROPERTIES if name in self.switches]
+        words = [PROPERTIES[name].format(self.switches[name]) for name in own]
+        called = 'ov.Model([y], [%s]), "CPU"%s' % (
+            arguments,
+            ", {%s}" % ", ".join(words) if words else "",
+        )
+        network = [*parameters, *source.run, "return ov.compile_model(%s)" % called]
+        make = ("", "def network(%s):" % ", ".join(held), *indented(network), "")
         model = ("model = network(%s)" % ", ".join(held),)
-        return found._replace(
+        return source._replace(
             make=make if held else make + model,
-            load=found.load + (model if held else ()),
-            run=("y = model(%s)[0]" % ("x" if given == "x" else "[%s]" % given),),
+            load=source.load + (model if held else ()),
+            run=("y = model(%s)[0]" % ("x" if arguments == "x" else "[%s]" % arguments),),
         )
 
     def shown(self, program, shapes):
@@ -122,9 +122,11 @@ class OpenVino(Writing):
         recorder = CompileRecorder(self.namespace["ov"])
         self.watched(spec, shapes, ov=recorder)
         nodes = [node.get_rt_info() for node in recorder.made.get_runtime_model().get_ordered_ops()]
-        told = [[node[key].astype(str) for key in ("layerType", "primitiveType")] for node in nodes]
-        named = ["%s (%s)" % (kind, how) for kind, how in told if kind not in ("Const", "Input")]
-        return {"runtime-model": named[:-1]}  # the last one is the output
+        named = [
+            [node[key].astype(str) for key in ("layerType", "primitiveType")] for node in nodes
+        ]
+        names = ["%s (%s)" % (kind, how) for kind, how in named if kind not in ("Const", "Input")]
+        return {"runtime-model": names[:-1]}  # the last one is the output
 
 
 class CompileRecorder:
@@ -133,8 +135,8 @@ class CompileRecorder:
     def __init__(self, ov):
         self.ov, self.Model = ov, ov.Model
 
-    def compile_model(self, *given):
-        self.made = self.ov.compile_model(*given)
+    def compile_model(self, *arguments):
+        self.made = self.ov.compile_model(*arguments)
         return self.made
 
 
@@ -154,14 +156,9 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
     def sizes(self):
         """Returns the sizes of x, all open but the channels; of several inputs these too."""
-        layer = self.program.steps[0].layer
         if self.program.inputs > 1:
             return [-1] * (self.rank + 2)
-        channels = layer["in_channels" if "kernel" in layer else "channels"]
-        if self.product:
-            written = left_expression(layer, self.shapes)
-            return [-1] * ({"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[written]) + [channels]
-        return [-1, channels] + [-1] * self.rank
+        return self.sizes_of_x(-1, lambda axis: -1)
 
     def sizes_of(self, operand):
         """Returns the sizes of an operand as ``operand`` hands it over."""
@@ -175,24 +172,24 @@ class OpenVINOGraph(ChannelsFirstGraph):
         return list(shape_of_weights(layer))
 
     def operand(self, layer, name, at):
-        found = ChannelsFirstGraph.operand(self, layer, name, at)
+        lines = ChannelsFirstGraph.operand(self, layer, name, at)
         if name == "w" and layer["groups"] > 1:
-            found.append("%s = %s.reshape(%s)" % (at, at, shape_of_weights(layer)))
-        return found
+            lines.append("%s = %s.reshape(%s)" % (at, at, shape_of_weights(layer)))
+        return lines
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the values named ``x`` to ``y``."""
         op = layer["op"]
         if op in PRODUCT_OPS:
-            return self.multiplied(layer, x[0], y, list(given.values()))
+            return self.multiplied(layer, x[0], y, list(operands.values()))
         if pool_kind(layer):
             return self.pooled(layer, number, x[0], y)
         if "kernel" in layer:
             name = "group_convolution" if layer["groups"] > 1 else "convolution"
             words = [layer["stride"], *self.around(layer, number), layer["dilation"]]
-            words += ['"%s"' % one for one in self.auto(layer)]
-            call = "ops.%s(%s, %s, %s)" % (name, x[0], given["w"], arguments_text(words))
-            bias = ["%s = ops.add(%s, %s)" % (y, y, name) for name in list(given.values())[1:]]
+            words += ['"%s"' % left for left in self.auto(layer)]
+            call = "ops.%s(%s, %s, %s)" % (name, x[0], operands["w"], arguments_text(words))
+            bias = ["%s = ops.add(%s, %s)" % (y, y, name) for name in list(operands.values())[1:]]
             return ["%s = %s" % (y, call)] + bias
         if op in ("add", "multiply"):
             return ["%s = ops.%s(%s)" % (y, op, ", ".join(x))]
@@ -200,19 +197,19 @@ class OpenVINOGraph(ChannelsFirstGraph):
             axis = channels_first_axis(layer["axis"], self.rank)
             return ["%s = ops.concat([%s], %d)" % (y, ", ".join(x), axis)]
         if op == "product":
-            one, two = (self.last(name) for name in x)
-            product = "ops.matmul(%s, %s, False, %s)" % (one, two, bool(layer["transposed"]))
+            left, right = (self.last(name) for name in x)
+            product = "ops.matmul(%s, %s, False, %s)" % (left, right, bool(layer["transposed"]))
             return ["%s = %s" % (y, self.first(product))]
-        return self.between(layer, x[0], y, given)
+        return self.between(layer, x[0], y, operands)
 
-    def multiplied(self, layer, x, y, given):
+    def multiplied(self, layer, x, y, operands):
         """A product or a sum; in a network it is over the channels, which come last for it."""
         if layer["op"] == "sum":
             return ["%s = ops.reduce_sum(%s, [%d], False)" % (y, x, self.rank + 1)]
         turned = layer["op"] == "dense"
         x = x if self.product else self.last(x)
-        call = "ops.matmul(%s, %s, False, %s)" % (x, given[0], turned)
-        call = "ops.add(%s, %s)" % (call, given[1]) if len(given) > 1 else call
+        call = "ops.matmul(%s, %s, False, %s)" % (x, operands[0], turned)
+        call = "ops.add(%s, %s)" % (call, operands[1]) if len(operands) > 1 else call
         return ["%s = %s" % (y, call if self.product else self.first(call))]
 
     def last(self, x):
@@ -225,19 +222,19 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
     def auto(self, layer):
         """Returns the word for padding that depends on the size, or none."""
-        return [one for one in AUTO_PAD if one.replace("_upper", "") == layer["padding"]]
+        return [word for word in AUTO_PAD if word.replace("_upper", "") == layer["padding"]]
 
     def around(self, layer, number):
         """Returns zeros before all axes and behind them: two lists."""
         if self.auto(layer):
             return [[0] * self.rank] * 2
-        return [list(one) for one in zip(*self.shapes.around(number))]
+        return [list(zeros) for zeros in zip(*self.shapes.around(number))]
 
     def pooled(self, layer, number, x, y):
         """``ops.max_pool`` or ``ops.avg_pool``; a maximum leaves padding out."""
         zeros, auto = layer["pad_with"] == "zeros", self.auto(layer)
         before, after = self.around(layer, number)
-        kernel, stride, found = layer["kernel"], layer["stride"], []
+        kernel, stride, lines = layer["kernel"], layer["stride"], []
         rounding = '"ceil_torch"' if layer["ceil_mode"] else '"floor"'
         word = ['"%s"' % auto[0] if auto else '"explicit"']
         if pool_kind(layer) == "avg":
@@ -246,27 +243,27 @@ class OpenVINOGraph(ChannelsFirstGraph):
         if zeros and auto:
             raise Unsupported("OpenVINO's max_pool leaves auto_pad's padding out: use explicit one")
         if zeros and any(before + after):
-            found = ["%s = %s" % (y, padded(x, before, after, 0.0, self.dtype))]
+            lines = ["%s = %s" % (y, padded(x, before, after, 0.0, self.dtype))]
             x, before, after = y, [0] * self.rank, [0] * self.rank
         words = [stride, layer["dilation"], before, after, kernel, rounding, *word]
-        return found + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, arguments_text(words))]
+        return lines + ["%s = ops.max_pool(%s, %s).output(0)" % (y, x, arguments_text(words))]
 
-    def between(self, layer, x, y, given):
+    def between(self, layer, x, y, operands):
         """Returns what stands between a network's windows."""
         op, parameters = layer["op"], layer["parameters"]
         if op == "bias":
-            return ["%s = ops.add(%s, %s)" % (y, x, given["b"])]
+            return ["%s = ops.add(%s, %s)" % (y, x, operands["b"])]
         if op == "normalisation":
-            scaled = "ops.multiply(%s, %s)" % (x, given["scale"])
-            return ["%s = ops.add(%s, %s)" % (y, scaled, given["shift"])]
+            scaled = "ops.multiply(%s, %s)" % (x, operands["scale"])
+            return ["%s = ops.add(%s, %s)" % (y, scaled, operands["shift"])]
         if op == "pad":
             before, after = zip(*layer["padding"])
             value = parameters.get("value", 0.0)
             return ["%s = %s" % (y, padded(x, before, after, value, self.dtype))]
         if op == "extend":
             axis = 1 + extended_axis(layer, self.rank + 2)
-            kept = "ops.slice(%s, [0], [%d], [1], [%d])" % (x, layer["kept"], axis)
-            return ["%s = ops.concat([%s, %s], %d)" % (y, kept, given["tail"], axis)]
+            sliced = "ops.slice(%s, [0], [%d], [1], [%d])" % (x, layer["kept"], axis)
+            return ["%s = ops.concat([%s, %s], %d)" % (y, sliced, operands["tail"], axis)]
         if op != "activation":
             raise Unsupported("op=%s: no operation is written for it" % op)
         name = layer["activation"]
@@ -276,24 +273,16 @@ class OpenVINOGraph(ChannelsFirstGraph):
 
 
 def shape_of_weights(layer):
-    """Returns the shape of a layer's weights as OpenVINO has them."""
-    filters, channels, groups = layer["filters"], layer["in_channels"], layer["groups"]
-    if layer["op"] == "dense":
-        return filters, channels
-    if layer["op"] in PRODUCT_OPS:
-        vector = layer["op"] == "dot" and filters == 1
-        return (channels,) if vector else (channels, filters)
-    if groups == 1:
-        return (filters, channels, *layer["kernel"])
-    return (groups, filters // groups, channels // groups, *layer["kernel"])
+    sizes, groups = weight_sizes(layer), layer["groups"]
+    if groups > 1:
+        sizes = [groups, sizes[0] // groups, *sizes[1:]]
+    return tuple(sizes)
 
 
 def padded(x, before, after, value, dtype):
-    """``ops.pad`` of the spatial axes."""
     around = "%s, %s" % ([0, 0, *before], [0, 0, *after])
     return 'ops.pad(%s, %s, "constant", np.array(%s, %s))' % (x, around, number_text(value), dtype)
 
 
 def arguments_text(words):
-    """Returns arguments of a call."""
     return ", ".join(map(str, words))

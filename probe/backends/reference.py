@@ -214,8 +214,8 @@ def short_sum(n, factors, arithmetic):
     if arithmetic.name != "float32":
         raise Unsupported("dtype={}: algorithm=short is float32 alone".format(arithmetic.name))
     total = sequential(n, factors, arithmetic)
-    kept = floats.widen(floats.round_float32_to(total, "bfloat16"), "bfloat16")
-    return kept.astype(np.float32)
+    short = floats.widen(floats.round_float32_to(total, "bfloat16"), "bfloat16")
+    return short.astype(np.float32)
 
 
 def short_sums(n, factors, arithmetic):
@@ -322,6 +322,7 @@ def fft_convolution(spec, arithmetic):
         taps = tuple(slice(0, (k - 1) * d + 1, d) for k, d in zip(kernel, dilation))
         w = w.reshape(kernel + (channels, filters))
         spread[(slice(None), slice(None), 0) + taps] = np.moveaxis(w, (-2, -1), (0, 1))
+        # conjugated: a layer's convolution is a correlation, which does not turn the kernel around
         spectra = np.fft.rfftn(x.array[0][:, None], axes=axes) * np.conj(
             np.fft.rfftn(spread, axes=axes)
         )
@@ -329,8 +330,8 @@ def fft_convolution(spec, arithmetic):
         for term in spectra[1:]:
             total = total + term
         y = np.fft.irfftn(total, sizes, axes=axes).astype(w.dtype)
-        kept = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(x.out, stride))
-        return y[(None, slice(None), slice(None)) + kept]
+        strided = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(x.out, stride))
+        return y[(None, slice(None), slice(None)) + strided]
 
     return compute
 
@@ -445,10 +446,10 @@ class ReferenceOperator(Operator):
     def input(self, x):
         spans = WindowSizes.of(self.spec).spans(x.shape[1:-1])
         x = np.moveaxis(self.arithmetic.widen(x), -1, 0)
-        x = np.pad(x, [(0, 0), (0, 0)] + [(one.before, one.after) for one in spans], "constant")
+        x = np.pad(x, [(0, 0), (0, 0)] + [(span.before, span.after) for span in spans], "constant")
         groups = self.spec["groups"]
         x = x.reshape((groups, x.shape[0] // groups) + x.shape[1:])
-        return Padded(x, tuple(one.outputs for one in spans))
+        return Padded(x, tuple(span.outputs for span in spans))
 
     def weights(self, w):
         filters, ones = w.shape[-1], (1,) * (1 + len(self.spec["kernel"]))
@@ -515,13 +516,13 @@ class ReferencePool(Operator):
     def _taps(self, x, inside, beyond):
         """Yields what every place of the window meets, (batch, *outputs, channels), row by row."""
         windows = WindowSizes.of(self.spec)
-        found = windows.spans(x.shape[1:-1])
+        spans = windows.spans(x.shape[1:-1])
         none = [(0, 0)]
-        pads = none + [(one.before, one.after) for one in found] + none
+        pads = none + [(span.before, span.after) for span in spans] + none
         x = np.pad(x, pads, "constant", constant_values=inside)
-        pads = none + [(0, one.beyond) for one in found] + none
+        pads = none + [(0, span.beyond) for span in spans] + none
         x = np.pad(x, pads, "constant", constant_values=beyond)
-        outputs = [one.outputs for one in found]
+        outputs = [span.outputs for span in spans]
         for place in windows.places():
             yield x[(slice(None),) + windows.seen(place, outputs)]
 

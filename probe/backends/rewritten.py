@@ -59,21 +59,21 @@ def spec_operator(backend, spec):
     return Rewritten(backend, case_program(spec))
 
 
-def program_operator(backend, given):
+def program_operator(backend, program):
     """The operator of a program of several steps, as one program of the library where it can be.
 
     Raises Unsupported where the library has none.
     """
-    backend.lay(given.layout)
-    layers = [step.layer for step in given.steps]
+    backend.lay(program.layout)
+    layers = [step.layer for step in program.steps]
     if any("turned" in layer for layer in layers):
-        steps = [step._replace(layer=library_spec(step.layer)) for step in given.steps]
+        steps = [step._replace(layer=library_spec(step.layer)) for step in program.steps]
         return Transposed(
-            program_operator(backend, given._replace(steps=tuple(steps))), layers[0], given
+            program_operator(backend, program._replace(steps=tuple(steps))), layers[0], program
         )
     if not any(word in layer for layer in layers for word in WORDS):
-        return backend.program(given)
-    return Rewritten(backend, given)
+        return backend.program(program)
+    return Rewritten(backend, program)
 
 
 def split_specs(spec):
@@ -95,10 +95,10 @@ def _without_words(spec):
 class Rewritten(Operator):
     """A program with rewritten steps: ``at`` gives what it is for inputs of one shape."""
 
-    def __init__(self, backend, given):
-        Operator.__init__(self, given.steps[0].layer)
-        self.backend, self.given = backend, given
-        specs = [step.layer for step in given.steps]
+    def __init__(self, backend, program):
+        Operator.__init__(self, program.steps[0].layer)
+        self.backend, self.given = backend, program
+        specs = [step.layer for step in program.steps]
         self.constant_weights = getattr(backend, "constant_weights", False)
         for spec in specs:  # what is refused at all sizes is refused at once
             if "remedy" in spec:
@@ -111,11 +111,11 @@ class Rewritten(Operator):
     def _for_shape(self, shape):
         joins = self.backend.joins(self.given) and not any(map(of_batch, self.given.steps))
         rewriting = Rewriting(self.given, shape, not joins)
-        made = self.given._replace(steps=tuple(rewriting.steps))
+        program = self.given._replace(steps=tuple(rewriting.steps))
         if joins:
-            inner = self.backend.program(made).at(shape)
+            inner = self.backend.program(program).at(shape)
         else:
-            inner = Stepwise(self.backend, made, rewriting.shapes)
+            inner = Stepwise(self.backend, program, rewriting.shapes)
         return Given(inner, rewriting.cut) if rewriting.cut else inner
 
 
@@ -128,7 +128,7 @@ class Given(Around):
         self.cut = cut
 
     def bind(self, operands):
-        cut = {name: made(operands[of]) for name, (of, made) in self.cut.items()}
+        cut = {name: cutting(operands[of]) for name, (of, cutting) in self.cut.items()}
         return self.inner.bind(dict(operands, **cut))
 
 
@@ -147,11 +147,11 @@ class Rewriting:
     ``merge``: other steps in a row become one step, a ``program`` of the library.
     """
 
-    def __init__(self, given, shape, merge):
+    def __init__(self, program, shape, merge):
         self.steps, self.shapes, self.cut = [], [tuple(shape)], {}
         values = [0]
-        for step in given.steps:
-            reads = tuple(values[one] for one in step.reads)
+        for step in program.steps:
+            reads = tuple(values[value] for value in step.reads)
             kind = step.layer.get("remedy", {}).get("kind")
             if "split" in step.layer:
                 values.append(self._split(step, reads[0]))
@@ -181,7 +181,7 @@ class Rewriting:
     def _add(self, layer, reads, arrays=None):
         """Adds a step; the number of its value."""
         self.steps.append(ProgramStep(layer, tuple(reads), arrays or {}))
-        self.shapes.append(shape_of(layer, [self.shapes[one] for one in reads]))
+        self.shapes.append(shape_of(layer, [self.shapes[value] for value in reads]))
         return len(self.steps)
 
     def _slice(self, value, axis, start, stop):
@@ -202,9 +202,9 @@ class Rewriting:
             ours["w"], theirs["w"] = w + "_first", w + "_rest"
             self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
             self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
-        one = self._add(first, [x[0]], ours)
-        two = self._add(second, [x[1]], theirs)
-        return self._add(self._typed({"op": "add"}), [one, two])
+        ours_y = self._add(first, [x[0]], ours)
+        theirs_y = self._add(second, [x[1]], theirs)
+        return self._add(self._typed({"op": "add"}), [ours_y, theirs_y])
 
     def _widened(self, step, value):
         plain = _without_words(step.layer)
@@ -223,7 +223,7 @@ class Rewriting:
         self.dtype = spec["dtype"]
         count = self.shapes[value][0]
         size = piece_size(remedy, count)
-        found = []
+        calls = []
         for start in range(0, count, size):
             there = min(size, count - start)
             part = value if there == count else self._slice(value, 0, start, start + there)
@@ -231,10 +231,10 @@ class Rewriting:
             if there < size:
                 more = [self._slice(value, 0, 0, 1)] * (size - there)
                 part = self._add(self._typed({"op": "concat", "axis": 0}), [part] + more)
-            found.append(self._add(spec, [part], step.arrays))
-        if len(found) > 1:
-            found = [self._add(self._typed({"op": "concat", "axis": 0}), found)]
-        return found[0] if count % size == 0 else self._slice(found[0], 0, 0, count)
+            calls.append(self._add(spec, [part], step.arrays))
+        if len(calls) > 1:
+            calls = [self._add(self._typed({"op": "concat", "axis": 0}), calls)]
+        return calls[0] if count % size == 0 else self._slice(calls[0], 0, 0, count)
 
     def _pieces(self, step, value):
         """``chunks`` and ``pad``: calls whose last axis, or ``axis``, has one of a few sizes."""
@@ -257,21 +257,20 @@ class Rewriting:
             pairs[axis] = [before, more]
             value = self._add(self._typed({"op": "pad", "padding": pairs}), [value])
         inner = inside(spec, axis, windows.pads(held))
-        found = []
+        calls = []
         for start in range(0, pieces * size * stride, size * stride):
             part = value
             if pieces > 1:
                 part = self._slice(value, 1 + axis, start, start + (size - 1) * stride + extent)
-            found.append(self._add(inner, [part], step.arrays))
+            calls.append(self._add(inner, [part], step.arrays))
         if pieces > 1:
-            found = [self._add(self._typed({"op": "concat", "axis": 1 + axis}), found)]
+            calls = [self._add(self._typed({"op": "concat", "axis": 1 + axis}), calls)]
         if pieces * size == count:
-            return found[0]
-        return self._slice(found[0], 1 + axis, 0, count)
+            return calls[0]
+        return self._slice(calls[0], 1 + axis, 0, count)
 
 
 def of_batch(step):
-    """Returns whether a step's remedy cuts the batch."""
     return step.layer.get("remedy", {}).get("axis") == "batch"
 
 
@@ -280,12 +279,11 @@ def piece_size(remedy, count):
     Raises Unsupported where none does."""
     if remedy["kind"] == "chunks":
         return remedy["outputs"]
-    sizes = sorted(remedy["outputs"])
-    found = next((size for size in sizes if size >= count), None)
-    if found is None:
-        why = "outputs=%d: more than the longest piece, %d" % (count, sizes[-1])
-        raise Unsupported(why)
-    return found
+    fitting = [size for size in remedy["outputs"] if size >= count]
+    if not fitting:
+        longest = max(remedy["outputs"])
+        raise Unsupported("outputs=%d: more than the longest piece, %d" % (count, longest))
+    return min(fitting)
 
 
 def inside(spec, axis, pads):
@@ -297,15 +295,15 @@ def inside(spec, axis, pads):
 class Stepwise(Operator):
     """A program whose values are container arrays: the library's calls, and NumPy between them."""
 
-    def __init__(self, backend, given, shapes):
-        Operator.__init__(self, given.steps[0].layer)
-        self.backend, self.shapes, self.steps = backend, shapes, given.steps
-        made = {}
-        for number in range(len(given.steps)):
+    def __init__(self, backend, program, shapes):
+        Operator.__init__(self, program.steps[0].layer)
+        self.backend, self.shapes, self.steps = backend, shapes, program.steps
+        operators = {}
+        for number in range(len(program.steps)):
             key = self._key(number)
-            if key not in made:
-                made[key] = self._made(given.steps[number])
-        self.operators = [made[self._key(number)] for number in range(len(given.steps))]
+            if key not in operators:
+                operators[key] = self._made(program.steps[number])
+        self.operators = [operators[self._key(number)] for number in range(len(program.steps))]
 
     def _key(self, number):
         """Returns what makes two steps the same call: pieces of one size share an operator."""
@@ -316,10 +314,10 @@ class Stepwise(Operator):
         if step.layer["op"] in JOINING:
             return None
         if step.layer["op"] == "program":
-            made = self.backend.program(Program(tuple(step.layer["steps"]), network=True))
+            operator = self.backend.program(Program(tuple(step.layer["steps"]), network=True))
         else:
-            made = spec_operator(self.backend, step.layer)
-        return made.at(self.shapes[step.reads[0]])
+            operator = spec_operator(self.backend, step.layer)
+        return operator.at(self.shapes[step.reads[0]])
 
     def input(self, x):
         return x
@@ -333,17 +331,18 @@ class Stepwise(Operator):
             if operator is None:
                 calls.append(_numpy_step(step.layer))
                 continue
+            # pieces of one size share a call, and so its operands
             key = operator, tuple(step.arrays.items())
             if key not in bound:
-                given = {name: operands[at] for name, at in step.arrays.items()}
-                bound[key] = Stepwise._of_arrays(operator, operator.bind(given))
+                arrays = {name: operands[at] for name, at in step.arrays.items()}
+                bound[key] = Stepwise._of_arrays(operator, operator.bind(arrays))
             calls.append(bound[key])
         reads = [step.reads for step in self.steps]
 
         def run(x):
             values = [x]
             for call, read in zip(calls, reads):
-                values.append(call(*[values[one] for one in read]))
+                values.append(call(*[values[value] for value in read]))
             return values[-1]
 
         return run
@@ -383,15 +382,15 @@ def library_spec(spec):
     Others, of rows of a product, stay."""
     if "turned" not in spec:
         return spec
-    found = {name: value for name, value in spec.items() if name != "turned"}
+    own = {name: value for name, value in spec.items() if name != "turned"}
     for name in ("kernel", "stride", "dilation", "padding"):
-        if name in found and not isinstance(found[name], str):
-            found[name] = list(found[name])[::-1]
-    if found.get("remedy", {}).get("kind") in ("chunks", "pad"):
-        found["remedy"] = dict(found["remedy"], axis=0)
-    if found["op"] == "extend":
-        found["axis"] = 0
-    return found
+        if name in own and not isinstance(own[name], str):
+            own[name] = list(own[name])[::-1]
+    if own.get("remedy", {}).get("kind") in ("chunks", "pad"):
+        own["remedy"] = dict(own["remedy"], axis=0)
+    if own["op"] == "extend":
+        own["axis"] = 0
+    return own
 
 
 def swapped_axes(x):
@@ -404,32 +403,31 @@ def swapped_kernel(w):
     return np.ascontiguousarray(np.swapaxes(w, 0, 1))
 
 
-def swapped_shapes(given):
+def swapped_shapes(shapes):
     """Returns shapes of x and w as the library has them."""
-    x, w = given["x"], given["w"]
+    x, w = shapes["x"], shapes["w"]
     return {"x": (x[0], x[2], x[1]) + x[3:], "w": (w[1], w[0]) + w[2:]}
 
 
 class Transposed(Around):
     """``inner``: the operator of ``library_spec``; of a program, the one of all its layers."""
 
-    def __init__(self, inner, spec, given=None):
+    def __init__(self, inner, spec, program=None):
         Around.__init__(self, inner, spec)
         self.constant_weights = inner.constant_weights
-        steps = case_program(spec).steps if given is None else given.steps
-        self.swaps = {}
-        for step in steps:
-            if "turned" in step.layer:
-                for name, at in step.arrays.items():
-                    self.swaps[at] = {"w": swapped_kernel, "tail": swapped_axes}.get(
-                        name, np.asarray
-                    )
+        swaps = {"w": swapped_kernel, "tail": swapped_axes}
+        self.swaps = {
+            at: swaps.get(name, np.asarray)
+            for step in (program or case_program(spec)).steps
+            if "turned" in step.layer
+            for name, at in step.arrays.items()
+        }
         self.of = functools.lru_cache(64)(self._of)
 
     def _of(self, inner):
-        found = Transposed.__new__(Transposed)
-        found.__dict__.update(self.__dict__, inner=inner)
-        return found
+        copy = Transposed.__new__(Transposed)
+        copy.__dict__.update(self.__dict__, inner=inner)
+        return copy
 
     def at(self, shape):
         inner = self.inner.at((shape[0], shape[2], shape[1]) + tuple(shape[3:]))

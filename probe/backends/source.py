@@ -96,9 +96,8 @@ class Writing(Backend):
     def facts(self, **more):
         """What every library publishes of itself once it is opened; ``threads``: the switch's."""
         threads = int(self.switches["threads"]) if "threads" in self.switches else None
-        found = {"library": self.name, "library_version": self.version, "threads": threads}
-        found.update(numpy_version=np.__version__, devices=[self.device])
-        return dict(found, **more)
+        facts = {"library": self.name, "library_version": self.version, "threads": threads}
+        return dict(facts, numpy_version=np.__version__, devices=[self.device], **more)
 
     def setup(self):
         """Lines that apply the switches which are not variables, before anything is computed."""
@@ -124,14 +123,14 @@ class Writing(Backend):
         ``shapes``: of x and w as containers.
         """
         own, self.namespace = self.namespace, dict(self.namespace, **names)
+        dtype = floats.container_of_format(spec["dtype"])
+        zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
+        zeros["b"] = np.zeros(spec["filters"], dtype)
         try:
             operator = self.operator(spec).at(shapes["x"])
-            dtype, named = (
-                floats.container_of_format(spec["dtype"]),
-                dict(shapes, b=(spec["filters"],)),
+            operator.bind({name: zeros[name] for name in operator.names})(
+                operator.input(zeros["x"])
             )
-            operands = {name: np.zeros(named[name], dtype) for name in operator.names}
-            operator.bind(operands)(operator.input(np.zeros(shapes["x"], dtype)))
         finally:
             self.namespace = own
 
@@ -153,9 +152,9 @@ class Writing(Backend):
         """``call`` with the library's refusals as Unsupported, a shortage as OutOfMemory."""
         refusals, exhausted = self.refusals, self.exhausted
 
-        def guarded(*given):
+        def guarded(*arguments):
             try:
-                return call(*given)
+                return call(*arguments)
             except exhausted as error:
                 raise OutOfMemory(self.said(error)) from None
             except refusals as error:
@@ -184,18 +183,11 @@ def channels_first_axis(axis, rank):
 
 def short_of_memory(error):
     """Returns whether a library's general error says that it could not allocate."""
-    texts = (
-        "can't allocate memory",
-        "Failed to allocate memory",
-        "Insufficient memory",
-        "bad_alloc",
-        "RESOURCE_EXHAUSTED",
-    )
-    return any(text in str(error) for text in texts)
+    texts = ("can't allocate memory", "Failed to allocate memory", "Insufficient memory")
+    return any(text in str(error) for text in (*texts, "bad_alloc", "RESOURCE_EXHAUSTED"))
 
 
 def major_minor(version):
-    """(major, minor) of a version's text."""
     numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
@@ -278,14 +270,14 @@ class ValueShapes:
         if value < self.program.inputs:
             return self.program.more[value - 1] if value and self.program.more else self._shape
         step = self.program.steps[value - self.program.inputs]
-        return shape_of(step.layer, [self._of(one) for one in step.reads])
+        return shape_of(step.layer, [self._of(read) for read in step.reads])
 
 
 def shape_of(layer, shapes):
     """The shape of a step's value, for inputs of these shapes: (batch, *spatial, channels)."""
     shape = list(shapes[0])
     if layer["op"] == "concat":
-        shape[layer["axis"]] = sum(one[layer["axis"]] for one in shapes)
+        shape[layer["axis"]] = sum(other[layer["axis"]] for other in shapes)
     elif layer["op"] == "slice":
         shape[layer["axis"]] = layer["stop"] - layer["start"]
     elif layer["op"] == "product":
@@ -315,6 +307,7 @@ def straight(backend, program, shapes, distinct=False):
     last = len(program.steps)
     first = program.inputs
     reads = [(value, number) for number, step in enumerate(program.steps) for value in step.reads]
+    # what the next step alone reads may be overwritten
     again = {value for value, number in reads if value != number + first - 1}
     if distinct:
         again = set(range(first, first + last))
@@ -329,7 +322,7 @@ def straight(backend, program, shapes, distinct=False):
                 held.add(at)
         value = number + first
         named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
-        inputs = [named[one] for one in step.reads]
+        inputs = [named[value_read] for value_read in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(
         run=tuple(run),
@@ -354,12 +347,21 @@ class ChannelsFirstGraph:
             (s.layer, name) for s in steps for name, at in s.arrays.items() if at == operand
         )
 
+    def sizes_of_x(self, batch, size):
+        """Returns the sizes of x, open but for the channels; ``size(axis)``: the word for those."""
+        layer = self.program.steps[0].layer
+        channels = layer["in_channels" if "kernel" in layer else "channels"]
+        if not self.product:
+            return [batch, channels] + [size(axis) for axis in range(self.rank)]
+        outer = {"x": self.rank + 1, "x[0]": 1, "x[0, 0]": 0}[left_expression(layer, self.shapes)]
+        return [size(axis) for axis in range(outer)] + [channels]
+
     def enter(self, program, shapes):
-        found = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
+        lines = ["x = np.ascontiguousarray(np.moveaxis(x, -1, 1))"]
         if self.product:
-            found = assignment("x", left_expression(program.steps[0].layer, shapes))
+            lines = assignment("x", left_expression(program.steps[0].layer, shapes))
         # NumPy's memory is read, not copied
-        return found + layout.offset_copy_lines("x", program.layout)
+        return lines + layout.offset_copy_lines("x", program.layout)
 
     def leave(self, program, shapes):
         if self.product:
@@ -378,6 +380,16 @@ class ChannelsFirstGraph:
         return ["%s = %s.reshape(%s)" % (at, at, (1, -1) + (1,) * self.rank)]
 
 
+def weight_sizes(layer):
+    """Returns the sizes of a layer's weights where channels come first."""
+    filters, channels = layer["filters"], layer["in_channels"]
+    if layer["op"] == "dense":
+        return [filters, channels]
+    if layer["op"] in PRODUCT_OPS:
+        return [channels] + [filters] * (layer["op"] != "dot" or filters > 1)
+    return [filters, channels // layer["groups"], *layer["kernel"]]
+
+
 class CompiledSource(Operator):
     """A Source as functions: ``input``, ``bind``, ``output``, see ``contract.Operator``."""
 
@@ -391,30 +403,27 @@ class CompiledSource(Operator):
         self.dtypes = {
             at: step.layer["dtype"] for step in program.steps for at in step.arrays.values()
         }
-        functions = backend.guarded(compiled_stages)(source, program, backend.namespace)
-        self._enter, self._load, self._leave = functions
+        stages = backend.guarded(compiled_stages)(source, program, backend.namespace)
+        self._enter, self._load, self._leave = stages
 
     def input(self, x):
         return self._enter(_entering(x, self.dtype))
 
     def bind(self, operands):
-        given = [
-            _entering(np.ascontiguousarray(operands[name]), self.dtypes[name])
-            for name in self.names
-        ]
-        source = self.source
+        wanted = [(np.ascontiguousarray(operands[name]), self.dtypes[name]) for name in self.names]
+        arrays, source = [_entering(*each) for each in wanted], self.source
         if source.hold is not None:
-            held = source.hold(dict(zip(self.names, given)))
-            given += [held[name] for name in source.held]
+            held = source.hold(dict(zip(self.names, arrays)))
+            arrays += [held[name] for name in source.held]
         load = self.backend.guarded(self._load)
-        run = self.backend.guarded(load(*given))
+        run = self.backend.guarded(load(*arrays))
         if not self.backend.holds_weights:
             return run
         self.loaded = run
 
         def reloaded(*values):
             if self.loaded is not run:  # other operands came meanwhile
-                load(*given)
+                load(*arrays)
                 self.loaded = run
             return run(*values)
 
@@ -462,10 +471,11 @@ class EmittedProgram(Operator):
     def _for_shape(self, shape):
         shapes = ValueShapes(self.program, shape)
         source = self.backend.emit(self.program, shapes)
-        found = self.by_source(source)
+        compiled = self.by_source(source)
+        # nothing was asked of the size, so these lines hold for all of them
         if not shapes.asked:
-            self.every[_shape_class(shape)] = found
-        return found
+            self.every[_shape_class(shape)] = compiled
+        return compiled
 
 
 def _shape_class(shape):
@@ -482,17 +492,18 @@ def compiled_stages(source, program, namespace):
     """The functions ``enter(x)``, ``load(*operands)``, which gives ``run(x)``, and ``leave(y)``."""
     names = program.operands()
     run = _function_lines("run", input_names(program), source.run, "y")
-    given = ", ".join(names + list(source.held))
+    parameters = ", ".join(names + list(source.held))
     lines = list(source.make)
     lines += _function_lines("enter", ["x"], source.enter, "x")
-    lines += _function_lines("load", [given], source.load + tuple(run), "run")
+    lines += _function_lines("load", [parameters], source.load + tuple(run), "run")
     lines += _function_lines("leave", ["y"], (), source.leave)
     text = "\n".join(["import %s" % name for name in source.standard] + lines) + "\n"
-    found: Dict[str, Callable] = dict(namespace)
-    exec(_compiled_text(text), found)
-    return found["enter"], found["load"], found["leave"]
+    functions: Dict[str, Callable] = dict(namespace)
+    exec(_compiled_text(text), functions)
+    return functions["enter"], functions["load"], functions["leave"]
 
 
+# lines of many shapes are the same text
 @functools.lru_cache(256)
 def _compiled_text(text):
     """Returns the lines of a program compiled, under a name by which tracebacks find them."""
@@ -510,8 +521,8 @@ def _function_lines(name, parameters, lines, result):
 def joins_windows(program):
     """Whether what is rewritten are windows by themselves: neither split ones nor products."""
     layers = [step.layer for step in program.steps]
-    rewritten = [layer for layer in layers if "remedy" in layer or "split" in layer]
-    return not any("split" in one or one["op"] in PRODUCT_OPS for one in rewritten)
+    products = any("remedy" in layer and layer["op"] in PRODUCT_OPS for layer in layers)
+    return not products and not any("split" in layer for layer in layers)
 
 
 def defined(name, parameters, lines):
@@ -522,7 +533,6 @@ def defined(name, parameters, lines):
 
 
 def indented(lines):
-    """Returns the lines of a block."""
     return tuple("    " + line for line in lines)
 
 
@@ -532,7 +542,6 @@ def assignment(name, expression):
 
 
 def keywords(words):
-    """``name=value`` pairs of a call."""
     return ", ".join("%s=%s" % pair for pair in words.items())
 
 
@@ -546,11 +555,8 @@ def number_text(value):
     return 'float("%s")' % value if math.isinf(value) else str(value)
 
 
-class Text:
-    """An expression in a library's code, of which ``composed_pool`` makes others."""
-
-    def __init__(self, text):
-        self.text = text
+class Text(str):
+    """An expression in a library's code, of which ``composed_pool`` makes quotients."""
 
     def __truediv__(self, other):
-        return Text("%s / %s" % (self.text, other.text))
+        return Text("%s / %s" % (self, other))

@@ -113,9 +113,9 @@ class TensorFlow(Writing):
 
     @classmethod
     def unneeded(cls, switches):
-        """Returns Keras, which registers its classes for saved models, JAX, which tf.lite
-        converts, and SciPy, whose sparse matrices its former Keras takes: together half of the
-        processor time of ``import tensorflow``."""
+        """Keras, which registers its classes for saved models, JAX, which tf.lite converts, and
+        SciPy, whose sparse matrices its former Keras takes: half of the processor time of
+        ``import tensorflow``."""
         return ("keras", "jax", "scipy")
 
     @classmethod
@@ -125,12 +125,12 @@ class TensorFlow(Writing):
     def start(self, switches, device):
         import tensorflow as tf
 
-        old, eager = major_minor(tf.__version__) < (2, 0), switches.get("mode") == "eager"
-        if old and eager and not hasattr(tf, "enable_eager_execution"):  # which is from 1.7 on
+        if major_minor(tf.__version__) >= (2, 0):
+            require_gpu(tf, device)
+        elif switches.get("mode") == "eager" and not hasattr(tf, "enable_eager_execution"):
+            # which is from 1.7 on
             why = f"TensorFlow {tf.__version__} has no eager mode; leave out mode=eager"
             raise Unavailable(why)
-        if not old:
-            require_gpu(tf, device)
         self.refusals, self.exhausted = refusals(tf), (tf.errors.ResourceExhaustedError,)
         self.opened(switches, device, tf.__version__)
         return dict(tensorflow_facts(tf, switches), devices=[device], mode=self.mode())
@@ -163,6 +163,7 @@ class TensorFlow(Writing):
 
     def emit(self, program, shapes):
         if self.constant and not (program.single and "kernel" in program.steps[0].layer):
+            # a network's weights are captured by its function, as a model's variables are
             switches = dict(self.switches, mode="graph")
             del switches["weights"]
             graph = TensorFlow().described(switches, self.device, self.version)
@@ -182,47 +183,46 @@ class TensorFlow(Writing):
 
     @property
     def constant(self):
-        """Returns whether weights are constants of the graph."""
         return self.switches.get("weights") == "constant"
 
     def in_function(self, source, program, shapes):
         """Returns the Source whose ``run`` calls a tf.function with the lines of ``source``."""
-        layer, names = program.steps[0].layer, program.operands()
-        argument = program.single and not self.constant
-        given = input_names(program) + names if argument else input_names(program)
-        found = [f"tf.TensorSpec({one}, tf.{layer['dtype']})" for one in self.fed(program, shapes)]
-        options = f"input_signature=[{', '.join(found[: len(given)])}]"
+        dtype, arguments = program.steps[0].layer["dtype"], input_names(program)
+        if program.single and not self.constant:
+            arguments += program.operands()
+        specs = [f"tf.TensorSpec({shape}, tf.{dtype})" for shape in self.fed(program, shapes)]
+        options = f"input_signature=[{', '.join(specs[: len(arguments)])}]"
         if self.switches.get("xla") == "1":
             word = "jit_compile" if self.release() >= (2, 5) else "experimental_compile"
             options += f", {word}=True"
-        lines = traced_function(given, source.run, f"@tf.function({options})")
-        run = (f"y = traced({', '.join(given)})",)
-        if argument:
+        lines = traced_function(arguments, source.run, f"@tf.function({options})")
+        run = (f"y = traced({', '.join(arguments)})",)
+        if program.single and not self.constant:
             return source._replace(make=lines, run=run)
         return source._replace(load=source.load + lines, run=run)
 
     def in_session(self, source, program, shapes):
         """The Source whose ``run`` calls a session of a graph with the lines of ``source``."""
         names = [] if self.constant else program.operands()
-        given, body = input_names(program) + names, source.run
+        arguments, body = input_names(program) + names, source.run
         dtype = program.steps[0].layer["dtype"]
         if dtype == "bfloat16":  # fed and fetched as float32
-            casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in given)
+            casts = tuple(f"{name} = tf.cast({name}, tf.bfloat16)" for name in arguments)
             body, dtype = casts + body + ("y = tf.cast(y, tf.float32)",), "float32"
-        fed = [f"tf.placeholder(tf.{dtype}, {one})" for one in self.fed(program, shapes)]
+        fed = [f"tf.placeholder(tf.{dtype}, {shape})" for shape in self.fed(program, shapes)]
         where = self.device if ":" in self.device else f"{self.device}:0"
-        lines = traced_function(given, body)
+        lines = traced_function(arguments, body)
         lines += (
             f'with tf.Graph().as_default(), tf.device("/{where}"):',
-            f"    fed = [{', '.join(fed[: len(given)])}]",
+            f"    fed = [{', '.join(fed[: len(arguments)])}]",
         )
         if self.release() >= (1, 2):
             session = "tf.Session(config=config).make_callable(traced(*fed), fed)"
             lines += (f"    call = {session}",)
-            run = (f"y = call({', '.join(given)})",)
+            run = (f"y = call({', '.join(arguments)})",)
         else:
             lines += ("    outputs, session = traced(*fed), tf.Session(config=config)",)
-            run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(given)}])))",)
+            run = (f"y = session.run(outputs, dict(zip(fed, [{', '.join(arguments)}])))",)
         if self.constant:
             return source._replace(load=source.load + lines, run=run)
         return source._replace(make=lines, run=run)
@@ -239,7 +239,7 @@ class TensorFlow(Writing):
         outer = (None,) * (axes - 1)
         if not (program.single or shapes.stacked or self.mode() == "session"):
             outer = (1,) + outer[1:]
-        found = {
+        operand_shapes = {
             at: self.operand_shape(step.layer, name, shapes.rank)
             for step in program.steps
             for name, at in step.arrays.items()
@@ -248,24 +248,24 @@ class TensorFlow(Writing):
         first = str(outer + (channels,))
         more = [str((None,) * (len(shape) - 1) + shape[-1:]) for shape in program.more]
         more = more or [first] * (program.inputs - 1)
-        return [first] + more + [str(found[name]) for name in names]
+        return [first] + more + [str(operand_shapes[name]) for name in names]
 
     def operand_shape(self, layer, name, rank):
         """Returns the shape of an operand as the call takes it, with None for what is open."""
         if name == "tail":
             return (None,) * (rank + 1) + (layer["channels"],)
         if name != "w":
-            return (layer["filters"] if "kernel" in layer else layer["channels"],)
-        channels, filters, groups = layer["in_channels"], layer["filters"], layer["groups"]
+            return (layer["filters" if "kernel" in layer else "channels"],)
+        channels, filters = layer["in_channels"], layer["filters"]
         if self.flat(layer):
             vector = layer["op"] == "dot" and filters == 1
             return (channels,) if vector else (channels, filters)
         if self.multiplied(layer):
             return tuple(layer["kernel"]) + (channels, filters // channels)
-        return tuple(layer["kernel"]) + (channels // groups, filters)
+        return tuple(layer["kernel"]) + (channels // layer["groups"], filters)
 
     def by_hand(self, layer):
-        """Returns whether lines compute a layer by elementwise operations."""
+        """Whether lines compute a layer by elementwise operations."""
         chosen = self.switches.get("algorithm") == "elementwise" and "kernel" in layer
         return "stable" in layer or (chosen and not pool_kind(layer))
 
@@ -274,7 +274,7 @@ class TensorFlow(Writing):
         return layer["op"] in PRODUCT_OPS and not self.by_hand(layer)
 
     def multiplied(self, layer):
-        """Returns whether a layer's weights are (*kernel, channels, multiplier)."""
+        """Whether a layer's weights are (*kernel, channels, multiplier)."""
         return layer["op"] == "depthwise_conv2d" and not self.by_hand(layer)
 
     def enter(self, program, shapes):
@@ -301,10 +301,10 @@ class TensorFlow(Writing):
             return result_expression(layer, array, shapes)
         return array
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the values named ``x`` to ``y``; see ``source.straight``."""
         if self.constant:
-            given = {name: tensor_expression(at, layer) for name, at in given.items()}
+            operands = {name: tensor_expression(at, layer) for name, at in operands.items()}
         if pool_kind(layer):
             text = self.pooled(layer, x[0], number, shapes)
             total, quotient, count = text.partition(" / ")
@@ -312,41 +312,42 @@ class TensorFlow(Writing):
                 return [f"{y} = {text}"]
             return [f"{y} = {total}", f"{y} = {y} / {count}"]
         if "kernel" not in layer:
-            return [f"{y} = {self.between(layer, x, given, shapes)}"]
+            return [f"{y} = {self.between(layer, x, operands, shapes)}"]
         if "stable" in layer:
-            return [f"{y} = {stable(layer, x[0], given)}"]
+            return [f"{y} = {stable(layer, x[0], operands)}"]
+        if self.flat(layer):
+            return self.product(layer, x[0], y, operands, shapes)
         if self.by_hand(layer):
-            found = by_hand(layer, given, shapes.around(number), self.mode() != "eager")
-        elif layer["op"] in PRODUCT_OPS:
-            return self.product(layer, x[0], y, given, shapes)
+            lines = by_hand(layer, operands, shapes.around(number), self.mode() != "eager")
         else:
-            found = self.convolution(layer, x[0], y, given["w"])
-        return found + [f"{y} = tf.nn.bias_add({y}, {b})" for b in [given.get("b")] if b]
+            lines = self.convolution(layer, x[0], y, operands["w"])
+        if "b" in operands:
+            lines.append(f"{y} = tf.nn.bias_add({y}, {operands['b']})")
+        return lines
 
-    def product(self, layer, x, y, given, shapes):
+    def product(self, layer, x, y, operands, shapes):
         """Lines of a matrix product or a sum; a network's is one of the rows of all positions."""
-        op, w, b = layer["op"], given.get("w"), given.get("b")
+        op, w, b = layer["op"], operands.get("w"), operands.get("b")
         if op == "sum":
             return [f"{y} = tf.reduce_sum({x}, 2)"]
-        add = f"{y} = tf.nn.bias_add({y}, {b})"
+        add = [f"{y} = tf.nn.bias_add({y}, {b})"] * bool(b)
         if not shapes.program.single:
             rows = f"tf.reshape({x}, [-1, {layer['in_channels']}])"
-            found = [f"outer = tf.shape({x})[:-1]", f"{y} = tf.matmul({rows}, {w})", add]
-            found.append(f"{y} = tf.reshape({y}, tf.concat([outer, [{layer['filters']}]], 0))")
-            return [line for line in found if b or line is not add]
+            lines = [f"outer = tf.shape({x})[:-1]", f"{y} = tf.matmul({rows}, {w})", *add]
+            shape = f"tf.concat([outer, [{layer['filters']}]], 0)"
+            return [*lines, f"{y} = tf.reshape({y}, {shape})"]
         if self.mode() == "session" and op == "dot":
             raise Unsupported("op=dot: not in TensorFlow before 2.0 here; use matmul")
         if self.mode() == "session" and op == "matmul" and shapes.stacked:
             raise Unsupported(
                 "batch: TensorFlow before 2.0 can't multiply a stack of matrices by one"
             )
-        found = [f"{y} = tf.matmul({x}, {w})"]
-        if op == "dot":
-            found = [f"{y} = tf.tensordot({x}, {w}, 1)"]
-            written = left_expression(layer, shapes) + right_expression(layer, "w")
-            if written.count("0") > 2:  # of a vector
-                add = f"{y} = {y} + {b}"
-        return found + [add] * bool(b)
+        if op != "dot":
+            return [f"{y} = tf.matmul({x}, {w})", *add]
+        written = left_expression(layer, shapes) + right_expression(layer, "w")
+        if b and written.count("0") > 2:  # of a vector
+            add = [f"{y} = {y} + {b}"]
+        return [f"{y} = tf.tensordot({x}, {w}, 1)", *add]
 
     def convolution(self, layer, x, y, w):
         """Lines of a ``tf.nn`` convolution, behind ``tf.pad`` where it takes no padding itself."""
@@ -365,7 +366,7 @@ class TensorFlow(Writing):
             words, more = {"strides": stride}, {"dilations": dilation}
         else:  # releases up to 1.5 do not know the word for dilations
             words, more = {"strides": [1] + stride + [1]}, {"dilations": [1] + dilation + [1]}
-        found, own = [], op == "conv2d" and release >= (2, 0)
+        lines, own = [], op == "conv2d" and release >= (2, 0)
         own = own or (op == "depthwise_conv2d" and not dilated and release >= (2, 4))
         if isinstance(padding, str):
             words["padding"] = f'"{padding.upper()}"'
@@ -373,11 +374,11 @@ class TensorFlow(Writing):
             words["padding"] = outside(padding)
         else:
             before, x = x, "x" if x == "x" else y
-            found, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
+            lines, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
         if op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
             op = "convolution"
         words.update(more if dilated else {})
-        return found + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
+        return lines + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]
 
     def pooled(self, layer, x, number, shapes):
         """Returns the expression of ``tf.nn``'s pooling: SAME, VALID, or ``tf.pad`` before it."""
@@ -398,49 +399,47 @@ class TensorFlow(Writing):
             return f'{name}({x}, {windows}, padding="{padding.upper()}")'
         pads_itself = name == "tf.nn.max_pool2d" and self.release() >= (2, 4)
 
-        def native(x, found):
-            pairs = [(one.before, one.after) for one in found]
-            if not pads_itself or layer["pad_with"] == "zeros" or any(s.beyond for s in found):
+        def native(x, spans):
+            if not pads_itself or layer["pad_with"] == "zeros" or any(s.beyond for s in spans):
                 return None
-            return Text(f"{name}({x.text}, {windows}, padding={outside(pairs)})")
+            pairs = outside([(span.before, span.after) for span in spans])
+            return f"{name}({x}, {windows}, padding={pairs})"
 
-        library = PoolingLibrary(
-            lambda x, pairs, value: Text(padded(x.text, pairs, value)),
-            lambda x: Text(f'{name}({x.text}, {windows}, padding="VALID")'),
-            lambda x: Text(f"tf.ones_like({x.text})"),
-            native,
-        )
+        def whole(x):
+            return Text(f'{name}({x}, {windows}, padding="VALID")')
+
+        library = PoolingLibrary(padded, whole, "tf.ones_like({})".format, native)
         known = self.mode() == "eager" and (layer["ceil_mode"] or padding in BY_SIZE)
-        found = shapes.spatial(number) if known else [None] * rank
-        return composed_pool(layer, library, found)(Text(x)).text
+        spatial = shapes.spatial(number) if known else [None] * rank
+        return composed_pool(layer, library, spatial, x)
 
-    def between(self, layer, x, given, shapes):
-        """The expression of what stands between a network's windows; ``x``: names of its values."""
-        op, one, parameters = layer["op"], x[0], layer.get("parameters", {})
+    def between(self, layer, xs, operands, shapes):
+        """What stands between a network's windows; ``xs``: names of the values that it reads."""
+        op, x, parameters = layer["op"], xs[0], layer.get("parameters", {})
         if op in ("add", "multiply"):
-            return (" + " if op == "add" else " * ").join(x)
+            return (" + " if op == "add" else " * ").join(xs)
         if op == "product":
-            return f"tf.matmul({', '.join(x)}{', transpose_b=True' * layer['transposed']})"
+            return f"tf.matmul({', '.join(xs)}{', transpose_b=True' * layer['transposed']})"
         if op == "bias":
-            return f"tf.nn.bias_add({one}, {given['b']})"
+            return f"tf.nn.bias_add({x}, {operands['b']})"
         if op == "normalisation":
-            return f"{one} * {given['scale']} + {given['shift']}"
+            return f"{x} * {operands['scale']} + {operands['shift']}"
         if op == "pad":
-            return padded(one, layer["padding"], parameters.get("value", 0.0))
+            return padded(x, layer["padding"], parameters.get("value", 0.0))
         if op == "slice":
-            return f"{one}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
+            return f"{x}[{':, ' * layer['axis']}{layer['start']}:{layer['stop']}]"
         if op == "concat":
-            return f"tf.concat([{', '.join(x)}], {layer['axis']})"
+            return f"tf.concat([{', '.join(xs)}], {layer['axis']})"
         if op == "cast":
-            return f"tf.cast({one}, tf.{layer['to']})"
+            return f"tf.cast({x}, tf.{layer['to']})"
         if op == "extend":
-            tail, (axis, *part) = given["tail"], section(layer, shapes.rank + 2)
+            tail, (axis, begin, size) = operands["tail"], section(layer, shapes.rank + 2)
             if self.mode() == "eager":
-                part = f"begin_{tail}", f"size_{tail}"
-            kept = f"tf.slice({one}, {part[0]}, {part[1]})"
-            return f"tf.concat([{kept}, {tail}], {axis})" if layer["behind"] else kept
+                begin, size = f"begin_{tail}", f"size_{tail}"
+            sliced = f"tf.slice({x}, {begin}, {size})"
+            return f"tf.concat([{sliced}, {tail}], {axis})" if layer["behind"] else sliced
         older, alpha = self.release() < (2, 4), parameters.get("alpha", 1.0)
-        return activations.spelling_lines(layer["activation"], "tensorflow", alpha, one, older)[-1]
+        return activations.spelling_lines(layer["activation"], "tensorflow", alpha, x, older)[-1]
 
 
 def traced_function(names, lines, *decorators):
@@ -461,17 +460,16 @@ def section(layer, axes):
 
 def sections(program, shapes):
     """Lines that make those tensors once: eager slices by Python numbers cost more than they do."""
-    found = []
+    lines = []
     for step in program.steps:
         if step.layer["op"] == "extend":
             tail, (_, begin, size) = step.arrays["tail"], section(step.layer, shapes.rank + 2)
             names = f"begin_{tail}, size_{tail}"
-            found.append(f"{names} = tf.constant({begin}), tf.constant({size})")
-    return tuple(found)
+            lines.append(f"{names} = tf.constant({begin}), tf.constant({size})")
+    return tuple(lines)
 
 
 def tensor_expression(array, layer):
-    """Returns the expression of a tensor with the values of an array."""
     if layer["dtype"] == "bfloat16":
         return f"tf.cast(tf.constant({array}), tf.bfloat16)"
     return f"tf.constant({array})"
@@ -488,19 +486,18 @@ def padded(x, pairs, value=0.0):
     return f"tf.pad({x}, {outside(pairs)}{fill})"
 
 
-def stable(layer, x, given):
+def stable(layer, x, arrays):
     """Returns the expression of ``probe.stable``'s convolution or dense layer."""
-    w = given.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
-    words = {"accumulate": layer["stable"]}
+    w = arrays.get("w", f"tf.ones([1, {layer['in_channels']}, 1], {x}.dtype)")  # of a sum
+    name, words = "dense", {}
     if layer["op"] != "dense":
-        parts = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
-        words = dict(parts, **words)
-    operands = ", ".join([x, w] + [given[name] for name in ("b",) if name in given])
-    name = "dense" if layer["op"] == "dense" else "conv"
+        name, words = "conv", {n: layer[n] for n in ("stride", "dilation", "groups", "padding")}
+    words["accumulate"] = layer["stable"]
+    operands = ", ".join([x, w] + [arrays.get("b")] * ("b" in arrays))
     return f"{name}({operands}, {keywords({n: repr(value) for n, value in words.items()})})"
 
 
-def by_hand(layer, given, pairs, graph):
+def by_hand(layer, operands, pairs, graph):
     """Returns lines from ``x`` to ``y``: a multiplication and an addition for each product.
 
     Products are added row by row of the window, channels innermost, as ``probe.stable`` does, so no
@@ -508,11 +505,11 @@ def by_hand(layer, given, pairs, graph):
     products are subtracted: grappler makes one AddN of a chain of additions.
     """
     groups, filters, windows = layer["groups"], layer["filters"], WindowSizes.of(layer)
-    depth, found = layer["in_channels"] // groups, []
+    depth, lines = layer["in_channels"] // groups, []
     if any(map(any, pairs)):
-        found.append(f"x = {padded('x', pairs)}")
+        lines.append(f"x = {padded('x', pairs)}")
     if groups > 1:
-        found.append(f"x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [{groups}, {depth}]], 0))")
+        lines.append(f"x = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [{groups}, {depth}]], 0))")
     letters, parts = "ijk"[: len(layer["kernel"])], []
     for letter, extent, stride in zip(letters, windows.extents, layer["stride"]):
         part = f"{letter} : {letter} - {extent - 1} or None" if extent > 1 else ":"
@@ -525,27 +522,26 @@ def by_hand(layer, given, pairs, graph):
     names = f"({', '.join(letters)})"
     if len(letters) == 1:
         starts, names = [start for (start,) in starts], letters
-    w = given.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
+    w = operands.get("w", f"tf.ones([{depth}, 1], x.dtype)")  # of a sum
     shape = [len(starts) * depth] + columns
-    found += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
+    lines += [f"weights = tf.unstack(tf.reshape({w}, {shape}))", "y = None"]
     outer = len(starts) > 1
     if outer:
-        found.append(f"for n, {names} in enumerate({starts}):")
+        lines.append(f"for n, {names} in enumerate({starts}):")
     inner, index = "    " * outer, "n"
     if depth > 1:
-        found.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
+        lines.append(f"{inner}for c, part in enumerate(tf.split({seen}, {depth}, axis=-1)):")
         inner, seen, index = inner + "    ", "part", f"{depth} * n + c" if outer else "c"
     weight = f"weights[{index if outer or depth > 1 else 0}]"
     if graph:
         weight = f"{weight} if y is None else -{weight}"
-        found.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
-    found.append(f"{inner}product = tf.multiply({seen}, {weight})")
-    found.append(
-        f"{inner}y = product if y is None else tf.{'subtract' if graph else 'add'}(y, product)"
-    )
+        lines.append(f"{inner}# subtracted, since grappler makes one AddN of a chain of additions")
+    lines.append(f"{inner}product = tf.multiply({seen}, {weight})")
+    joined = f"tf.{'subtract' if graph else 'add'}(y, product)"
+    lines.append(f"{inner}y = product if y is None else {joined}")
     if groups > 1:
-        found.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
-    return found
+        lines.append(f"y = tf.reshape(y, tf.concat([tf.shape(y)[:-2], [{filters}]], 0))")
+    return lines
 
 
 def tensorflow_variables(switches, device):
@@ -568,40 +564,39 @@ def setup_lines(switches, device, version):
 
     ``version``: its text. Before 2.0 they make ``config``, the ConfigProto of sessions.
     """
-    found, threads = [], switches.get("threads")
+    lines, threads = [], switches.get("threads")
     if major_minor(version) < (2, 0):
-        found.append("config = tf.ConfigProto(allow_soft_placement=True)")
+        lines.append("config = tf.ConfigProto(allow_soft_placement=True)")
         if threads:
-            found.append(f"config.intra_op_parallelism_threads = {threads}")
-            found.append("config.inter_op_parallelism_threads = 1")
+            lines.append(f"config.intra_op_parallelism_threads = {threads}")
+            lines.append("config.inter_op_parallelism_threads = 1")
         if switches.get("xla") == "1":
             level = "config.graph_options.optimizer_options.global_jit_level"
-            found.append(f"{level} = tf.OptimizerOptions.ON_1")
+            lines.append(f"{level} = tf.OptimizerOptions.ON_1")
         if switches.get("mode") == "eager":
-            found.append("tf.enable_eager_execution(config=config)")
-        return tuple(found)
+            lines.append("tf.enable_eager_execution(config=config)")
+        return tuple(lines)
     if threads:
-        found.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
-        found.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
+        lines.append(f"tf.config.threading.set_intra_op_parallelism_threads({threads})")
+        lines.append("tf.config.threading.set_inter_op_parallelism_threads(1)")
     if switches.get("deterministic") == "1" and major_minor(version) >= (2, 9):
-        found += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
+        lines += ["tf.random.set_seed(1)", "tf.config.experimental.enable_op_determinism()"]
     if device.startswith("gpu"):
         gpu = f'tf.config.list_physical_devices("GPU")[{device.partition(":")[2]}]'
-        found.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
-    return tuple(found)
+        lines.append(f'tf.config.set_visible_devices({gpu}, "GPU")')
+    return tuple(lines)
 
 
 def require_gpu(tf, device):
     """Raises Unavailable where a TensorFlow 2 doesn't see the device."""
     if device.startswith("gpu"):
-        number, found = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
-        if number >= found:
-            raise Unavailable(f"TensorFlow sees {found} GPUs here, so there is no {device}")
+        number, count = int(device.split(":")[1]), len(tf.config.list_physical_devices("GPU"))
+        if number >= count:
+            raise Unavailable(f"TensorFlow sees {count} GPUs here, so there is no {device}")
 
 
 def tensorflow_facts(tf, switches):
     """What to publish about a started TensorFlow; ``onednn`` is None where it doesn't say."""
-    threads = int(switches["threads"]) if "threads" in switches else None
     try:
         from tensorflow.python.framework import test_util
 
@@ -615,15 +610,15 @@ def tensorflow_facts(tf, switches):
         "compiler": str(getattr(tf, "__compiler_version__", "")),
         "numpy_version": np.__version__,
         "onednn": rewritten,
-        "threads": threads,
+        "threads": int(switches["threads"]) if "threads" in switches else None,
     }
 
 
 def refusals(tf):
     """Exceptions by which TensorFlow refuses an operator, or a release does not have it."""
     errors = tf.errors
-    found = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
-    return found + (NotImplementedError, ValueError, TypeError, AttributeError)
+    own = (errors.UnimplementedError, errors.InvalidArgumentError, errors.NotFoundError)
+    return own + (NotImplementedError, ValueError, TypeError, AttributeError)
 
 
 def error_line(error):

@@ -112,12 +112,12 @@ class Torch(Writing):
         return self.facts(**torch_facts(torch, device))
 
     def setup(self):
-        found = ["torch.set_grad_enabled(False)"]
+        lines = ["torch.set_grad_enabled(False)"]
         for name, text in SETUP.items():
             if name in self.switches:
                 value = self.switches[name]
-                found.append(text.format(value if name == "threads" else value == "1"))
-        return tuple(found)
+                lines.append(text.format(value if name == "threads" else value == "1"))
+        return tuple(lines)
 
     def check(self, program):
         layer = program.steps[0].layer
@@ -150,28 +150,23 @@ class Torch(Writing):
         if word == TRANSPOSED:
             return ["x = " + self.tensor("x.copy()", layer) + ".movedim(-1, 1)"]
         # a view with one channel has strides that tell PyTorch another memory format; a copy hasn't
-        found = ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
-        return found + memory_format_lines("x", layer, word)
+        lines = ["x = np.moveaxis(x, -1, 1).copy()", "x = " + self.tensor("x", layer)]
+        return lines + memory_format_lines("x", layer, word)
 
     def operand(self, layer, name, at):
         if name == "scale":  # the batch norm of inference, whose mean is 0 and whose variance is 1
-            found = [f"{at} = {self.tensor(at, layer)}"]
-            return found + [f"{n}_{at} = torch.{n}_like({at})" for n in ("zeros", "ones")]
+            lines = [f"{at} = {self.tensor(at, layer)}"]
+            return lines + [f"{n}_{at} = torch.{n}_like({at})" for n in ("zeros", "ones")]
         if name != "w":
             array = f"np.moveaxis({at}, -1, 1).copy()" if name == "tail" else at
             return [f"{at} = {self.tensor(array, layer)}"]
+        word = layout_of_spec(layer)
         if layer["op"] in PRODUCT_OPS:
-            w = right_expression(layer, at)
-            return self.laid(
-                at, f"{w}.T.copy()" if self.linear(layer) else w, layer, layout_of_spec(layer)
-            )
-        found = [
-            f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()",
-            f"{at} = {self.tensor(at, layer)}",
-        ]
-        return found + memory_format_lines(at, layer, layout_of_spec(layer)) * (
-            layout_of_spec(layer) == CHANNELS_LAST
-        )
+            turned = ".T.copy()" * self.linear(layer)
+            return self.laid(at, right_expression(layer, at) + turned, layer, word)
+        lines = [f"{at} = np.moveaxis({at}, (-1, -2), (0, 1)).copy()"]
+        lines.append(f"{at} = {self.tensor(at, layer)}")
+        return lines + memory_format_lines(at, layer, word) * (word == CHANNELS_LAST)
 
     def laid(self, name, array, layer, word):
         """Lines that assign an operand of a product, such as ``x[0]``, as the layout says."""
@@ -194,54 +189,51 @@ class Torch(Writing):
         where = "" if self.device == "cpu" else f', device="{self.device}"'
         return f"torch.tensor({array}{kind}{where})"
 
-    def lines(self, layer, number, x, y, given, shapes):
+    def lines(self, layer, number, x, y, operands, shapes):
         """Returns lines from the value named ``x`` to ``y``; see ``source.straight``."""
         if layer["op"] in PRODUCT_OPS:
-            return [f"{y} = {self.product(layer, x[0], given, shapes)}"]
+            return [f"{y} = {self.product(layer, x[0], operands, shapes)}"]
         if pool_kind(layer):
             return [f"{y} = {pooled(layer, x[0], shapes.spatial(number))}"]
         if "stable" in layer:
-            return [f"{y} = conv({x[0]}, {', '.join(given.values())}, {stable_words(layer)})"]
+            return [f"{y} = conv({x[0]}, {', '.join(operands.values())}, {stable_words(layer)})"]
         if "kernel" in layer:
-            return convolution_lines(layer, x[0], y, given, shapes.around(number))
+            return convolution_lines(layer, x[0], y, operands, shapes.around(number))
         if layer["op"] == "concat":
             axis = channels_first_axis(layer["axis"], shapes.rank)
             return [f"{y} = torch.cat([{', '.join(x)}], {axis})"]
         if layer["op"] in ("add", "multiply"):
             return [f"{y} = {(' + ' if layer['op'] == 'add' else ' * ').join(x)}"]
         if layer["op"] == "product":  # of rows of channels, which come first here
-            one, two = (f"{name}.movedim(1, -1)" for name in x)
-            two += ".transpose(-1, -2)" * layer["transposed"]
-            return [f"{y} = torch.matmul({one}, {two}).movedim(-1, 1)"]
-        return [f"{y} = {self.between(layer, x[0], given, shapes)}"]
+            left, right = (f"{name}.movedim(1, -1)" for name in x)
+            right += ".transpose(-1, -2)" * layer["transposed"]
+            return [f"{y} = torch.matmul({left}, {right}).movedim(-1, 1)"]
+        return [f"{y} = {self.between(layer, x[0], operands, shapes)}"]
 
-    def product(self, layer, x, given, shapes):
+    def product(self, layer, x, arrays, shapes):
         """Returns the expression of a matrix product or a sum."""
         if layer["op"] == "sum":
             return f"torch.sum({x}, -1)"
-        operands = ", ".join(given.values())
+        operands = ", ".join(arrays.values())
         if not shapes.program.single:  # rows of channels, which come first here
             return f"F.linear({x}.movedim(1, -1), {operands}).movedim(-1, 1)"
         if self.linear(layer):
             return f"F.linear({x}, {operands})"
-        return f"torch.matmul({x}, {given['w']})" + f" + {given.get('b')}" * ("b" in given)
+        return f"torch.matmul({x}, {arrays['w']})" + f" + {arrays.get('b')}" * ("b" in arrays)
 
     def linear(self, layer):
-        """Returns whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
+        """Whether ``F.linear`` computes a product; ``rows``: of a network's positions."""
         op = layer["op"]
-        if layer.get("rows"):
-            return True
-        if "linear" not in self.switches:
-            return op == "dense" or (op == "matmul" and layer["bias"])
-        return self.switches["linear"] == "1"
+        own = op == "dense" or (op == "matmul" and layer["bias"])
+        return bool(layer.get("rows")) or self.switches.get("linear", str(int(own))) == "1"
 
-    def between(self, layer, x, given, shapes):
+    def between(self, layer, x, operands, shapes):
         """Returns the expression of what stands between a network's windows."""
         op, parameters = layer["op"], layer["parameters"]
         if op == "bias":
-            return f"{x} + {column(given['b'], shapes.rank)}"
+            return f"{x} + {column(operands['b'], shapes.rank)}"
         if op == "normalisation":
-            scale, shift = given["scale"], given["shift"]
+            scale, shift = operands["scale"], operands["shift"]
             mean, variance = f"zeros_{scale}", f"ones_{scale}"
             return f"F.batch_norm({x}, {mean}, {variance}, {scale}, {shift}, eps=0.0)"
         if op == "pad":
@@ -254,7 +246,8 @@ class Torch(Writing):
             return f"{x}.to(torch.{layer['to']})"
         if op == "extend":
             axis = 1 + extended_axis(layer, shapes.rank + 2)
-            return f"torch.cat([{x}.narrow({axis}, 0, {layer['kept']}), {given['tail']}], {axis})"
+            sliced = f"{x}.narrow({axis}, 0, {layer['kept']})"
+            return f"torch.cat([{sliced}, {operands['tail']}], {axis})"
         alpha = parameters.get("alpha", 1.0)
         return activations.spelling_lines(layer["activation"], "torch", alpha, x)[-1]
 
@@ -295,29 +288,30 @@ class Choosing:
 
     def choose(self, x, w, b=None, groups=1, **windows):
         """Keeps the name of the backend for these arguments; x stands for the result."""
-        plain = (("stride", 1), ("padding", 0), ("dilation", 1))
-        given = [windows.get(name, default) for name, default in plain]
-        each = [[one] * self.rank if isinstance(one, int) else list(one) for one in given]
+        each = []
+        for name, default in (("stride", 1), ("padding", 0), ("dilation", 1)):
+            value = windows.get(name, default)
+            each.append([value] * self.rank if isinstance(value, int) else list(value))
         select = self.torch._C._select_conv_backend
         self.names.append(select(x, w, b, *each, False, [0] * self.rank, groups).name)
         return x
 
 
-def convolution_lines(layer, x, y, given, pairs):
+def convolution_lines(layer, x, y, operands, pairs):
     """``F.conv`` with its own padding where that is symmetric, else behind ``F.pad``."""
-    found = []
-    own = all(before == after for before, after in pairs)
-    if not own:
-        before, x = x, "x" if x == "x" else y
-        found = [f"{x} = {padded(before, pairs)}"]
-    around = one_or_all([before for before, _ in pairs]) if own else "0"
+    lines, around = [], "0"
+    if all(before == after for before, after in pairs):
+        around = one_or_all([before for before, _ in pairs])
+    else:
+        whole, x = x, "x" if x == "x" else y
+        lines = [f"{x} = {padded(whole, pairs)}"]
     words = {"stride": one_or_all(layer["stride"]), "padding": around}
     if set(layer["dilation"]) != {1}:
         words["dilation"] = one_or_all(layer["dilation"])
     if layer["groups"] > 1:
         words["groups"] = str(layer["groups"])
-    name, operands = f"F.conv{len(layer['kernel'])}d", ", ".join(given.values())
-    return found + [f"{y} = {name}({x}, {operands}, {keywords(words)})"]
+    arguments = ", ".join([x, *operands.values(), keywords(words)])
+    return lines + [f"{y} = F.conv{len(layer['kernel'])}d({arguments})"]
 
 
 def memory_format_lines(x, layer, word):
@@ -329,9 +323,8 @@ def memory_format_lines(x, layer, word):
         return [f"{x} = torch.stack([{x}, {x}], -1)[..., 0]"]
     if offset(word) < 0:
         return []
-    start = (
-        offset(word) // floats.container_of_format(layer["dtype"]).itemsize
-    )  # PyTorch aligns to 64 bytes
+    # PyTorch aligns to 64 bytes
+    start = offset(word) // floats.container_of_format(layer["dtype"]).itemsize
     before = f"{x}.new_zeros({start})"
     return [f"{x} = torch.cat([{before}, {x}.reshape(-1)])[{start}:].reshape({x}.shape)"]
 
@@ -354,29 +347,26 @@ def pooled(layer, x, sizes):
         words["dilation"] = one_or_all(layer["dilation"])
     kernel = one_or_all(layer["kernel"])
 
-    def native(x, found):
-        own = all(one.before == one.after <= k // 2 for one, k in zip(found, layer["kernel"]))
-        around = any(one.before for one in found)
+    def native(x, spans):
+        own = all(span.before == span.after <= k // 2 for span, k in zip(spans, layer["kernel"]))
+        around = any(span.before for span in spans)
         if not own or (largest and zeros and around):
             return None
-        more = {"padding": one_or_all([one.before for one in found])} if around else {}
+        more = {"padding": one_or_all([span.before for span in spans])} if around else {}
         if layer["ceil_mode"]:
             more["ceil_mode"] = "True"
         if around and not largest:
             more["count_include_pad"] = str(zeros)
-        return Text(f"{name}({x.text}, {kernel}, {keywords(dict(words, **more))})")
+        return f"{name}({x}, {kernel}, {keywords(dict(words, **more))})"
 
-    library = PoolingLibrary(
-        lambda x, pairs, value: Text(padded(x.text, pairs, value)),
-        lambda x: Text(f"{name}({x.text}, {kernel}, {keywords(words)})"),
-        lambda x: Text(f"torch.ones_like({x.text})"),
-        native,
-    )
-    return composed_pool(layer, library, sizes)(Text(x)).text
+    def whole(x):
+        return Text(f"{name}({x}, {kernel}, {keywords(words)})")
+
+    library = PoolingLibrary(padded, whole, "torch.ones_like({})".format, native)
+    return composed_pool(layer, library, sizes, x)
 
 
 def stable_words(layer):
-    """Returns the words of ``probe.stable.conv``."""
     words = {name: layer[name] for name in ("stride", "dilation", "groups", "padding")}
     words["accumulate"] = layer["stable"]
     return keywords({name: repr(value) for name, value in words.items()})
@@ -389,27 +379,27 @@ def column(vector, rank):
 
 def require_gpu(torch, device):
     """Raises Unavailable where PyTorch doesn't see the device."""
-    number, found = int(device.split(":")[1]), torch.cuda.device_count()
-    if number >= found:
+    number, count = int(device.split(":")[1]), torch.cuda.device_count()
+    if number >= count:
         built = "" if torch.version.cuda else "; this build is for CPUs"
-        raise Unavailable(f"PyTorch sees {found} GPUs here, so there is no {device}{built}")
+        raise Unavailable(f"PyTorch sees {count} GPUs here, so there is no {device}{built}")
 
 
 def torch_facts(torch, device):
     """Returns what to publish about a started PyTorch; ``onednn`` tells whether it may be used."""
     cpu = getattr(torch.backends, "cpu", None)  # from 2.1 on
     enabled = getattr(torch._C, "_get_mkldnn_enabled", lambda: True)  # a switch from 1.11 on
-    found = {
+    facts = {
         "threads": torch.get_num_threads(),
         "onednn": bool(torch.backends.mkldnn.is_available() and enabled()),
         "capability": cpu.get_cpu_capability() if cpu else None,
     }
     if device.startswith("cuda"):
-        found["gpu"] = torch.cuda.get_device_name(device)
-        found["cuda"] = str(torch.version.cuda)
-        found["cudnn"] = str(torch.backends.cudnn.version())
-        found["threads"] = None
-    return found
+        facts["gpu"] = torch.cuda.get_device_name(device)
+        facts["cuda"] = str(torch.version.cuda)
+        facts["cudnn"] = str(torch.backends.cudnn.version())
+        facts["threads"] = None
+    return facts
 
 
 def in_invariant_mode(inner, module, sizes):
@@ -418,7 +408,7 @@ def in_invariant_mode(inner, module, sizes):
     Raises Unsupported where the interpreter is too old for it.
     """
     try:
-        made = import_module("probe.stable").invariant
+        invariant = import_module("probe.stable").invariant
     except (ImportError, SyntaxError) as error:
         raise Unsupported("probe.stable.invariant: %s" % error) from None
 
@@ -428,7 +418,7 @@ def in_invariant_mode(inner, module, sizes):
         def forward(self, run, x):
             return run(x)
 
-    return InvariantModule(inner, made(GivenModule().eval(), sizes)[0])
+    return InvariantModule(inner, invariant(GivenModule().eval(), sizes)[0])
 
 
 class InvariantModule(Around):

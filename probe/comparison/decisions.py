@@ -42,7 +42,7 @@ def decisions(output: np.ndarray, fixed: np.ndarray, dtype: str) -> Iterator[Dec
     ``argmax`` and ``top-5`` of the channels of a position, where there are enough, and
     ``threshold``: whether each output is above zero.
     """
-    ours, theirs = (floats.widen(one, dtype) for one in (output, fixed))
+    ours, theirs = (floats.widen(outputs, dtype) for outputs in (output, fixed))
     unit = floats.eps(dtype) * max(np.abs(theirs).max(initial=0.0), 1e-300)
     for count, name in ((1, "argmax"), (TOP, f"top-{TOP}")):
         if ours.shape[-1] <= count:
@@ -61,26 +61,25 @@ def same_decisions(
 ) -> np.ndarray:
     """Returns which decisions both sides' rows (container) take alike: as of
     ``certain_decisions``."""
-    both = [floats.widen(one, dtype) for one in (left, right)]
+    both = [floats.widen(values, dtype) for values in (left, right)]
     if decision == "threshold":
         return np.asarray((both[0] > 0) == (both[1] > 0))
     # which channels are the largest, as a set
-    first, second = (
-        np.sort(np.argsort(-one, axis=-1, kind="stable")[..., :count], axis=-1) for one in both
-    )
+    largest = np.argsort(-np.stack(both), axis=-1, kind="stable")[..., :count]
+    first, second = np.sort(largest, axis=-1)
     return np.asarray((first == second).all(axis=-1))
 
 
-def certain_decisions(found: Interval, decision: str, count: int = 1) -> np.ndarray:
+def certain_decisions(bounds: Interval, decision: str, count: int = 1) -> np.ndarray:
     """Returns which decisions over rows (..., channels) are the same for all numbers in between.
 
     ``threshold``: whether each is above zero; else which ``count`` channels are the largest.
     """
-    known = ~(np.isnan(found.low) | np.isnan(found.high))  # NaN would take decisions of its own
+    known = ~(np.isnan(bounds.low) | np.isnan(bounds.high))  # NaN would take decisions of its own
     if decision == "threshold":
-        return known & ((found.low > 0) | (found.high <= 0))
-    order = np.argsort(-found.low, axis=-1, kind="stable")
-    least = np.take_along_axis(found.low, order[..., count - 1 : count], axis=-1)[..., 0]
-    rest = np.take_along_axis(found.high, order[..., count:], axis=-1).max(axis=-1)
+        return known & ((bounds.low > 0) | (bounds.high <= 0))
+    order = np.argsort(-bounds.low, axis=-1, kind="stable")
+    least = np.take_along_axis(bounds.low, order[..., count - 1 : count], axis=-1)[..., 0]
+    rest = np.take_along_axis(bounds.high, order[..., count:], axis=-1).max(axis=-1)
     # not where they touch: of equal numbers the index decides
     return np.asarray(known.all(axis=-1) & (least > rest))

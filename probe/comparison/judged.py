@@ -71,11 +71,11 @@ class OutputPairs:
     def of_blocks(left: Case, right: Case, blocks: Blocks) -> OutputPairs:
         """Returns the outputs in blocks of both sides' outputs, which read the same."""
         none = np.zeros((0, 2), int)
-        one, two = (
+        left_places, right_places = (
             np.concatenate([none, *(_places_of_block(case, block) for block in blocks)])
             for case in (left, right)
         )
-        return OutputPairs(one, two, np.ones(len(one), bool))
+        return OutputPairs(left_places, right_places, np.ones(len(left_places), bool))
 
     @staticmethod
     def must_agree(shapes: ComparedShapes) -> OutputPairs:
@@ -85,25 +85,20 @@ class OutputPairs:
     @staticmethod
     def same_place(left: CaseRun, right: CaseRun) -> OutputPairs:
         """Outputs of the same index, with whether the windows that were read are the same."""
-        found = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
-        assert left.windows is not None and right.windows is not None
+        pairs = OutputPairs.of_blocks(left.case, right.case, common(left.case, right.case))
         shape = np.maximum(left.case.input_shape(), right.case.input_shape())
         step = 65536  # speed alone: windows of so many outputs fit the memory
-        for start in range(0, len(found), step):
+        for start in range(0, len(pairs), step):
             rows = slice(start, start + step)
-            one, two = (
-                _numbered_in(
-                    windows[at[rows, 1] // (case.filters // case.groups), at[rows, 0]], case, shape
-                )
-                for windows, case, at in (
-                    (left.windows, left.case, found.left),
-                    (right.windows, right.case, found.right),
-                )
-            )
+            reads = []
+            for run, at in ((left, pairs.left[rows]), (right, pairs.right[rows])):
+                assert run.windows is not None
+                group = at[:, 1] // (run.case.filters // run.case.groups)
+                reads.append(_numbered_in(run.windows[group, at[:, 0]], run.case, shape))
             # a depthwise layer and the full one that it is written as read windows of other widths
-            same = (one == two).all(axis=1) if one.shape == two.shape else False
-            found.same_window[rows] = same
-        return found
+            alike = reads[0].shape == reads[1].shape
+            pairs.same_window[rows] = (reads[0] == reads[1]).all(axis=1) if alike else False
+        return pairs
 
 
 def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray:
@@ -111,10 +106,9 @@ def _numbered_in(reads: np.ndarray, case: Case, shape: np.ndarray) -> np.ndarray
 
     The same input of a longer row, or of a later sample of a longer input, has another flat index.
     """
-    own = case.input_shape()
-    if own == tuple(shape):
+    if case.input_shape() == tuple(shape):
         return reads
-    places = np.unravel_index(np.maximum(reads, 0), own)
+    places = np.unravel_index(np.maximum(reads, 0), case.input_shape())
     return np.where(reads < 0, -1, np.ravel_multi_index(places, tuple(shape)))
 
 
@@ -141,7 +135,7 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     Where a leaf's input, weight or bias differs on the other side, by another dtype, seed or
     rounding, a difference says nothing of the library. Costs a read of both sides' operands.
     """
-    one, two = left.operands, right.operands
+    given_left, given_right = left.operands, right.operands
     dtype = left.case.dtype
     if dtype != right.case.dtype:
         why = f"the left side has {dtype}: the operands are rounded differently"
@@ -152,17 +146,17 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
     todo = "give both sides the same operands"
     filters = _pairs_that_occur(mine[:, 1], theirs[:, 1], left.case.filters, right.case.filters)
     # weights and bias are the same at every place: they are held against each other once
-    met = [("w", one.weights[:, filters[0]], two.weights[:, filters[1]])]
-    if one.b is not None and two.b is not None:
-        met.append(("b", one.b[filters[0]], two.b[filters[1]]))
-    both = mine[:, 0] * len(two.y) + theirs[:, 0]
+    met = [("w", given_left.weights[:, filters[0]], given_right.weights[:, filters[1]])]
+    if given_left.b is not None and given_right.b is not None:
+        met.append(("b", given_left.b[filters[0]], given_right.b[filters[1]]))
+    both = mine[:, 0] * len(given_right.y) + theirs[:, 0]
     starts = np.flatnonzero(np.diff(both, prepend=-1))  # filters of one place follow each other
     places = np.stack([mine[starts, 0], theirs[starts, 0]], axis=1)
     widths = [side.case.filters // side.case.groups for side in (left, right)]
     ours, others = filters[0] // widths[0], filters[1] // widths[1]
     groups = _pairs_that_occur(ours, others, left.case.groups, right.case.groups)
     for first, second in groups.T.tolist():
-        ours, others = one.columns[first], two.columns[second]
+        ours, others = given_left.columns[first], given_right.columns[second]
         step = max(1, READ_AT_ONCE // max(len(ours), 1))  # speed alone
         for start in range(0, len(places), step):
             some = places[start : start + step].T
@@ -182,9 +176,9 @@ def check_operands(left: CaseRun, right: CaseRun, pairs: OutputPairs) -> None:
 
 def _pairs_that_occur(mine: np.ndarray, theirs: np.ndarray, count: int, others: int) -> np.ndarray:
     """Returns pairs of numbers below ``count`` and ``others`` that occur, each once: (2, pairs)."""
-    found = np.zeros((count, others), bool)
-    found[mine, theirs] = True
-    return np.stack(np.nonzero(found))
+    occurs = np.zeros((count, others), bool)
+    occurs[mine, theirs] = True
+    return np.stack(np.nonzero(occurs))
 
 
 @dataclass
@@ -236,10 +230,10 @@ class Comparison:
 
     def certified(self, which: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Returns whether both sides were tested for every addition: bool, one a pair."""
-        found = np.ones(len(self.pairs.left[which]), bool)
+        certain = np.ones(len(self.pairs.left[which]), bool)
         for side, places in self.sides(which):
-            found &= False if side.orders is None else side.orders.sure[tuple(places.T)]
-        return found
+            certain &= False if side.orders is None else side.orders.sure[tuple(places.T)]
+        return certain
 
     @cached_property
     def differences(self) -> ulp.Differences:
@@ -299,32 +293,32 @@ class Comparison:
             return ["not-a-sum" if alike else "window" for alike in same]
         kinds, number = np.unique(self._kinds(which), axis=0, return_inverse=True)
         names = [self._name(*kind) for kind in kinds.tolist()]
-        found = np.array([names[n] for n in number.reshape(-1).tolist()], object)
-        told = np.array(["flush" in name for name in found], bool)
-        for place in np.flatnonzero(told)[self._unflushed(which[told])]:
-            others = [one for one in found[place].split("+") if one != "flush"]
-            found[place] = "+".join(others) or found[place]
+        causes = np.array([names[n] for n in number.reshape(-1).tolist()], object)
+        flushed = np.array(["flush" in name for name in causes], bool)
+        for place in np.flatnonzero(flushed)[self._unflushed(which[flushed])]:
+            others = [part for part in causes[place].split("+") if part != "flush"]
+            causes[place] = "+".join(others) or causes[place]
         # a sum takes another order where its operands begin elsewhere: the address is the cause
         if self.by_address:  # what the sums show follows from it, and stays the proof
-            found[[bool(set(name.split("+")) & OF_SUMS) for name in found]] = "alignment"
-        return found.tolist()  # type: ignore[no-any-return]
+            causes[[bool(set(name.split("+")) & OF_SUMS) for name in causes]] = "alignment"
+        return causes.tolist()  # type: ignore[no-any-return]
 
     def _of_pools(self, which: np.ndarray, left: Pooled, right: Pooled) -> list[str]:
         """Returns the cause of each of these pairs of two pools."""
         pairs = self.pairs.some(which)
-        found = left.causes(right, pairs.left, pairs.right)
+        names = left.causes(right, pairs.left, pairs.right)
         same = pairs.same_window.tolist()
-        causes = zip(found, same, strict=True)
+        causes = zip(names, same, strict=True)
         return [(cause or "unexplained") if alike else "window" for cause, alike in causes]
 
     @property
     def by_address(self) -> bool:
         """Returns whether both sides differ in nothing but where their operands begin in memory."""
         sides = self.left, self.right
-        words = [one.case.layout for one in sides]
+        words = [side.case.layout for side in sides]
         if words[0] == words[1] or not all(w == CONTIGUOUS or offset(w) >= 0 for w in words):
             return False
-        plain = [one.case.with_(layout=CONTIGUOUS) for one in sides]
+        plain = [side.case.with_(layout=CONTIGUOUS) for side in sides]
         return plain[0] == plain[1] and self.left.target.text == self.right.target.text
 
     def _unflushed(self, which: np.ndarray) -> np.ndarray:
@@ -349,7 +343,7 @@ class Comparison:
         """Returns the differing outputs by cause; causes that explain none are left out."""
         counted = Counter(self.cause)
         ranks = {name: CAUSES.index(name.split("+")[0]) for name in counted}
-        return {name: counted[name] for name in sorted(counted, key=lambda one: (ranks[one], one))}
+        return dict(sorted(counted.items(), key=lambda item: (ranks[item[0]], item[0])))
 
     @property
     def apart(self) -> dict[str, np.ndarray]:
@@ -380,13 +374,13 @@ class Comparison:
         same = np.flatnonzero(self.pairs.same_window)
         orders = self.left.orders, self.right.orders
         both = zip(orders, self.sides(same), strict=True)
-        known = [one.replayed[tuple(places.T)] for one, (_, places) in both]
+        known = [revealed.replayed[tuple(places.T)] for revealed, (_, places) in both]
         proved = same[known[0] & known[1]]
         # both summations and what is read: the columns before say how this pair's data came out
         kinds, number = np.unique(self._kinds(proved)[:, 5:], axis=0, return_inverse=True)
         names = [self._verdict(*kind) for kind in kinds.tolist()]
-        found = np.array(names, object)[number.reshape(-1)]
-        apart = {name: proved[found == name] for name in dict.fromkeys(names) if name}
+        verdicts = np.array(names, object)[number.reshape(-1)]
+        apart = {name: proved[verdicts == name] for name in dict.fromkeys(names) if name}
         return apart, len(same) - len(proved)
 
     def _pools_apart(self, left: Pooled, right: Pooled) -> tuple[dict[str, np.ndarray], int]:
@@ -394,14 +388,14 @@ class Comparison:
         same = np.flatnonzero(self.pairs.same_window)
         both = zip((left, right), self.sides(same), strict=True)
         numbers = (pooled.index[tuple(places.T)] for pooled, (_, places) in both)
-        found: dict[str, list[int]] = {}
+        by_cause: dict[str, list[int]] = {}
         unknown = 0
-        for pair, one, two in zip(same.tolist(), *(each.tolist() for each in numbers), strict=True):
-            if one < 0 or two < 0:
+        for pair, mine, theirs in np.stack([same, *numbers], axis=1).tolist():
+            if mine < 0 or theirs < 0:
                 unknown += 1
-            elif names := left.ways[one].apart(right.ways[two]):  # type: ignore[arg-type]
-                found.setdefault("+".join(names), []).append(pair)
-        return {name: np.array(some) for name, some in found.items()}, unknown
+            elif names := left.ways[mine].apart(right.ways[theirs]):  # type: ignore[arg-type]
+                by_cause.setdefault("+".join(names), []).append(pair)
+        return {name: np.array(some) for name, some in by_cause.items()}, unknown
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
@@ -413,23 +407,24 @@ class Comparison:
     def _kinds(self, which: np.ndarray) -> np.ndarray:
         """Returns all that decides a pair's cause, a row a pair."""
         assert self.left.orders is not None and self.right.orders is not None
-        one, two = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
+        mine, theirs = tuple(self.pairs.left[which].T), tuple(self.pairs.right[which].T)
         left, right = self.left.orders, self.right.orders
-        same, read = self.pairs.same_window[which], self._classes[0][one[0]]
-        no_sum = left.not_a_sum[one] | right.not_a_sum[two]
-        reached = self.left.reached[one] ^ self.right.reached[two]
+        same, read = self.pairs.same_window[which], self._classes[0][mine[0]]
+        no_sum = left.not_a_sum[mine] | right.not_a_sum[theirs]
+        reached = self.left.reached[mine] ^ self.right.reached[theirs]
         proved, early = self.proved(which), self._early(which)
-        columns = [same, no_sum, proved, reached, early, left.index[one], right.index[two], read]
+        sums = left.index[mine], right.index[theirs]
+        columns = [same, no_sum, proved, reached, early, *sums, read]
         return np.stack(columns, axis=1).astype(np.int64)
 
     def _early(self, which: np.ndarray) -> np.ndarray:
         """Returns which pairs have a product that overflows before it is added, on one side or
         both."""
-        found = np.zeros(len(self.pairs.left[which]), bool)
+        early = np.zeros(len(self.pairs.left[which]), bool)
         for side, places in self.sides(which):
             if side.variants:
-                found |= np.array([tuple(at) in side.variants for at in places.tolist()], bool)
-        return found
+                early |= np.array([tuple(at) in side.variants for at in places.tolist()], bool)
+        return early
 
     def _name(
         self, same: int, no_sum: int, replayed: int, reached: int, early: int, *sums: int
@@ -469,12 +464,12 @@ class Comparison:
         """Returns a side and the place of its first output that no rounding can give, of the sums
         with fewer summands; None where there is none."""
         explained, *verdicts, _ = self._held
-        found = [
+        outputs = [
             (side, places[number])
             for (side, places), said in zip(self.sides(self.differing), verdicts, strict=True)
             for number in np.flatnonzero((said == BEYOND) & ~explained)[:1]
         ]
-        return min(found, key=lambda one: one[0].case.summands, default=None)
+        return min(outputs, key=lambda output: output[0].case.summands, default=None)
 
     @property
     def out_of_bounds(self) -> np.ndarray:
@@ -505,8 +500,8 @@ class Comparison:
         Of very many as many as ``JUDGED`` products allow are taken, evenly.
         """
         which = self.differing[self.of_exact(JUDGED // self.left.case.summands)]
-        found = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
-        return None if found is None else Accuracy.of(found, *self.values(which))
+        sums = of_operands(self.left.operands, *self.pairs.left[which].T) if len(which) else None
+        return None if sums is None else Accuracy.of(sums, *self.values(which))
 
     def of_exact(self, most: int) -> np.ndarray:
         """Returns numbers of differing pairs, ``most`` or fewer, evenly taken from all that have an
@@ -523,22 +518,22 @@ class Comparison:
         places = self.pairs.left[which]
         if not len(some) or (sums := of_operands(self.left.operands, *places.T)) is None:
             return {}
-        explained, left, right, _ = (one[some] for one in self._held)
+        explained, left, right, _ = (values[some] for values in self._held)
         verdict = np.full(len(some), "unknown", object)
         verdict[(left == WITHIN) & (right == WITHIN)] = "within"
         verdict[self.out_of_bounds[some]] = "beyond"
         verdict[explained] = "explained"
-        found: dict[str, np.ndarray] = {
+        columns: dict[str, np.ndarray] = {
             "index": places @ np.array([self.left.case.filters, 1]),
             "verdict": verdict,
         }
         for name, (side, at) in zip(("at", "against"), self.sides(which), strict=True):
             # how deep the trees are: -1 is the last of these numbers, of unknown ones
             known = [] if side.orders is None else side.orders.summations
-            depths = np.array([*(one.tree.depth for one in known), schema.NULL_INT], np.int64)
+            depths = np.array([*(s.tree.depth for s in known), schema.NULL_INT], np.int64)
             numbers = -1 if side.orders is None else side.orders.index[tuple(at.T)]
-            found[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
-        return found | Accuracy.of(sums, *self.values(which)).columns()
+            columns[f"depth_{name}"] = np.broadcast_to(depths[numbers], len(at))
+        return columns | Accuracy.of(sums, *self.values(which)).columns()
 
     def orders(self, side: CaseRun) -> list[dict[str, Any]]:
         """Returns the summations of the compared outputs of a side, the most frequent first."""
@@ -548,15 +543,15 @@ class Comparison:
         if side.orders is None:
             return []
         numbers = side.orders.index[tuple(places.T)]
-        found = [
+        rows = [
             summation.to_json(side.case.dtype) | {"outputs": int((numbers == number).sum())}
             for number, summation in enumerate(side.orders.summations)
         ]
-        return sorted((f for f in found if f["outputs"]), key=lambda f: -f["outputs"])
+        return sorted((f for f in rows if f["outputs"]), key=lambda f: -f["outputs"])
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that ``probe explain --json`` prints."""
-        found: dict[str, Any] = {
+        shown: dict[str, Any] = {
             "case": self.case.to_json(),
             "left": self.left.named(),
             "right": self.right.named(),
@@ -579,7 +574,7 @@ class Comparison:
         # outputs of a side that are NaN by what they don't read
         sides = {"left": self.left, "right": self.right}
         reached = {name: int(side.reached.sum()) for name, side in sides.items()}
-        return found | ({"reached": reached} if any(reached.values()) else {})
+        return shown | ({"reached": reached} if any(reached.values()) else {})
 
     def lines(self) -> tuple[str, str, str]:
         """Returns the comparison in three lines: the runs, what differs, why."""
@@ -612,18 +607,18 @@ class Comparison:
 
     def words(self, side: CaseRun) -> str:
         """Returns one side in words: its target, and what sets its shape apart."""
-        one, other = side.case, (self.right if side is self.left else self.left).case
+        case, other = side.case, (self.right if side is self.left else self.left).case
         apart = [
-            f"{name} {getattr(one, name):,}"
+            f"{name} {getattr(case, name):,}"
             for name in ("length", "batch", "filters")
-            if getattr(one, name) != getattr(other, name)
+            if getattr(case, name) != getattr(other, name)
         ]
-        apart += [f"layout {one.layout}"] * (one.layout != other.layout)
-        if isinstance(one, Case) and isinstance(other, Case):
-            apart += [f"channels {one.split or one.in_channels}"] * (one.split != other.split)
-            apart += [f"padding {one.padding_text}"] * (one.padding != other.padding)
-        if not apart and one.length is not None:
-            apart = [f"length {one.length:,}"]
+        apart += [f"layout {case.layout}"] * (case.layout != other.layout)
+        if isinstance(case, Case) and isinstance(other, Case):
+            apart += [f"channels {case.split or case.in_channels}"] * (case.split != other.split)
+            apart += [f"padding {case.padding_text}"] * (case.padding != other.padding)
+        if not apart and case.length is not None:
+            apart = [f"length {case.length:,}"]
         return f"{', '.join(apart)} on {side.target.text}"
 
     def __repr__(self) -> str:

@@ -170,15 +170,15 @@ class CaseRun:
 
     def mask(self, places: np.ndarray) -> np.ndarray:
         """Returns where these places (outputs, 2) are among all: bool (positions, filters)."""
-        found = np.zeros(self.replays.shape, bool)
-        found[tuple(places.T)] = True
-        return found
+        mask = np.zeros(self.replays.shape, bool)
+        mask[tuple(places.T)] = True
+        return mask
 
     def named(self) -> dict[str, Any]:
         """Returns target, length and batch as the JSON output has them, and a layout of its own."""
         case = self.case
-        found = {"target": self.target.text, "length": case.length, "batch": case.batch}
-        return found if case.layout == CONTIGUOUS else found | {"layout": case.layout}
+        names = {"target": self.target.text, "length": case.length, "batch": case.batch}
+        return names if case.layout == CONTIGUOUS else names | {"layout": case.layout}
 
     @property
     def _size(self) -> str:
@@ -208,35 +208,35 @@ class CaseRun:
             return replace(self, refusal="nondeterministic", evidence=str(error))
         except NotASum as error:
             return replace(self, refusal="not-a-sum", evidence=error.evidence)
-        found = self.with_orders(session, orders)
-        if known and ((orders.index >= 0) & ~found.replays).any():
-            return found.reveal(session, (), wanted, budget)
-        return found
+        run = self.with_orders(session, orders)
+        if known and ((orders.index >= 0) & ~run.replays).any():
+            return run.reveal(session, (), wanted, budget)
+        return run
 
     def _pool(self, session: AnySession, wanted: np.ndarray | None) -> CaseRun:
         """Returns the run with how a pool comes to its outputs; those that came out again are
         ``replays``."""
-        given = self.operands
+        own = self.operands
 
         def ask(x: np.ndarray) -> np.ndarray:
-            return outputs_of_call(session, self.case, (x, given.w, None))
+            return outputs_of_call(session, self.case, (x, own.w, None))
 
         with VOICE.doing(f"replaying pools of {self.target.text}, {self._size}"):
-            pooled = reveal_ways(self.case, ask, given.x, given.y, given.zeros, wanted)
+            pooled = reveal_ways(self.case, ask, own.x, own.y, own.zeros, wanted)
         return replace(self, pooled=pooled, replays=pooled.index >= 0, evidence=pooled.words)
 
     def with_orders(self, session: AnySession, orders: Orders) -> CaseRun:
         """Returns the run with these orders, replayed on its operands."""
-        given = self.operands
+        own = self.operands
         agreed = (orders.index < 0) & orders.replayed  # windows that read nothing: the output is 0
-        if not given.finite:
-            agreed &= floats.widen(given.y, given.case.dtype) == 0
+        if not own.finite:
+            agreed &= floats.widen(own.y, own.case.dtype) == 0
         for number, summation in enumerate(orders.summations):
             positions, filters = np.nonzero(orders.index == number)
             if len(positions):
-                agreed[positions, filters] = given.agrees(summation, positions, filters)
-        found = replace(self, orders=orders, evidence=orders.evidence, replays=agreed)
-        return _with_nonfinite(found, session, orders)
+                agreed[positions, filters] = own.agrees(summation, positions, filters)
+        run = replace(self, orders=orders, evidence=orders.evidence, replays=agreed)
+        return _with_nonfinite(run, session, orders)
 
 
 def _run_request(session: AnySession, case: Case, given: Arrays, control: bool) -> Answer:
@@ -265,8 +265,8 @@ def run_case(
     ``windows``: also reads which input every output reads. ``zeros``: as ``ulp.differences``.
     """
     x, w, b = operands.generate(case) if given is None else given
-    header, found = _run_request(session, case, (x, w, b), True)
-    y = found["y"].reshape(-1, case.filters)
+    header, arrays = _run_request(session, case, (x, w, b), True)
+    y = arrays["y"].reshape(-1, case.filters)
     behind, control, laid = getattr(session, "behind", None), header["control"], case
     name = session.target.name
     # the bits go with the address: at a fixed one, where the target can lay operands so, it may
@@ -278,8 +278,8 @@ def run_case(
         and layout.keeps_layout(PINNED, backends.get(name).layouts)
     ):
         pinned = case.with_(layout=PINNED)
-        header, found = _run_request(session, pinned, (x, w, b), True)
-        if header["control"] == "equal" and ulp.equal(found["y"].reshape(y.shape), y, case.dtype):
+        header, arrays = _run_request(session, pinned, (x, w, b), True)
+        if header["control"] == "equal" and ulp.equal(arrays["y"].reshape(y.shape), y, case.dtype):
             laid, control = pinned, "equal"
     refusal = "" if control == "equal" else "nondeterministic"
     shown = "the same shape, run again, gives different bits"
@@ -313,19 +313,19 @@ def _with_nonfinite(run: CaseRun, session: AnySession, orders: Orders) -> CaseRu
     An output that an infinity or a NaN gets into without a weight adds 0 times that: it replays if
     it is NaN. Found are ``replays``, ``reach``, ``reached`` and ``variants``.
     """
-    given, dtype = run.operands, run.case.dtype
-    if may_overflow(given.x, given.w, dtype):
+    own, dtype = run.operands, run.case.dtype
+    if may_overflow(own.x, own.w, dtype):
         run = _overflow(run, session, orders)
     # finite operands times a zero weight add nothing, whatever the kernel reads
-    if given.finite:
+    if own.finite:
         return run
-    reach = run.reach or reached_by(session, run.case, given.x, given.w, given.b)
-    some, nan = reach.any, np.isnan(floats.widen(given.y, dtype))
+    reach = run.reach or reached_by(session, run.case, own.x, own.w, own.b)
+    some, nan = reach.any, np.isnan(floats.widen(own.y, dtype))
     alone = np.zeros_like(nan)  # where the windows alone make a NaN
     for number, summation in enumerate(orders.summations):
         positions, filters = np.nonzero(some & nan & (orders.index == number))
         if len(positions):
-            y = given.replay(summation, positions, filters)
+            y = own.replay(summation, positions, filters)
             alone[positions, filters] = np.isnan(floats.widen(y, dtype))
     reached = some & nan & ~alone
     replays = np.where(some, nan & orders.replayed, run.replays)
@@ -343,12 +343,12 @@ def _overflow(run: CaseRun, session: AnySession, orders: Orders) -> CaseRun:
         here = np.flatnonzero(open_.any(axis=1))
         filters = run.case.filters
         select = (here[:, None] * filters + np.arange(filters)).astype(np.int64)
-        found = overflowing_leaves(SessionOperator(session, run.case, select), summation)
+        overflows = overflowing_leaves(SessionOperator(session, run.case, select), summation)
         fused = np.array(sorted(summation.rounding.fused))
         answers: dict[bytes, list[tuple[int, int]]] = {}
         for row, position in enumerate(here.tolist()):
             for filter_ in np.flatnonzero(open_[position]).tolist():
-                key = found[:, row, filter_].tobytes()
+                key = overflows[:, row, filter_].tobytes()
                 answers.setdefault(key, []).append((position, filter_))
         for key, places in answers.items():
             first = frozenset(fused[np.frombuffer(key, bool)].tolist())
@@ -379,8 +379,8 @@ def overflow_applies(summation: Summation, dtype: str) -> bool:
     asked."""
     rounding = summation.rounding
     narrow = "bfloat16" in (dtype, rounding.operand_format)
-    kept = rounding.intermediate_format or rounding.accumulator_format or dtype
-    return narrow and kept == PARTIAL_SUMS and 1 < len(summation.tree.leaves) <= MOST_PRODUCTS
+    form = rounding.intermediate_format or rounding.accumulator_format or dtype
+    return narrow and form == PARTIAL_SUMS and 1 < len(summation.tree.leaves) <= MOST_PRODUCTS
 
 
 def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.ndarray:
@@ -391,7 +391,7 @@ def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.nd
     question answers False.
     """
     fused, beside = sorted(summation.rounding.fused), _siblings(summation.tree)
-    found = np.zeros((len(fused), operator.positions, operator.filters), bool)
+    overflows = np.zeros((len(fused), operator.positions, operator.filters), bool)
     template = np.zeros(operator.summands + int(operator.bias))
     # beyond float32, and made of factors within it
     product = 2.0**128
@@ -404,8 +404,8 @@ def overflowing_leaves(operator: SessionOperator, summation: Summation) -> np.nd
         pairs = np.stack([[fused[n] for n in rows], other], axis=1)
         leaves = np.repeat(pairs[:, None, :], operator.filters, axis=1)
         values = np.array([product / x, -1.5 * 2.0**127 / (1.0 if biased else x)])
-        found[rows] = np.isposinf(operator.run(x, template, leaves, values))
-    return found
+        overflows[rows] = np.isposinf(operator.run(x, template, leaves, values))
+    return overflows
 
 
 def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summation:
@@ -419,23 +419,23 @@ def with_products_rounded(summation: Summation, first: frozenset[int]) -> Summat
 
 def may_overflow(x: np.ndarray, w: np.ndarray, dtype: str) -> bool:
     """Returns whether a product of finite operands can be too large for the partial sums."""
-    sizes = [np.abs(floats.widen(one, dtype)) for one in (x, w)]
-    most = [float(one[np.isfinite(one)].max(initial=0.0)) for one in sizes]
+    sizes = [np.abs(floats.widen(size, dtype)) for size in (x, w)]
+    most = [float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes]
     return most[0] * most[1] > floats.largest_finite(PARTIAL_SUMS)
 
 
 def _siblings(tree: Tree) -> dict[int, int]:
     """For every leaf one that its node adds to it, the bias only where nothing else is there."""
     under: list[int] = []  # a leaf of every node
-    found: dict[int, int] = {}
+    siblings: dict[int, int] = {}
     for children in tree.nodes:
         leaves = [under[~child] if child < 0 else child for child in children]
         under.append(min(leaves))
         for child in children:
             others = [leaf for leaf, one in zip(leaves, children, strict=True) if one != child]
             if child >= 0 and others:
-                found[child] = min(others)
-    return found
+                siblings[child] = min(others)
+    return siblings
 
 
 class Revealer:
@@ -455,36 +455,36 @@ class Revealer:
         self.summations: list[Summation] = []
         self._orders: dict[Hashable, Orders] = {}
 
-    def _key(self, one: CaseRun) -> Hashable:
-        return one.target.text, str(one.case.to_json())
+    def _key(self, run: CaseRun) -> Hashable:
+        return run.target.text, str(run.case.to_json())
 
-    def recall(self, one: CaseRun, session: AnySession) -> CaseRun | None:
+    def recall(self, run: CaseRun, session: AnySession) -> CaseRun | None:
         """Returns a run with the orders kept of its shape, replayed; None if there are none."""
-        known = self._orders.get(self._key(one))
-        if known is None or one.refusal:
+        known = self._orders.get(self._key(run))
+        if known is None or run.refusal:
             return None
         index, replayed = known.index.copy(), known.replayed.copy()
-        return one.with_orders(session, replace(known, index=index, replayed=replayed))
+        return run.with_orders(session, replace(known, index=index, replayed=replayed))
 
     def reveal(
-        self, one: CaseRun, session: AnySession, wanted: np.ndarray | None = None
+        self, run: CaseRun, session: AnySession, wanted: np.ndarray | None = None
     ) -> CaseRun:
         """Returns a run with its orders, as ``CaseRun.reveal`` does."""
-        asked = slice(None) if wanted is None else wanted
-        one = (recalled := self.recall(one, session)) or one
-        if recalled and one.replays[asked].all():
-            return one
+        places = slice(None) if wanted is None else wanted
+        run = (recalled := self.recall(run, session)) or run
+        if recalled and run.replays[places].all():
+            return run
         few = wanted is not None and wanted.size <= self.small
-        one = one.reveal(session, self.summations, None if few else wanted, self.budget)
-        if one.orders is not None:
-            every = dict.fromkeys([*one.orders.summations, *self.summations])
+        run = run.reveal(session, self.summations, None if few else wanted, self.budget)
+        if run.orders is not None:
+            every = dict.fromkeys([*run.orders.summations, *self.summations])
             self.summations = list(every)[: self.tried]
-            key = self._key(one)
+            key = self._key(run)
             self._orders.pop(key, None)
-            self._orders[key] = one.orders
+            self._orders[key] = run.orders
             if self.kept is not None and len(self._orders) > self.kept:
                 del self._orders[next(iter(self._orders))]
-        return one
+        return run
 
 
 @dataclass(frozen=True, eq=False)
@@ -599,17 +599,17 @@ class Finding(ComparedShapes):
 
     def to_json(self) -> dict[str, Any]:
         """Returns the shapes, and how many operands are not 0."""
-        found = self.case.to_json()
+        shown = self.case.to_json()
         if self.paired:
             at, against = (
                 window.shown_axis_value(self.vary, value) for value in (self.at, self.against)
             )
-            found |= {"vary": self.vary, "at": at, "against": against}
+            shown |= {"vary": self.vary, "at": at, "against": against}
         if self.padding is not None:
-            found["against_padding"] = self.right.padding_text
+            shown["against_padding"] = self.right.padding_text
         counts = {"x": self.x} | ({"w": self.w} if self.case.weighted else {})
         counts |= {} if self.b is None else {"b": self.b}
-        return found | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
+        return shown | {"not_zero": {k: int(np.count_nonzero(v)) for k, v in counts.items()}}
 
 
 def _prefix(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -72,6 +72,13 @@ class Interval(NamedTuple):
         """Returns both ends, changed alike: moved, or put through what never falls."""
         return Interval(change(self.low), change(self.high))
 
+    def wider(self, by: Doubles | float) -> Interval:
+        return Interval(self.low - by, self.high + by)
+
+    def at_least(self, least: float) -> Interval:
+        """Returns what is left of it where no element can be less."""
+        return Interval(np.maximum(self.low, least), self.high)
+
 
 class NotEnclosed(Exception):
     """No enclosure of this operation is known."""
@@ -91,12 +98,12 @@ def enclosed(
     """
     try:
         with np.errstate(all="ignore"):
-            found = _enclosed_meaning(meaning, list(reads), shapes, dtype)
+            result = _enclosed_meaning(meaning, list(reads), shapes, dtype)
     except (NotEnclosed, ValueError, IndexError, KeyError):  # of other shapes than were thought of
         return None
-    if found.shape != tuple(shapes[0]):
+    if result.shape != tuple(shapes[0]):
         return None
-    return found.map(lambda end: floats.nearest(end, dtype)) if rounded else found
+    return result.map(lambda end: floats.nearest(end, dtype)) if rounded else result
 
 
 def _enclosed_meaning(
@@ -105,22 +112,23 @@ def _enclosed_meaning(
     if isinstance(meaning, Steps):
         values = list(reads)
         for step in meaning.steps:
-            given = [values[n] for n in step.reads]
-            values.append(_enclosed_meaning(step.meaning, given, [step.shape, *step.more], dtype))
+            operands = [values[n] for n in step.reads]
+            gives = [step.shape, *step.more]
+            values.append(_enclosed_meaning(step.meaning, operands, gives, dtype))
             # a further result of a step is taken for any number, or none
-            values += [Interval(*(np.full(more, np.nan),) * 2) for more in step.more]
+            values += [_number_interval(np.full(more, np.nan)) for more in step.more]
         return values[meaning.gives[0] if meaning.gives else -1]
     if isinstance(meaning, Each):
         return _elementwise(meaning, reads, dtype)
     if isinstance(meaning, Contracts):
         if meaning.numbers:
             raise NotEnclosed
-        one, two = (reads[n] for n in meaning.reads)
-        texts, out = meaning.spelled(one.shape, two.shape)
-        sizes = dict(zip(texts[0] + texts[1], one.shape + two.shape, strict=True))
+        left, right = (reads[n] for n in meaning.reads)
+        texts, out = meaning.spelled(left.shape, right.shape)
+        sizes = dict(zip(texts[0] + texts[1], left.shape + right.shape, strict=True))
         count = math.prod(size for letter, size in sizes.items() if letter not in out)
         bias = None if meaning.bias is None else reads[meaning.bias]
-        return enclosed_einsum(one, two, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
+        return enclosed_einsum(left, right, count, dtype, f"{texts[0]},{texts[1]}->{out}", bias)
     if isinstance(meaning, Reduces):
         return _reduction(meaning, reads[0], dtype).map(lambda end: end.reshape(shapes[0]))
     if isinstance(meaning, Normalises):
@@ -133,9 +141,10 @@ def _enclosed_meaning(
         if meaning.word != "cumsum" or meaning.mixes or meaning.states or len(reads) != 1:
             raise NotEnclosed
         axis = meaning.axis % len(reads[0].shape)
-        ends = [np.flip(one, axis) if meaning.reverse else one for one in _addends(reads[0])]
-        sums = [np.cumsum(one, axis=axis) for one in ends]  # each of all before, in any order
-        sums = [np.flip(one, axis) if meaning.reverse else one for one in sums]
+        turn = slice(None, None, -1 if meaning.reverse else 1)
+        turned = (*(slice(None),) * axis, turn)
+        # each of all before, in any order
+        sums = [np.cumsum(side[turned], axis=axis)[turned] for side in _addends(reads[0])]
         return _sums_between(sums, reads[0].shape[axis], dtype)
     if isinstance(meaning, Recurs):
         return _recurrent(meaning, reads, shapes[0], dtype)
@@ -145,8 +154,7 @@ def _enclosed_meaning(
         )
         if not np.array_equal(mask.low, mask.high):
             raise NotEnclosed
-        both = zip(yes, no, strict=True)
-        return Interval(*(np.where(mask.low != 0, one, two) for one, two in both))
+        return Interval(*(np.where(mask.low != 0, yes[n], no[n]) for n in range(2)))
     return _moved_elements(meaning, reads, shapes)
 
 
@@ -156,9 +164,8 @@ def _number_interval(value: Any) -> Interval:
 
 def _near_float32(value: Any) -> Interval:
     """Returns a number of a meaning, which has it as float32 does."""
-    exact = np.asarray(value, np.float64)
-    by = np.abs(exact) * 2.0**-23
-    return Interval(exact - by, exact + by)
+    exact = _number_interval(value)
+    return exact.wider(exact.size * 2.0**-23)
 
 
 def _rounded_outwards(low: Doubles, high: Doubles, dtype: str) -> Interval:
@@ -178,35 +185,35 @@ def _or_none(low: Doubles, high: Doubles) -> Interval:
     return Interval(*(np.where(any_number, np.nan, end) for end in (low, high)))
 
 
-def _widened_by(one: Interval, by: Doubles, dtype: str) -> Interval:
-    return _rounded_outwards(one.low - by, one.high + by, dtype)
+def _widened_by(x: Interval, by: Doubles, dtype: str) -> Interval:
+    return _rounded_outwards(*x.wider(by), dtype)
 
 
 # sums of products, and sums
 
 
 def enclosed_einsum(
-    one: Interval,
-    two: Interval,
+    left: Interval,
+    right: Interval,
     count: int,
     dtype: str,
     equation: str = "mk,kn->mn",
     bias: Interval | None = None,
 ) -> Interval:
     """Returns an einsum of two values, ``count`` products each, and a bias that is added."""
-    middles = [each.low / 2 + each.high / 2 for each in (one, two)]
+    middles = [each.low / 2 + each.high / 2 for each in (left, right)]
     spreads = [
         np.nextafter(np.maximum(each.high - mid, mid - each.low), np.inf) * (each.high > each.low)
-        for each, mid in zip((one, two), middles, strict=True)
+        for each, mid in zip((left, right), middles, strict=True)
     ]
 
     def summed(x: Doubles, w: Doubles) -> Doubles:
         return np.asarray(np.einsum(equation, x, w, optimize=True))
 
-    sizes, exact = summed(one.size, two.size), summed(*middles)
+    sizes, exact = summed(left.size, right.size), summed(*middles)
     spread = np.zeros(())
     if spreads[0].any() or spreads[1].any():
-        spread = summed(spreads[0], two.size) + summed(np.abs(middles[0]), spreads[1])
+        spread = summed(spreads[0], right.size) + summed(np.abs(middles[0]), spreads[1])
         spread = spread * (1 + 2.0**-40)
     up, down = ((sizes + side + spread) / 2 for side in (exact, -exact))
     low, high = exact - spread, exact + spread
@@ -231,41 +238,40 @@ def _end_of_sum(
     return np.where(far | np.isinf(exact), sign * np.inf, exact + sign * error)
 
 
-def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
+def _reduction(meaning: Reduces, x: Interval, dtype: str) -> Interval:
     """Returns a reduction over axes, which stay with a size of 1."""
-    word, numbers, rank = meaning.word, meaning.numbers, len(one.shape)
+    word, numbers, rank = meaning.word, meaning.numbers, len(x.shape)
     axes = tuple(axis % rank for axis in meaning.axes) if rank else ()
     if meaning.places:
         raise NotEnclosed
     if word in ("max", "min"):
-        return one.map(lambda end: getattr(end, word)(axis=axes, keepdims=True))
-    if not math.prod(one.shape[axis] for axis in axes):
+        return x.map(lambda end: getattr(end, word)(axis=axes, keepdims=True))
+    if not math.prod(x.shape[axis] for axis in axes):
         raise NotEnclosed
     if word == "sum":
-        return _summed(one, axes, dtype)
+        return _summed(x, axes, dtype)
     if word == "mean":
-        return _mean(one, axes, dtype)
+        return _mean(x, axes, dtype)
     if word == "norm" and numbers in ((1,), (2,)):
         if numbers == (1,):
-            return _summed(_elementwise(Each("absolute"), [one], dtype), axes, dtype)
-        total = _summed(_squared(one, dtype), axes, dtype)
-        total = Interval(np.maximum(total.low, 0), total.high)
+            return _summed(_elementwise(Each("absolute"), [x], dtype), axes, dtype)
+        total = _summed(_squared(x, dtype), axes, dtype).at_least(0)
         return _erring(total.map(np.sqrt), total, Each("exp"), dtype)  # or sizes taken out before
     if word in ("variance", "deviation"):
-        given: dict[str, Any] = dict(one for one in numbers if isinstance(one, tuple))
-        count = math.prod(one.shape[axis] for axis in axes)
-        correction = float(given.get("correction", 0))
-        if count <= correction or len(given) != len(numbers):
+        named: dict[str, Any] = dict(pair for pair in numbers if isinstance(pair, tuple))
+        count = math.prod(x.shape[axis] for axis in axes)
+        correction = float(named.get("correction", 0))
+        if count <= correction or len(named) != len(numbers):
             raise NotEnclosed
-        spread = _mean_square_about(one, _mean(one, axes, dtype), axes, dtype)
+        spread = _mean_square_about(x, _mean(x, axes, dtype), axes, dtype)
         factor = count / (count - correction)
-        found = _erring(spread.map(lambda end: end * factor), spread, Each("exp"), dtype)
+        result = _erring(spread.map(lambda end: end * factor), spread, Each("exp"), dtype)
         if word == "variance":
-            return found
-        found = Interval(np.maximum(found.low, 0), found.high)
-        return _erring(found.map(np.sqrt), found, Each("exp"), dtype)
+            return result
+        result = result.at_least(0)
+        return _erring(result.map(np.sqrt), result, Each("exp"), dtype)
     if word == "logsumexp" and not numbers:
-        top, _, _, total = _exponentials(one, axes, dtype)
+        top, _, _, total = _exponentials(x, axes, dtype)
         logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
         near = _sum_of_two(logged, top, dtype)  # with the largest number taken out, or without
         return _widened_by(near, np.maximum(near.size, 1) * ULPS * floats.eps(dtype), dtype)
@@ -273,35 +279,33 @@ def _reduction(meaning: Reduces, one: Interval, dtype: str) -> Interval:
 
 
 def _exponentials(
-    one: Interval, axes: tuple[int, ...], dtype: str, beta: float = 1.0
+    x: Interval, axes: tuple[int, ...], dtype: str, beta: float = 1.0
 ) -> tuple[Interval, Interval, Interval, Interval]:
     """Returns what softmax and its likes compute along axes: the largest number, ``beta`` times
     what all are less than that, the exponentials of these, and their sums."""
-    top = one.map(lambda end: end.max(axis=axes, keepdims=True))
-    shifted = _difference_of_two(one, top, dtype)
+    top = x.map(lambda end: end.max(axis=axes, keepdims=True))
+    shifted = _difference_of_two(x, top, dtype)
     # the largest minus itself is zero, which the two intervals do not know
     shifted = Interval(shifted.low, np.minimum(shifted.high, 0))
     shifted = _product_of_two(shifted, _number_interval(beta), dtype) if beta != 1 else shifted
     raised = _erring(shifted.map(np.exp), shifted, Each("exp"), dtype)
     total = _summed(raised, axes, dtype)
     # one of the terms is exp(0): the sum is about 1 at least
-    return top, shifted, raised, Interval(np.maximum(total.low, 1 - 2.0**-6), total.high)
+    return top, shifted, raised, total.at_least(1 - 2.0**-6)
 
 
-def _mean_square_about(
-    one: Interval, mean: Interval, axes: tuple[int, ...], dtype: str
-) -> Interval:
+def _mean_square_about(x: Interval, mean: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     """Returns the mean of squares of what lies about ``mean``, whichever formula has it."""
-    spread = _mean(_squared(_difference_of_two(one, mean, dtype), dtype), axes, dtype)
+    spread = _mean(_squared(_difference_of_two(x, mean, dtype), dtype), axes, dtype)
     # E[x^2] - E[x]^2 is another way to the same variance: it errs by ulps of the mean square
-    mean_square = _mean(Interval(one.size**2, one.size**2), axes, dtype).high
-    by = 4 * error_bound(mean_square, mean_square, math.prod(one.shape[a] for a in axes), dtype)
-    return Interval(np.maximum(spread.low - by, 0), spread.high + by)
+    mean_square = _mean(Interval(x.size**2, x.size**2), axes, dtype).high
+    by = 4 * error_bound(mean_square, mean_square, math.prod(x.shape[a] for a in axes), dtype)
+    return spread.wider(by).at_least(0)
 
 
-def _addends(one: Interval) -> tuple[Doubles, ...]:
+def _addends(x: Interval) -> tuple[Doubles, ...]:
     """Returns what is summed of a value to bound its sums: see ``_sums_between``."""
-    return tuple(np.maximum(side, 0) for end in one for side in (end, -end))
+    return tuple(np.maximum(side, 0) for end in x for side in (end, -end))
 
 
 def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
@@ -315,20 +319,20 @@ def _sums_between(sums: Sequence[Doubles], count: int, dtype: str) -> Interval:
     )
 
 
-def _summed(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+def _summed(x: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
     """Returns sums over axes, which stay with a size of 1."""
-    sums = [end.sum(axis=axes, keepdims=True) for end in _addends(one)]
-    return _sums_between(sums, math.prod(one.shape[axis] for axis in axes), dtype)
+    sums = [end.sum(axis=axes, keepdims=True) for end in _addends(x)]
+    return _sums_between(sums, math.prod(x.shape[axis] for axis in axes), dtype)
 
 
-def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
+def _pooled(meaning: Windows, x: Interval, shape: tuple[int, ...], dtype: str) -> Interval:
     """Returns what a pool gives: the largest of each window, its mean or its sum."""
     if meaning.kind not in ("max", "average", "sum") or not meaning.pool:
         raise NotEnclosed
     axes, frame = meaning.spatial, meaning.frame
     sizes = [shape[axis] for axis in axes]
     empty = -np.inf if meaning.kind == "max" else 0.0
-    ends = one if meaning.kind == "max" else (*_addends(one), np.ones(one.shape))
+    ends = x if meaning.kind == "max" else (*_addends(x), np.ones(x.shape))
     every = []
     for end in ends:
         wide = [(0, 0)] * end.ndim
@@ -349,14 +353,14 @@ def _pooled(meaning: Windows, one: Interval, shape: tuple[int, ...], dtype: str)
     if meaning.kind == "max":
         return Interval(*every)
     *sums, counts = every  # of ones the sums are how many elements each window has
-    found = _sums_between(sums, math.prod(frame.kernel), dtype)
+    totals = _sums_between(sums, math.prod(frame.kernel), dtype)
     if meaning.kind == "sum":
-        return found
+        return totals
     if meaning.counts_padding:
-        some = divisors(frame, [one.shape[axis] for axis in axes], sizes).astype(np.float64)
+        some = divisors(frame, [x.shape[axis] for axis in axes], sizes).astype(np.float64)
         spread = [size if axis in axes else 1 for axis, size in enumerate(shape)]
         counts = np.transpose(some, np.argsort(axes)).reshape(spread)
-    return _quotient_of_two(found, _number_interval(counts), dtype)
+    return _quotient_of_two(totals, _number_interval(counts), dtype)
 
 
 # functions of the elements at one place
@@ -372,115 +376,113 @@ def _elementwise(meaning: Each, reads: list[Interval], dtype: str) -> Interval:
     if meaning.along is not None:
         rank = len(used[0].shape)
         after = (1,) * (rank - 1 - meaning.along % rank)
-        used[1:] = [one.map(lambda end: end.reshape(-1, *after)) for one in used[1:]]
+        used[1:] = [line.map(lambda end: end.reshape(-1, *after)) for line in used[1:]]
     word = meaning.word
     if word == "batch_norm":
         # with given statistics: in four steps, or as one factor and one addend
         eps, scaled, shifted = meaning.numbers
-        one, *rest = used
+        x, *rest = used
         factor = rest.pop(0) if scaled else _number_interval(1.0)
         addend = rest.pop(0) if shifted else _number_interval(0.0)
         mean, variance = rest
         times = _product_of_two(factor, _reciprocal_root(variance, eps, dtype), dtype)
-        found = _product_of_two(_difference_of_two(one, mean, dtype), times, dtype)
+        result = _product_of_two(_difference_of_two(x, mean, dtype), times, dtype)
         # x * times + (addend - mean * times): errs by units of the larger products
-        most = (one.size + mean.size) * times.size + addend.size
+        most = (x.size + mean.size) * times.size + addend.size
         by = most * 2.0 ** (3 - floats.format_of(dtype).precision)
-        return _widened_by(_sum_of_two(found, addend, dtype), by, dtype)
+        return _widened_by(_sum_of_two(result, addend, dtype), by, dtype)
     if word in _ARITHMETIC and not meaning.numbers and len(used) == 2:
-        found = _ARITHMETIC[word](used[0], used[1], dtype)
-        return _erring(found, found, meaning, dtype) if meaning.approximate else found
+        result = _ARITHMETIC[word](used[0], used[1], dtype)
+        return _erring(result, result, meaning, dtype) if meaning.approximate else result
     if word == "clip":
-        bounds = [None if one is None else _near_float32(one) for one in meaning.numbers]
-        ends = [[None if one is None else one[n] for one in bounds] for n in range(2)]
+        bounds = [None if number is None else _near_float32(number) for number in meaning.numbers]
+        ends = [[None if bound is None else bound[n] for bound in bounds] for n in range(2)]
         both = zip(used[0], ends, strict=True)
         return Interval(*(np.clip(end, low, high) for end, (low, high) in both))
-    named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
+    named = all(isinstance(pair, tuple) and len(pair) == 2 for pair in meaning.numbers)
     if len(used) != 1 or not (named and (word in _RISING or word in _OTHERS)):
         raise NotEnclosed
-    (one,), numbers = used, dict(meaning.numbers)
+    (x,), numbers = used, dict(meaning.numbers)
     if word in _RISING:
         falls = word in ("elu", "leaky_relu") and any(float(n) < 0 for n in numbers.values())
-        if falls and (one.low < one.high).any():
+        if falls and (x.low < x.high).any():
             raise NotEnclosed  # by a negative slope
-        found = one.map(lambda end: _RISING[word](end, **numbers))
+        result = x.map(lambda end: _RISING[word](end, **numbers))
         if word == "softplus":
             # PyTorch's is x itself above a threshold, which is so much less: float64 shows it
             threshold, beta = (float(numbers.get(*n)) for n in (("threshold", 20.0), ("beta", 1.0)))
-            less = math.exp(-threshold) / abs(beta)
-            found = Interval(found.low - less, found.high + less)
-        return _erring(found, one, meaning, dtype)
+            result = result.wider(math.exp(-threshold) / abs(beta))
+        return _erring(result, x, meaning, dtype)
     turns, function = _OTHERS[word]
     falls = word == "reciprocal" or numbers.get("exponent", 0) < 0
     if turns is None:
         # its value in the middle, and as far on both sides as its steepest slope reaches
-        middle = one.low / 2 + one.high / 2
+        middle = x.low / 2 + x.high / 2
         value = function(middle, **numbers)
-        by = np.nextafter(np.maximum(one.high - middle, middle - one.low), np.inf)
-        by = by * (one.high > one.low) + np.abs(value) * 2.0**-50
-        return _erring(Interval(value - by, value + by), one, meaning, dtype)
+        by = np.nextafter(np.maximum(x.high - middle, middle - x.low), np.inf)
+        by = by * (x.high > x.low) + np.abs(value) * 2.0**-50
+        return _erring(_number_interval(value).wider(by), x, meaning, dtype)
     # between its values at both ends and at the points in between where it turns
-    places = [*one, *(np.clip(turn, *one) for turn in turns)]
-    given = [function(place, **numbers) for place in places]
-    low, high = np.minimum.reduce(given), np.maximum.reduce(given)
-    low = np.where(falls & (one.low < 0) & (one.high > 0), np.nan, low)  # a pole lies between
+    places = [*x, *(np.clip(turn, *x) for turn in turns)]
+    values = [function(place, **numbers) for place in places]
+    low, high = np.minimum.reduce(values), np.maximum.reduce(values)
+    low = np.where(falls & (x.low < 0) & (x.high > 0), np.nan, low)  # a pole lies between
     by = np.maximum(np.abs(low), np.abs(high)) * 2.0**-50
-    return _erring(Interval(low - by, high + by), one, meaning, dtype)
+    return _erring(Interval(low, high).wider(by), x, meaning, dtype)
 
 
-def _erring(found: Interval, one: Interval, meaning: Each, dtype: str) -> Interval:
+def _erring(result: Interval, x: Interval, meaning: Each, dtype: str) -> Interval:
     """Returns a function's results with what a library may err by."""
     word, known, form = meaning.word, row_of(meaning.word), floats.format_of(dtype)
     if meaning.numbers and known.rounds != 0:  # which it has as float32 does
-        by = found.size * 2.0**-22
-        found = Interval(found.low - by, found.high + by)
+        result = result.wider(result.size * 2.0**-22)
     if known.rounds == 0:
-        return found
+        return result
     if word == "cast" and form.precision < 24:  # libraries go by way of float32
-        by_way = found.map(lambda end: floats.nearest(end, "float32"))
-        found = Interval(np.minimum(found.low, by_way.low), np.maximum(found.high, by_way.high))
+        by_way = result.map(lambda end: floats.nearest(end, "float32"))
+        result = Interval(np.minimum(result.low, by_way.low), np.maximum(result.high, by_way.high))
     if known.rounds == 1 and not meaning.approximate:
-        return _rounded_outwards(found.low, found.high, dtype)
+        return _rounded_outwards(result.low, result.high, dtype)
     sizes = (
-        found.size
+        result.size
         if word in _ELEMENTARY or known.rounds
-        else np.maximum(np.maximum(found.size, one.size), 1)
+        else np.maximum(np.maximum(result.size, x.size), 1)
     )
     unit = ULPS * floats.eps(dtype)
     if word in ("exp2", "power"):  # as exp of a product, rounded, or as a product of many factors
         steps = np.abs(np.log(np.maximum(sizes, 1e-300)))
         unit = unit + (steps + abs(dict(meaning.numbers).get("exponent", 0))) * floats.eps(dtype)
     least = ULPS * 2.0 ** (form.emin - form.precision + 1)
-    return _widened_by(found, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
+    return _widened_by(result, np.where(np.isfinite(sizes), sizes, 0) * unit + least, dtype)
 
 
-def _sum_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    return _rounded_outwards(one.low + two.low, one.high + two.high, dtype)
+def _sum_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
+    return _rounded_outwards(x.low + y.low, x.high + y.high, dtype)
 
 
-def _difference_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    return _rounded_outwards(one.low - two.high, one.high - two.low, dtype)
+def _difference_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
+    return _rounded_outwards(x.low - y.high, x.high - y.low, dtype)
 
 
 def _corners(
-    one: Interval, two: Interval, change: Callable[[Doubles, Doubles], Doubles], dtype: str
+    x: Interval, y: Interval, change: Callable[[Doubles, Doubles], Doubles], dtype: str
 ) -> Interval:
-    every = [change(a, b) for a in one for b in two]
+    every = [change(a, b) for a in x for b in y]
     return _rounded_outwards(np.minimum.reduce(every), np.maximum.reduce(every), dtype)
 
 
-def _product_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    return _corners(one, two, np.multiply, dtype)
+def _product_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
+    return _corners(x, y, np.multiply, dtype)
 
 
-def _quotient_of_two(one: Interval, two: Interval, dtype: str) -> Interval:
-    pole = (two.low <= 0) & (two.high >= 0)
-    return _corners(one, two, np.divide, dtype).map(lambda end: np.where(pole, np.nan, end))
+def _quotient_of_two(x: Interval, y: Interval, dtype: str) -> Interval:
+    pole = (y.low <= 0) & (y.high >= 0)
+    return _corners(x, y, np.divide, dtype).map(lambda end: np.where(pole, np.nan, end))
 
 
-def _squared(one: Interval, dtype: str) -> Interval:
-    least = np.where((one.low > 0) | (one.high < 0), np.minimum(*map(np.abs, one)), 0)
-    return _rounded_outwards(least**2, one.size**2, dtype)
+def _squared(x: Interval, dtype: str) -> Interval:
+    least = np.where((x.low > 0) | (x.high < 0), np.minimum(*map(np.abs, x)), 0)
+    return _rounded_outwards(least**2, x.size**2, dtype)
 
 
 _ARITHMETIC: dict[str, Callable[[Interval, Interval, str], Interval]] = {
@@ -501,27 +503,11 @@ _erfc = np.vectorize(math.erfc, otypes=[float])
 _RISING: dict[str, Callable[..., Doubles]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu6": lambda x: np.clip(x, 0, 6),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "trunc": np.trunc,
+    **{name: getattr(np, name) for name in "floor ceil trunc sign sqrt exp expm1 exp2".split()},
+    **{name: getattr(np, name) for name in "log log1p log2 sinh tanh cbrt".split()},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ("tan", "sin", "cosh", "sinh", "tanh")},
     "round": np.rint,
-    "sign": np.sign,
-    "sqrt": np.sqrt,
     "cast": lambda x, **_: x,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log1p": np.log1p,
-    "log2": np.log2,
-    "atan": np.arctan,
-    "asin": np.arcsin,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "asinh": np.arcsinh,
-    "sinh": np.sinh,
-    "tanh": np.tanh,
-    "cbrt": np.cbrt,
     "erf": _erf,
     "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
@@ -567,11 +553,11 @@ _ELEMENTARY = set(
 
 
 def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> Interval:
-    one, rank = reads[0], len(reads[0].shape)
+    x, rank = reads[0], len(reads[0].shape)
     axes = tuple(axis % rank for axis in meaning.axes)
     if meaning.groups is not None:
         # an axis is in parts, each for itself; scales lie along the whole axis
-        (axis, count), shape = meaning.groups, one.shape
+        (axis, count), shape = meaning.groups, x.shape
         parted = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
         along = rank - 1 if meaning.along is None else meaning.along % rank
         eps, *flags = meaning.numbers
@@ -579,12 +565,12 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
             raise NotEnclosed
         inside = tuple(a + 1 if a >= axis else a for a in axes)
         plain = replace(meaning, axes=inside, groups=None, along=None, numbers=(eps, False, False))
-        found = _normalised_axes(plain, [one.map(lambda end: end.reshape(parted))], dtype)
-        found = found.map(lambda end: end.reshape(shape))
-        return _scaled_and_shifted(found, reads[1:], flags, along, dtype)
+        result = _normalised_axes(plain, [x.map(lambda end: end.reshape(parted))], dtype)
+        result = result.map(lambda end: end.reshape(shape))
+        return _scaled_and_shifted(result, reads[1:], flags, along, dtype)
     if meaning.word in ("softmax", "log_softmax"):
         beta = float(meaning.numbers[0]) if meaning.numbers else 1.0
-        _, shifted, raised, total = _exponentials(one, axes, dtype, beta)
+        _, shifted, raised, total = _exponentials(x, axes, dtype, beta)
         if meaning.word == "log_softmax":
             logged = _erring(total.map(np.log), total, Each("log1p"), dtype)
             return _difference_of_two(shifted, logged, dtype)
@@ -596,19 +582,18 @@ def _normalised_axes(meaning: Normalises, reads: list[Interval], dtype: str) -> 
         eps, scale, shift = meaning.numbers
     else:
         raise NotEnclosed
-    mean = _number_interval(0.0) if meaning.word == "rms_norm" else _mean(one, axes, dtype)
-    centred = one if meaning.word == "rms_norm" else _difference_of_two(one, mean, dtype)
-    spread = _mean_square_about(one, mean, axes, dtype)
+    mean = _number_interval(0.0) if meaning.word == "rms_norm" else _mean(x, axes, dtype)
+    centred = x if meaning.word == "rms_norm" else _difference_of_two(x, mean, dtype)
+    spread = _mean_square_about(x, mean, axes, dtype)
     # no mean of squares is negative, so that what is below eps comes from the intervals alone
     times = _reciprocal_root(spread, eps, dtype, least=eps * (1 - 2.0**-6))
-    found = _product_of_two(centred, times, dtype)
-    return _scaled_and_shifted(found, reads[1:], (scale, shift), meaning.along, dtype)
+    result = _product_of_two(centred, times, dtype)
+    return _scaled_and_shifted(result, reads[1:], (scale, shift), meaning.along, dtype)
 
 
 def _reciprocal_root(variance: Interval, eps: Any, dtype: str, least: float = -np.inf) -> Interval:
     """Returns one over the root of a variance and ``eps``, which are ``least`` together."""
-    under = _sum_of_two(variance, _near_float32(eps), dtype)
-    under = Interval(np.maximum(under.low, least), under.high)
+    under = _sum_of_two(variance, _near_float32(eps), dtype).at_least(least)
     if (under.low <= 0).any():
         raise NotEnclosed
     ends = Interval(1 / np.sqrt(under.high), 1 / np.sqrt(under.low))
@@ -616,19 +601,18 @@ def _reciprocal_root(variance: Interval, eps: Any, dtype: str, least: float = -n
 
 
 def _scaled_and_shifted(
-    found: Interval, rest: Sequence[Interval], flags: Sequence[Any], along: int | None, dtype: str
+    result: Interval, rest: Sequence[Interval], flags: Sequence[Any], along: int | None, dtype: str
 ) -> Interval:
     """Returns a norm times a scale plus a shift, of which ``flags`` say whether they are there:
     these broadcast from the last axis, or lie ``along`` one."""
-    rank = len(found.shape)
+    rank = len(result.shape)
     after = (1,) * (0 if along is None else rank - 1 - along % rank)
     scale, shift = flags
-    for given, how in zip(
-        rest, [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift), strict=False
-    ):
-        lies = given.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
-        found = how(found, lies, dtype)
-    return found
+    steps = [_product_of_two] * bool(scale) + [_sum_of_two] * bool(shift)
+    for side, how in zip(rest, steps, strict=False):
+        lies = side.map(lambda end: end if end.ndim > 1 else end.reshape(-1, *after))
+        result = how(result, lies, dtype)
+    return result
 
 
 def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
@@ -637,9 +621,8 @@ def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
     queries, keys, values, *masks = reads
     if len(queries.shape) > 2 and keys.shape[-3] != queries.shape[-3]:
         times = queries.shape[-3] // keys.shape[-3]
-        keys, values = (
-            one.map(lambda end: np.repeat(end, times, axis=-3)) for one in (keys, values)
-        )
+        pairs = keys, values
+        keys, values = (part.map(lambda end: np.repeat(end, times, axis=-3)) for part in pairs)
     letters, unit = "ABCDEFGH"[: len(queries.shape) - 2], floats.eps(dtype)
     equation = f"{letters}le,{letters}se->{letters}ls"
     scores = enclosed_einsum(queries, keys, queries.shape[-1], dtype, equation)
@@ -653,13 +636,12 @@ def _attended(meaning: Attends, reads: list[Interval], dtype: str) -> Interval:
             scores = _sum_of_two(scores, mask, dtype)
     # the largest score of a block, and of all: each is taken off with a rounding of its own
     seen = np.where(np.isfinite(scores.size) & ~hidden, scores.size, 0)
-    by = 8 * unit * seen.max(axis=-1, keepdims=True, initial=0)
-    scores = Interval(scores.low - by, scores.high + by)
+    scores = scores.wider(8 * unit * seen.max(axis=-1, keepdims=True, initial=0))
     scores = scores.map(lambda end: np.where(hidden, -np.inf, end))
     chances = _normalised_axes(Normalises((-1,), "softmax"), [scores], dtype)
     equation = f"{letters}ls,{letters}sf->{letters}lf"
-    found = enclosed_einsum(chances, values, values.shape[-2], dtype, equation)
-    return _widened_by(found, found.size * 4 * unit, dtype)
+    result = enclosed_einsum(chances, values, values.shape[-2], dtype, equation)
+    return _widened_by(result, result.size * 4 * unit, dtype)
 
 
 # recurrent layers
@@ -670,8 +652,8 @@ def _recurrent(
 ) -> Interval:
     """Returns the states of all steps. What is read and the states before it are one sum for each
     gate, in any order: libraries multiply both at once, or one after the other."""
-    given = [reads[n] if n >= 0 else None for n in meaning.reads]
-    one, inner, outer, own, other, state, cell = (*given, None, None, None, None)[:7]
+    operands = [reads[n] if n >= 0 else None for n in meaning.reads]
+    one, inner, outer, own, other, state, cell = (*operands, None, None, None, None)[:7]
     assert one is not None and inner is not None and outer is not None
     if meaning.axis:
         one = one.map(lambda end: np.swapaxes(end, 0, 1))
@@ -700,7 +682,7 @@ def _recurrent(
     def through(word: str, *values: Interval) -> Interval:
         return _elementwise(Each(word), list(values), dtype)
 
-    found: list[Interval] = [zero] * length
+    states: list[Interval] = [zero] * length
     for step in range(length)[:: -1 if meaning.reverse else 1]:
         now, before = (Interval(one.low[step], one.high[step]), inner, own), (state, outer, other)
         if meaning.word == "rnn":
@@ -728,15 +710,15 @@ def _recurrent(
             between = Interval(np.minimum(*low), np.maximum(*high))
             by = (state.size + new.size) * 2 * ULPS * floats.eps(dtype)
             state = _widened_by(between, by, dtype)
-        found[step] = state
-    both = (np.stack([each[n] for each in found], axis=meaning.axis) for n in range(2))
+        states[step] = state
+    both = (np.stack([each[n] for each in states], axis=meaning.axis) for n in range(2))
     return Interval(*both).map(lambda end: end.reshape(shape))
 
 
-def _mean(one: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
-    count = math.prod(one.shape[axis] for axis in axes)
+def _mean(x: Interval, axes: tuple[int, ...], dtype: str) -> Interval:
+    count = math.prod(x.shape[axis] for axis in axes)
     unit = 2.0 ** (2 - floats.format_of(dtype).precision)
-    low, high = _summed(one, axes, dtype).map(lambda end: end / count)
+    low, high = _summed(x, axes, dtype).map(lambda end: end / count)
     return _rounded_outwards(low - np.abs(low) * unit, high + np.abs(high) * unit, dtype)
 
 
@@ -751,17 +733,17 @@ def _moved_elements(
     if not meaning.exact or isinstance(meaning, Each):
         raise NotEnclosed
     if isinstance(meaning, Made) and not meaning.places:
-        return Interval(*(np.full(shape, float(meaning.value)),) * 2)
+        return _number_interval(np.full(shape, float(meaning.value)))
     if isinstance(meaning, Holds) and meaning.content.dtype != np.uint16:  # bfloat16's container
         return _number_interval(meaning.content)
-    given, start = [], 1
-    for one in reads:
-        count = np.arange(start, start + one.low.size, dtype=np.uint64).reshape(one.shape)
-        given.append(Labels(one.shape, count))
-        start += one.low.size
-    label = meaning.labels(given, shapes, ZERO)[0]
+    labelled, start = [], 1
+    for operand in reads:
+        count = np.arange(start, start + operand.low.size, dtype=np.uint64).reshape(operand.shape)
+        labelled.append(Labels(operand.shape, count))
+        start += operand.low.size
+    label = meaning.labels(labelled, shapes, ZERO)[0]
     places = np.broadcast_to(label.full(), shape)
     if (places >= start).any():
         raise NotEnclosed
-    ends = (np.concatenate([[0.0], *(one[n].reshape(-1) for one in reads)]) for n in range(2))
+    ends = (np.concatenate([[0.0], *(each[n].reshape(-1) for each in reads)]) for n in range(2))
     return Interval(*(end[places.astype(np.int64)] for end in ends))

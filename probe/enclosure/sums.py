@@ -67,28 +67,29 @@ class FewSummands:
     def joined(cls, parts: Sequence[FewSummands]) -> FewSummands:
         """Returns several as one, behind each other."""
         x, w = (np.concatenate(some, axis=1) for some in zip(*map(cls._met, parts), strict=True))
-        given = [one.bias for one in parts if one.bias is not None]
+        biases = [part.bias for part in parts if part.bias is not None]
+        bias = np.concatenate(biases) if biases else None
         numbers = np.arange(x.shape[1])
-        return cls(parts[0].dtype, x, w, np.concatenate(given) if given else None, numbers, numbers)
+        return cls(parts[0].dtype, x, w, bias, numbers, numbers)
 
     def _met(self) -> tuple[np.ndarray, np.ndarray]:
         return self.x[:, self.row], self.w[:, self.column]
 
     def given_by_an_order(self, values: np.ndarray) -> np.ndarray:
         """Returns which results (container) one of the orders that libraries use gives: bool."""
-        found = np.zeros(len(values), bool)
+        attained = np.zeros(len(values), bool)
         for summation in _usual(len(self.x), self.bias is not None, self.dtype):
-            rest = np.flatnonzero(~found)
+            rest = np.flatnonzero(~attained)
             if not len(rest):
                 break
             some = self.at(rest)
-            found[rest] = replay(summation, *some._met(), self.dtype, some.bias) == values[rest]
-        return found
+            attained[rest] = replay(summation, *some._met(), self.dtype, some.bias) == values[rest]
+        return attained
 
     @np.errstate(all="ignore")
     def ends(self) -> tuple[Doubles, Doubles]:
         """Returns the least and the largest result over all orders, fusings and formats."""
-        x, w = (floats.widen(one, self.dtype) for one in self._met())
+        x, w = (floats.widen(operand, self.dtype) for operand in self._met())
         bias = None if self.bias is None else floats.widen(self.bias, self.dtype)
         least, largest = (_extreme(x, w, bias, self.dtype, sign) for sign in (-1.0, 1.0))
         return least, largest
@@ -101,7 +102,7 @@ def _usual(leaves: int, biased: bool, dtype: str) -> tuple[Summation, ...]:
     numbers = [str(leaf) for leaf in range(leaves)]
     every, last, paired = frozenset(range(leaves)), ["b"] * biased, numbers
     while len(paired) > 1:
-        both = [f"({one}+{two})" for one, two in zip(paired[::2], paired[1::2], strict=False)]
+        both = [f"({left}+{right})" for left, right in zip(paired[::2], paired[1::2], strict=False)]
         paired = [*both, *paired[2 * len(both) :]]
     trees = [
         (_chained([*numbers, *last]), every - {0}),
@@ -109,17 +110,17 @@ def _usual(leaves: int, biased: bool, dtype: str) -> tuple[Summation, ...]:
         (_chained([*paired, *last]), frozenset[int]()),
         (_chained([_halved(numbers), *last]), frozenset[int]()),
     ]
-    found = []
+    summations = []
     for wide in (None,) if dtype in ("float32", "float64") else ("float32", None):
         for text, fused in trees:
             for some in dict.fromkeys((frozenset[int](), fused)):
                 rounding = Rounding(fused=some, accumulator_format=wide)
-                found.append(Summation(Tree.parse(text), rounding))
-    return tuple(dict.fromkeys(found))
+                summations.append(Summation(Tree.parse(text), rounding))
+    return tuple(dict.fromkeys(summations))
 
 
 def _chained(terms: Sequence[str]) -> str:
-    return reduce(lambda one, two: f"({one}+{two})", terms)
+    return reduce(lambda left, right: f"({left}+{right})", terms)
 
 
 def _halved(terms: Sequence[str]) -> str:
@@ -135,10 +136,10 @@ def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: flo
     best: dict[int, Doubles] = {}
     for leaf in range(every):
         exact = x[leaf] * w[leaf] if leaf < leaves else np.asarray(bias)
-        found = exact  # of float64 rounded; where it enters an addition exactly, see below
+        rounded = exact  # of float64 rounded; where it enters an addition exactly, see below
         for name in formats if leaf < leaves else ():
-            found = pick(found, floats.nearest(exact, name))
-        best[1 << leaf] = found
+            rounded = pick(rounded, floats.nearest(exact, name))
+        best[1 << leaf] = rounded
     for members in range(1, 1 << every):
         if members in best:
             continue
@@ -149,30 +150,29 @@ def _extreme(x: Doubles, w: Doubles, bias: Doubles | None, dtype: str, sign: flo
             part = (part - 1) & rest
             parts.append((part | lowest, rest ^ part))
         # the extreme of the exact sums: as rounding is monotone, it is rounded once for all parts
-        total, error = two_sum(*(best[one] for one in parts[0]))
+        total, error = two_sum(*(best[half] for half in parts[0]))
         for both in parts[1:]:
-            other, more = two_sum(*(best[one] for one in both))
-            further = (sign * other > sign * total) | (other == total) & (
-                sign * more > sign * error
-            )
+            other, more = two_sum(*(best[half] for half in both))
+            tie = (other == total) & (sign * more > sign * error)
+            further = (sign * other > sign * total) | tie
             # an infinity's error is NaN; from NaN on nothing is further, so it is kept
             total = np.where(further | np.isnan(other), other, total)
             error = np.where(further | np.isnan(other), more, error)
         if formats == ("float64",):
-            found = total
+            rounded = total
             for both in parts:
                 for mine, others in (both, both[::-1]):
                     leaf = mine.bit_length() - 1
                     if mine == 1 << leaf and leaf < leaves:
-                        found = pick(found, fma_float64(x[leaf], w[leaf], best[others]))
+                        rounded = pick(rounded, fma_float64(x[leaf], w[leaf], best[others]))
         else:
             odd = to_odd(total, error)
             # outwards: then no exact sum of several terms, and none of 64 bits, lies outside
             outside = sign * error > 0
-            found = np.where(outside, np.nextafter(total, sign * np.inf), total)
+            rounded = np.where(outside, np.nextafter(total, sign * np.inf), total)
             for name in formats[:-1]:
-                found = pick(found, floats.nearest(odd, name))
-        best[members] = found
+                rounded = pick(rounded, floats.nearest(odd, name))
+        best[members] = rounded
     return floats.nearest(best[(1 << every) - 1], dtype)
 
 
@@ -199,9 +199,8 @@ class RoundingVerdict:
     flush: int = 0
 
     def __add__(self, other: RoundingVerdict) -> RoundingVerdict:
-        return RoundingVerdict(
-            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
-        )
+        names = [field.name for field in fields(self)]
+        return RoundingVerdict(*(getattr(self, name) + getattr(other, name) for name in names))
 
     @classmethod
     def of(
@@ -228,12 +227,12 @@ class RoundingVerdict:
 
     def to_json(self) -> dict[str, object]:
         """Returns the counts as ``rounding`` of the commands' JSON has them."""
-        found: dict[str, object] = {
+        counts: dict[str, object] = {
             name: getattr(self, name) for name in ("explained", "within", "beyond", "unknown")
         }
         if self.beyond:
-            found["beyond_on"] = {"left": self.left, "right": self.right}
-        return found | ({"flush": self.flush} if self.flush else {})
+            counts["beyond_on"] = {"left": self.left, "right": self.right}
+        return counts | ({"flush": self.flush} if self.flush else {})
 
     @property
     def words(self) -> str:
@@ -341,8 +340,8 @@ class Enclosure:
         _, power = np.frexp(self.exact)
         unit = np.ldexp(1.0, np.maximum(power - form.precision, form.emin - form.precision + 1))
         with np.errstate(invalid="ignore"):
-            found = np.abs(y - self.exact) / unit
-        return np.where(np.isfinite(y) & (self.sure == 0), found, np.nan)
+            units = np.abs(y - self.exact) / unit
+        return np.where(np.isfinite(y) & (self.sure == 0), units, np.nan)
 
     def distance(self, values: np.ndarray) -> np.ndarray:
         """Returns how far results are from the exact ones, in units of ``radius``; NaN where there
@@ -350,8 +349,8 @@ class Enclosure:
         y = floats.widen(values, self.dtype)
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(y - self.exact)
-            found = np.where(apart == 0, 0.0, apart / self.radius)
-        return np.where(np.isfinite(y) & (self.sure == 0), found, np.nan)
+            radii = np.where(apart == 0, 0.0, apart / self.radius)
+        return np.where(np.isfinite(y) & (self.sure == 0), radii, np.nan)
 
     @classmethod
     def joined(cls, parts: Sequence[Enclosure]) -> Enclosure:
@@ -359,8 +358,8 @@ class Enclosure:
         if len(parts) == 1:
             return parts[0]
         arrays: dict[str, Any]
-        arrays = {name: np.concatenate([getattr(one, name) for one in parts]) for name in _ARRAYS}
-        few = [one.few for one in parts if one.few is not None]
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        few = [part.few for part in parts if part.few is not None]
         return cls(parts[0].dtype, few=FewSummands.joined(few) if few else None, **arrays)
 
     def at(self, index: np.ndarray) -> Enclosure:
@@ -387,26 +386,26 @@ class Accuracy:
     sums: Enclosure
 
     @classmethod
-    def of(cls, found: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
+    def of(cls, sums: Enclosure, left: np.ndarray, right: np.ndarray) -> Accuracy:
         """Holds both sides' results (container) against the exact sums of the same products."""
-        ulps, bounds = ((way(left), way(right)) for way in (found.ulps, found.distance))
-        return cls(ulps, bounds, found)
+        ulps, bounds = ((way(left), way(right)) for way in (sums.ulps, sums.distance))
+        return cls(ulps, bounds, sums)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Returns columns of the table ``accuracies``; NaN where there is no number."""
         sums = self.sums
         known = np.isfinite(sums.exact) & (sums.sure == 0)
-        found = {
+        columns = {
             "exact": sums.exact,
             "sizes": sums.sizes,
             "condition": sums.condition,
             "bound": sums.radius,
         }
-        found |= {"error_at": self.ulps[0], "error_against": self.ulps[1]}
-        found |= {"used_at": self.bounds[0], "used_against": self.bounds[1]}
+        columns |= {"error_at": self.ulps[0], "error_against": self.ulps[1]}
+        columns |= {"used_at": self.bounds[0], "used_against": self.bounds[1]}
         return {
             name: np.where(known & np.isfinite(column), column, np.nan)
-            for name, column in found.items()
+            for name, column in columns.items()
         }
 
     @property
@@ -422,34 +421,34 @@ class Accuracy:
         known = np.isfinite(self.ulps[0]) & np.isfinite(self.ulps[1])
         if not known.any():
             return None
-        both = [one[known] for one in self.ulps]
+        both = [side[known] for side in self.ulps]
         closer = (both[0] < both[1]).sum(), (both[1] < both[0]).sum()
         condition = self.sums.condition[known]
-        found: dict[str, object] = {"outputs": int(known.sum())}
+        answer: dict[str, object] = {"outputs": int(known.sum())}
         for name, ulps, bounds, count in zip(
             ("left", "right"), both, self.bounds, closer, strict=True
         ):
-            found[name] = {
+            answer[name] = {
                 "closer": int(count),
                 "median_ulp": float(np.median(ulps)),
                 "max_ulp": float(ulps.max()),
                 "max_bound": float(bounds[known].max()),
             }
         middle = float(np.median(condition))
-        return found | {"condition": middle if np.isfinite(middle) else None}
+        return answer | {"condition": middle if np.isfinite(middle) else None}
 
     @property
     def words(self) -> str:
         """Returns which side is the more accurate in a sentence; empty where it isn't known."""
-        told: Any = self.to_json()
-        if told is None:
+        facts: Any = self.to_json()
+        if facts is None:
             return ""
-        left, right = told["left"], told["right"]
+        left, right = facts["left"], facts["right"]
         text = floats.rounded_text
         far = f"off by up to {text(left['max_ulp'])} and {text(right['max_ulp'])} ulp"
         bound = f"{text(left['max_bound'])} and {text(right['max_bound'])} of what rounding can do"
         return (
-            f"closer to the exact result: the left at {left['closer']:,} of {told['outputs']:,} "
+            f"closer to the exact result: the left at {left['closer']:,} of {facts['outputs']:,} "
             f"outputs, the right at {right['closer']:,}; {far} ({bound})"
         )
 
@@ -474,14 +473,16 @@ def of_sums(x: np.ndarray, w: np.ndarray, dtype: str, bias: np.ndarray | None = 
     for start in range(0, max(count, 1), step):
         some = slice(start, start + step)
         held = [a[:, some] if a.shape[1] > 1 else a for a in (x, w)]
-        one, two = np.broadcast_arrays(*(floats.widen(a, dtype) for a in held))
+        first, second = np.broadcast_arrays(*(floats.widen(a, dtype) for a in held))
         added = None if bias is None else bias[some]
-        found = _enclosed(one, two, None if added is None else floats.widen(added, dtype), dtype)
+        wide = None if added is None else floats.widen(added, dtype)
+        enclosure = _enclosed(first, second, wide, dtype)
         if len(x) and len(x) + (bias is not None) <= FEW:
-            numbers = np.arange(one.shape[1])
+            numbers = np.arange(first.shape[1])
             row, column = (numbers if a.shape[1] > 1 else 0 * numbers for a in held)
-            found = replace(found, few=FewSummands(dtype, held[0], held[1], added, row, column))
-        parts.append(found)
+            few = FewSummands(dtype, held[0], held[1], added, row, column)
+            enclosure = replace(enclosure, few=few)
+        parts.append(enclosure)
     return Enclosure.joined(parts)
 
 
@@ -496,21 +497,20 @@ def of_operands(
     if case.pool or given.behind is not None:
         return None
     group = filters // (case.filters // case.groups)
-    order, parts = (
-        np.argsort(group, kind="stable") if case.groups > 1 else np.arange(len(group)),
-        [],
-    )
-    for number in np.unique(group) if case.groups > 1 else [0]:
+    grouped, parts = case.groups > 1, []
+    order = np.argsort(group, kind="stable") if grouped else np.arange(len(group))
+    for number in np.unique(group) if grouped else [0]:
         some = order[group[order] == number]
-        if (made := _of_product(given, int(number), positions[some], filters[some])) is not None:
-            parts.append(made)
-            continue
-        x, w = given.columns[number][:, positions[some]], given.weights[:, filters[some]]
-        if given.padded is not None:  # an infinite weight that meets padding adds nothing
-            w = np.where(given.padded[:, positions[some]], w.dtype.type(0), w)
-        parts.append(of_sums(x, w, case.dtype, None if given.b is None else given.b[filters[some]]))
-    found = Enclosure.joined(parts)
-    return found.at(np.argsort(order, kind="stable")) if case.groups > 1 else found
+        at, to = positions[some], filters[some]
+        sums = _of_product(given, int(number), at, to)
+        if sums is None:
+            x, w = given.columns[number][:, at], given.weights[:, to]
+            if given.padded is not None:  # an infinite weight that meets padding adds nothing
+                w = np.where(given.padded[:, at], w.dtype.type(0), w)
+            sums = of_sums(x, w, case.dtype, None if given.b is None else given.b[to])
+        parts.append(sums)
+    joined = Enclosure.joined(parts)
+    return joined.at(np.argsort(order, kind="stable")) if grouped else joined
 
 
 def _of_product(
@@ -524,12 +524,12 @@ def _of_product(
     if given.padded is not None or len(rows) * len(columns) > 4 * len(positions):
         return None
     held = given.columns[group][:, rows], given.weights[:, columns]
-    x, w = (floats.widen(one, case.dtype) for one in held)
+    x, w = (floats.widen(operand, case.dtype) for operand in held)
     bias = None if given.b is None else given.b[filters]
     added = np.zeros(len(filters)) if bias is None else floats.widen(bias, case.dtype)
     summands = len(x) + (bias is not None)
     tiny = floats.flushed_below(case.dtype)
-    subnormal = any(((one != 0) & (np.abs(one) < tiny)).any() for one in (x, w))
+    subnormal = any(((operand != 0) & (np.abs(operand) < tiny)).any() for operand in (x, w))
     sizes = (np.abs(x).T @ np.abs(w))[row, column] + np.abs(added)
     if subnormal or not np.isfinite(sizes).all():
         return None
@@ -571,13 +571,13 @@ def _exact_products(x: Doubles, w: Doubles) -> tuple[Doubles, Doubles] | None:
     """
     # two parts of ``digits`` and the sum over all rows: 53 binary digits together
     digits = (53 - math.ceil(math.log2(max(len(x), 2)))) // 2
-    both = [_parts(one, digits) for one in (x, w)]
-    if any(one is None for one in both):
+    both = [_parts(operand, digits) for operand in (x, w)]
+    if any(operand is None for operand in both):
         return None
     total, rest = np.zeros((2, x.shape[1], w.shape[1]))
     weights = np.concatenate([w[:, :0], *(both[1] or ())], axis=1)
-    for one in both[0] or ():
-        products = one.T @ weights  # with all parts of the weights: BLAS likes them wide
+    for operand in both[0] or ():
+        products = operand.T @ weights  # with all parts of the weights: BLAS likes them wide
         for start in range(0, weights.shape[1], w.shape[1]):
             total, error = two_sum(total, products[:, start : start + w.shape[1]])
             rest += error
@@ -591,17 +591,17 @@ def _parts(values: Doubles, digits: int) -> list[Doubles] | None:
     _, power = np.frexp(np.abs(values).max(axis=0))
     if np.abs(power).max(initial=0) > 200 or len(values) == 0:
         return None
-    found: list[Doubles] = []
+    parts: list[Doubles] = []
     while values.any():
-        if len(found) == SLICES:
+        if len(parts) == SLICES:
             return None
         power = power - digits
         # adding and taking away 1.5 times so much rounds to a multiple of 2**power
         large = np.ldexp(1.5, power + 52)
         part = (values + large) - large
-        found.append(part)
+        parts.append(part)
         values = values - part
-    return found
+    return parts
 
 
 def _ends_by_bound(
@@ -616,10 +616,8 @@ def _ends_by_bound(
     if dtype != "float64":
         error = error + summands * 2.0**-51 * sizes
     overflow = ~(sizes + error < floats.largest_finite(dtype))
-    low, high = (
-        _rounded_inwards(exact - error, dtype, up=True),
-        _rounded_inwards(exact + error, dtype, up=False),
-    )
+    low = _rounded_inwards(exact - error, dtype, up=True)
+    high = _rounded_inwards(exact + error, dtype, up=False)
     rounded = floats.nearest(exact, dtype)
     return np.minimum(low, rounded), np.maximum(high, rounded), overflow
 
@@ -666,10 +664,10 @@ def error_bound(sizes: Doubles, most: Doubles, count: int, dtype: str) -> Double
     form = floats.format_of(dtype)
     unit, smallest = 2.0**-form.precision * TWICE, 2.0 ** (form.emin - form.precision + 1)
     steps = count + 1  # a rounding more where the sum is converted to the result's format
-    found = np.expm1((steps + 1) * np.log1p(unit)) * sizes
+    bound = np.expm1((steps + 1) * np.log1p(unit)) * sizes
     if steps * unit < 0.5:
-        found = np.minimum(found, unit * (sizes + steps * most) / (1 - steps * unit))
-    return np.asarray(found * (1 + 2.0**-40) + steps * smallest)
+        bound = np.minimum(bound, unit * (sizes + steps * most) / (1 - steps * unit))
+    return np.asarray(bound * (1 + 2.0**-40) + steps * smallest)
 
 
 def _total(
@@ -681,15 +679,15 @@ def _total(
         return np.asarray(products.sum(axis=0))
     # a sum in twice the precision (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005)
     total, rest = np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    for one, two in zip(x, w, strict=True):
-        high, low = two_product(one, two)
+    for left, right in zip(x, w, strict=True):
+        high, low = two_product(left, right)
         total, error = two_sum(total, high)
         rest += error + low
     if bias is not None:
         total, error = two_sum(total, bias)
         rest += error
-    found = total + rest
-    return np.where(np.isfinite(found), found, products.sum(axis=0))
+    sums = total + rest
+    return np.where(np.isfinite(sums), sums, products.sum(axis=0))
 
 
 def _rounded_inwards(values: Doubles, dtype: str, up: bool) -> Doubles:

@@ -22,14 +22,16 @@ from probe.campaign import Row, Sessions, in_processes
 from probe.case import Case
 from probe.comparison import CaseRun, ComparedShapes, Comparison, OutputPairs, Revealer, run_case
 from probe.errors import StoreError, TargetError
-from probe.launch import AnySession, Session
+from probe.launch import Session
 from probe.progress import Tell
 from probe.schema import NULL_INT
-from probe.store import Store, file, load, parquet
+from probe.store import Store, file, load
 from probe.summation.summation import ranges_of_mask
 from probe.target import Target
 
-PAIR = list(parquet.PAIR)
+# The columns of ``parquet.PAIR``, targets first: starting one takes seconds, and serves all of its
+# cases.
+ORDER = ["target", "run_id", "case_id", "vary", "against", "at"]
 
 # Differing outputs of a comparison whose accuracy is stored: a sweep has millions.
 KEPT = 500
@@ -53,8 +55,8 @@ class Job:
 
     def place(self, at: int) -> Row:
         """Returns columns that name the run at a value."""
-        found: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
-        return found | {"vary": self.vary, "at": at}
+        columns: Row = {"run_id": self.run_id, "case_id": self.case_id, "target": self.target}
+        return columns | {"vary": self.vary, "at": at}
 
 
 @dataclass
@@ -65,6 +67,38 @@ class CauseRows:
     causes: Counter[str] = field(default_factory=Counter)
     replayed: int = 0
     failure: str = ""
+
+    def keep(self, job: Job, side: CaseRun, value: int, wanted: np.ndarray) -> None:
+        """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
+        if side.orders is None:
+            return
+        rows = side.orders.rows(job.place(value), wanted, side.replays)
+        numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
+        mine = [side.orders.summations[number] for number in numbers]
+        self.rows.setdefault("reveals", []).extend(rows)
+        self.rows.setdefault("orders", []).extend(summation.order_row() for summation in mine)
+        self.rows.setdefault("roundings", []).extend(summation.rounding_row() for summation in mine)
+
+    def judge(self, job: Job, value: int, comparison: Comparison) -> None:
+        """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
+        causes, both = np.array(comparison.cause, object), comparison.proved(comparison.differing)
+        places, beyond = comparison.pairs.left[comparison.differing], comparison.out_of_bounds
+        for cause in sorted(comparison.causes):
+            mine = causes == cause
+            outputs, replayed = int(mine.sum()), int(both[mine].sum())
+            row: Row = {"cause": cause, "outputs": outputs, "replayed": replayed}
+            row |= {"beyond": int(beyond[mine].sum()), "against": job.against}
+            row["ranges"] = ranges_of_mask(comparison.left.mask(places[mine]))
+            self.rows.setdefault("causes", []).append(job.place(value) | row)
+            self.causes[cause] += outputs
+            self.replayed += replayed
+        place = job.place(value) | {"against": job.against}
+        columns = {name: each.tolist() for name, each in comparison.accuracies(KEPT).items()}
+        rows, nothing = self.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
+        for numbers in zip(*columns.values(), strict=True):
+            # of NaN and these the store has no value
+            values = (None if n in nothing or n != n else n for n in numbers)
+            rows.append(place | dict(zip(columns, values, strict=True)))
 
 
 @dataclass
@@ -93,7 +127,7 @@ class Causes:
             "causes": dict(self.causes),
             "differing": self.causes.total(),
             "replayed": self.replayed,
-            "targets": {target: dict(found) for target, found in self.by_target.items()},
+            "targets": {target: dict(counts) for target, counts in self.by_target.items()},
             "comparisons_explained_before": self.explained_before,
             "failures": self.failures,
             "interrupted": self.interrupted,
@@ -144,32 +178,25 @@ def _jobs_left(folder: Path) -> tuple[list[Job], Causes]:
     stored = load(folder)
     cases = dict(zip(stored.cases["case_id"], stored.cases["json"], strict=True))
     versions = dict(zip(stored.runs["run_id"], stored.runs["library_version"], strict=True))
-    found = stored.comparisons[stored.comparisons["differing"] > 0]
-    done = set(stored.causes[PAIR].itertuples(index=False, name=None))
-    todo = [
-        row
-        for row in found[[*PAIR, "differing"]].itertuples(index=False, name=None)
-        if row[:6] not in done
-    ]
-    result = Causes(explained_before=len(found) - len(todo))
-    differing = set(found[PAIR].itertuples(index=False, name=None))
-    pairs = stored.causes[PAIR].itertuples(index=False, name=None)
-    before = stored.causes[np.array([pair in differing for pair in pairs], bool)]
-    for target, rows in before.groupby("target"):
-        counts = rows.groupby("cause")["outputs"].sum().astype(int)
+    differing = stored.comparisons[stored.comparisons["differing"] > 0]
+    rows = list(differing[[*ORDER, "differing"]].itertuples(index=False, name=None))
+    done = list(stored.causes[ORDER].itertuples(index=False, name=None))
+    explained, known = {*done}, {row[:-1] for row in rows}
+    todo = sorted(row for row in rows if row[:-1] not in explained)
+    result = Causes(explained_before=len(rows) - len(todo))
+    before = stored.causes[np.array([pair in known for pair in done], bool)]
+    for target, own in before.groupby("target"):
+        counts = own.groupby("cause")["outputs"].sum().astype(int)
         result.by_target[str(target)] = Counter(counts.to_dict())
     result.replayed = int(before["replayed"].sum())
-    # by target first: starting one takes seconds, and serves all of its cases
-    todo.sort(key=lambda row: (row[2], row[0], row[1], row[3], row[5], row[4]))
     jobs = []
-    for (target, run_id, case_id, vary, against), some in groupby(
-        todo, key=lambda row: (row[2], row[0], row[1], row[3], row[5])
-    ):
-        values = tuple((int(row[4]), int(row[6])) for row in some)
+    for job, some in groupby(todo, key=lambda row: row[:-2]):
+        target, run_id, case_id, vary, against = job
+        values = tuple((int(at), int(outputs)) for *_, at, outputs in some)
         case = cases[case_id]
         text = case if isinstance(case, str) else json.dumps(case)
-        job = (run_id, versions[run_id], target, text, case_id, vary)
-        jobs.append(Job(*job, int(against), values))
+        names = (run_id, versions[run_id], target, text, case_id, vary)
+        jobs.append(Job(*names, int(against), values))
     return jobs, result
 
 
@@ -187,62 +214,26 @@ def explain_job(job: Job) -> CauseRows:
         if version != job.library_version:
             why = f"it was measured with {job.library_version}, and the version here is {version}"
             raise TargetError(job.target, "unavailable", why)
-        _explain_values(job, session, answer)
+        case = Case.from_json(job.case)
+        shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
+        base, comparisons = run_case(session, shapes[0].right), []
+        for compared, (value, stored) in zip(shapes, job.values, strict=True):
+            left = run_case(session, compared.left)
+            comparisons.append(Comparison(case, left, base, OutputPairs.must_agree(compared)))
+            if (now := len(comparisons[-1].differing)) != stored:
+                answer.failure = (
+                    f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs "
+                    f"differed when it was measured, and {now} do now; run the sweep again"
+                )
+        known = Revealer()
+        wanted = base.mask(np.concatenate([c.pairs.right[c.differing] for c in comparisons]))
+        base = known.reveal(base, session, wanted)
+        answer.keep(job, base, job.against, wanted)
+        for (at, _), each in zip(job.values, comparisons, strict=True):
+            mine = each.left.mask(each.pairs.left[each.differing])
+            each.left, each.right = known.reveal(each.left, session, mine), base
+            answer.keep(job, each.left, at, mine)
+            answer.judge(job, at, each)
     except TargetError as error:
         answer.failure = f"case={job.case_id}: {error}"
     return answer
-
-
-def _explain_values(job: Job, session: AnySession, answer: CauseRows) -> None:
-    case = Case.from_json(job.case)
-    shapes = [ComparedShapes(case, job.vary, at, job.against, None) for at, _ in job.values]
-    base, found = run_case(session, shapes[0].right), []
-    for one, (value, stored) in zip(shapes, job.values, strict=True):
-        left = run_case(session, one.left)
-        found.append(Comparison(case, left, base, OutputPairs.must_agree(one)))
-        if (now := len(found[-1].differing)) != stored:
-            answer.failure = (
-                f"case={job.case_id}: {job.target}: {job.vary}={value}: {stored} outputs differed "
-                f"when it was measured, and {now} do now; run the sweep again"
-            )
-    known = Revealer()
-    wanted = base.mask(np.concatenate([each.pairs.right[each.differing] for each in found]))
-    base = known.reveal(base, session, wanted)
-    _keep(job, answer, base, job.against, wanted)
-    for one, each in zip(shapes, found, strict=True):
-        mine = each.left.mask(each.pairs.left[each.differing])
-        each.left, each.right = known.reveal(each.left, session, mine), base
-        _keep(job, answer, each.left, one.at or 0, mine)
-        _judge(job, answer, one.at or 0, each)
-
-
-def _keep(job: Job, answer: CauseRows, side: CaseRun, value: int, wanted: np.ndarray) -> None:
-    """Keeps rows of ``reveals``, ``orders`` and ``roundings`` for one side."""
-    if side.orders is None:
-        return
-    found = side.orders.rows(job.place(value), wanted, side.replays)
-    numbers = np.unique(side.orders.index[wanted & (side.orders.index >= 0)]).tolist()
-    mine = [side.orders.summations[number] for number in numbers]
-    answer.rows.setdefault("reveals", []).extend(found)
-    answer.rows.setdefault("orders", []).extend(one.order_row() for one in mine)
-    answer.rows.setdefault("roundings", []).extend(one.rounding_row() for one in mine)
-
-
-def _judge(job: Job, answer: CauseRows, value: int, found: Comparison) -> None:
-    """Keeps rows of ``causes`` and ``accuracies`` for one comparison."""
-    causes, both = np.array(found.cause, object), found.proved(found.differing)
-    places, beyond = found.pairs.left[found.differing], found.out_of_bounds
-    for cause in sorted(found.causes):
-        mine = causes == cause
-        row: Row = {"cause": cause, "outputs": int(mine.sum()), "replayed": int(both[mine].sum())}
-        row["beyond"] = int(beyond[mine].sum())
-        row |= {"against": job.against, "ranges": ranges_of_mask(found.left.mask(places[mine]))}
-        answer.rows.setdefault("causes", []).append(job.place(value) | row)
-        answer.causes[cause] += row["outputs"]
-        answer.replayed += row["replayed"]
-    place = job.place(value) | {"against": job.against}
-    columns = {name: each.tolist() for name, each in found.accuracies(KEPT).items()}
-    kept, nothing = answer.rows.setdefault("accuracies", []), (NULL_INT, math.inf)
-    for numbers in zip(*columns.values(), strict=True):  # of NaN and these the store has no value
-        told = (None if one in nothing or one != one else one for one in numbers)
-        kept.append(place | dict(zip(columns, told, strict=True)))

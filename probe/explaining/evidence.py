@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -66,9 +67,9 @@ def explain_case(
             raise InputError(name, None, "the length is not given", "give --at N, or --length N")
     with Sessions(lambda where: open_session(where, inline)) as running:
         first, second = running.of(target), running.of(other)
-        found = compare_shapes(shapes, first, second, zeros=zeros)
-        found.case = shapes.case
-        return found.reveal(first, second, Revealer(tried=None, budget=budget))
+        comparison = compare_shapes(shapes, first, second, zeros=zeros)
+        comparison.case = shapes.case
+        return comparison.reveal(first, second, Revealer(tried=None, budget=budget))
 
 
 def checked_kernels(which: str) -> str:
@@ -76,7 +77,7 @@ def checked_kernels(which: str) -> str:
     return choice("kernels", which, WHICH)
 
 
-def named_kernels(found: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
+def named_kernels(comparison: Comparison, which: str = "said") -> dict[str, dict[str, list[str]]]:
     """Returns what both libraries say that they ran: ``{"left": {source: names}, "right": ...}``.
 
     {} where no source applies. It is evidence beside the causes, never a cause. Costs a start of
@@ -91,7 +92,7 @@ def named_kernels(found: Comparison, which: str = "said") -> dict[str, dict[str,
         return kernels.by_source(kernels.observe(side.target, side.case, sources=sources))
 
     with VOICE.doing("asking which kernels run"), ThreadPoolExecutor(2) as pool:
-        left, right = pool.map(ask, (found.left, found.right))
+        left, right = pool.map(ask, (comparison.left, comparison.right))
     return {"left": left, "right": right} if left or right else {}
 
 
@@ -138,7 +139,7 @@ class Added:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as ``probe explain --json`` has it; bits are hexadecimal text."""
-        found = self.side.named() | {
+        entry = self.side.named() | {
             "output": list(self.output),
             "library": self._value(self.library),
             "replayed": None if self.result is None else self._value(self.result),
@@ -146,27 +147,27 @@ class Added:
             "bits_part_at": self.bits_part,
             "reads": self.reads,
             "products": [
-                {"leaf": one.leaf, "x": self._value(one.x), "w": self._value(one.w)}
-                for one in self.products
+                {"leaf": product.leaf, "x": self._value(product.x), "w": self._value(product.w)}
+                for product in self.products
             ],
             "bias": None if self.bias is None else self._value(self.bias),
             "partial_sums": [
                 {
-                    "node": one.node,
-                    "terms": list(one.terms),
-                    "text": one.text,
-                    "value": floats.bits_text(one.bits, one.format),
-                    "own": one.node in self.own,
+                    "node": added.node,
+                    "terms": list(added.terms),
+                    "text": added.text,
+                    "value": floats.bits_text(added.bits, added.format),
+                    "own": added.node in self.own,
                 }
-                for one in self.sums
+                for added in self.sums
             ],
         }
-        found |= {"reached": self.reached} if self.reached else {}
-        found |= {"pooled": self.pooled} if self.pooled else {}
+        entry |= {"reached": self.reached} if self.reached else {}
+        entry |= {"pooled": self.pooled} if self.pooled else {}
         if self.summation is None:
-            return found | {"order": None, "tree": None, "fused": None}
-        told = self.summation.to_json(self.dtype)
-        return found | {"order": told["id"], "tree": told["tree"], "fused": told["fused"]}
+            return entry | {"order": None, "tree": None, "fused": None}
+        shown = self.summation.to_json(self.dtype)
+        return entry | {"order": shown["id"], "tree": shown["tree"], "fused": shown["fused"]}
 
     def _value(self, bits: int) -> str:
         return floats.bits_text(bits, self.dtype)
@@ -204,9 +205,9 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
         replayed = explanation.proved(explanation.differing)
         number = int(np.lexsort((flat, read, ~replayed))[0])
     pair = int(explanation.differing[number])
-    one, two = explanation.pairs.left[pair], explanation.pairs.right[pair]
-    left = _how_added(explanation.left, (int(one[0]), int(one[1])))
-    right = _how_added(explanation.right, (int(two[0]), int(two[1])))
+    left_place, right_place = explanation.pairs.left[pair], explanation.pairs.right[pair]
+    left = _how_added(explanation.left, (int(left_place[0]), int(left_place[1])))
+    right = _how_added(explanation.right, (int(right_place[0]), int(right_place[1])))
     cause = explanation.cause[number]
     if left.summation and right.summation and cause != "window":
         left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
@@ -217,51 +218,42 @@ def differing_example(explanation: Comparison, number: int | None = None) -> Evi
                 left.bits_part, right.bits_part = node, other
                 break
     distance = int(explanation.ulps[number])
-    told = None if distance == ulp.NAN else distance
-    return Evidence(cause, told, left, right)
+    signed = None if distance == ulp.NAN else distance
+    return Evidence(cause, signed, left, right)
 
 
 def _how_added(side: CaseRun, place: tuple[int, int]) -> Added:
-    case, given = side.case, side.operands
+    case, operands = side.case, side.operands
     position, filter_ = place
-    found = Added(
-        side,
-        tuple(
-            int(i) for i in np.unravel_index(position * case.filters + filter_, case.output_shape())
-        ),
-        case.dtype,
-        _bits_of_value(given.y[position, filter_], case.dtype),
-    )
+    index = np.unravel_index(position * case.filters + filter_, case.output_shape())
+    bits_of = partial(_bits_of_value, dtype=case.dtype)
+    library = bits_of(operands.y[position, filter_])
+    how = Added(side, tuple(map(int, index)), case.dtype, library)
     group = filter_ // (case.filters // case.groups)
     if side.windows is not None:
-        found.reads = side.windows[group, position].tolist()
-    x = given.columns[group][:, position].reshape(-1, 1)
-    w = given.weights[:, filter_].reshape(-1, 1)
+        how.reads = side.windows[group, position].tolist()
+    x = operands.columns[group][:, position].reshape(-1, 1)
+    w = operands.weights[:, filter_].reshape(-1, 1)
     classes, leaves = classes_of(case)
     read = leaves[classes[position]].tolist()
-    found.products = [
-        LeafProduct(
-            leaf, _bits_of_value(x[leaf, 0], case.dtype), _bits_of_value(w[leaf, 0], case.dtype)
-        )
-        for leaf in read
-    ]
-    bias = None if given.b is None else given.b[filter_]
-    found.bias = None if bias is None else _bits_of_value(bias, case.dtype)
+    how.products = [LeafProduct(leaf, bits_of(x[leaf]), bits_of(w[leaf])) for leaf in read]
+    bias = None if operands.b is None else operands.b[filter_]
+    how.bias = None if bias is None else bits_of(bias)
     if (summation := side.summation(place)) is not None:
-        replayed = given.replay(summation, np.array([position]), np.array([filter_]))
-        found.result = _bits_of_value(replayed[0], case.dtype)
+        replayed = operands.replay(summation, np.array([position]), np.array([filter_]))
+        how.result = bits_of(replayed[0])
         # without the leaves that meet padding: they add nothing
-        kept = [*read, BIAS] if bias is not None else read
-        found.summation = summation if summation.rounding.by_node else summation.restricted(kept)
-        added = None if BIAS not in found.summation.tree.leaves else np.asarray(bias)
-        found.sums = partial_sums(found.summation, x, w, case.dtype, added)
+        shown = [*read, BIAS] if bias is not None else read
+        how.summation = summation if summation.rounding.by_node else summation.restricted(shown)
+        added = None if BIAS not in how.summation.tree.leaves else np.asarray(bias)
+        how.sums = partial_sums(how.summation, x, w, case.dtype, added)
     if side.pooled is not None and (way := side.pooled.index[position, filter_]) >= 0:
-        found.pooled = side.pooled.ways[way].text
-        found.result = found.library  # the ways are those that gave it
+        how.pooled = side.pooled.ways[way].text
+        how.result = how.library  # the ways are those that gave it
     if side.reached[position, filter_]:
-        found.reached = _reached_text(side, position, group)
-        found.result = found.library  # the sum, and 0 times that
-    return found
+        how.reached = _reached_text(side, position, group)
+        how.result = how.library  # the sum, and 0 times that
+    return how
 
 
 # Elements that reach an output, of which that many are named.
@@ -272,34 +264,31 @@ def _reached_text(side: CaseRun, position: int, group: int) -> str:
     """Returns what gets into an output without a weight, as far as it was told apart."""
     assert side.reach is not None
     x, shape = side.operands.x.reshape(-1), side.operands.x.shape
-    for one in side.reach.named:
-        if (one.position, one.group) == (position, group) and len(one.inputs):
+    for reaching in side.reach.named:
+        if (reaching.position, reaching.group) == (position, group) and len(reaching.inputs):
             named = [
                 f"x[{', '.join(str(int(i)) for i in np.unravel_index(at, shape))}]="
                 f"{floats.widen(x[at : at + 1], side.case.dtype)[0]}"
-                for at in one.inputs[:SOME].tolist()
+                for at in reaching.inputs[:SOME].tolist()
             ]
-            more = f" and {len(one.inputs) - SOME} more" if len(one.inputs) > SOME else ""
-            return ("0 * " if one.exact else "0 * one of ") + ", ".join(named) + more
+            more = f" and {len(reaching.inputs) - SOME} more" if len(reaching.inputs) > SOME else ""
+            return ("0 * " if reaching.exact else "0 * one of ") + ", ".join(named) + more
     if side.reach.padding[position].any():
         return "0 * a weight at padding"
-    return (
-        "0 * a weight of a different filter"
-        if side.reach.weights[position].any()
-        else "0 * an input"
-    )
+    weights = side.reach.weights[position].any()
+    return "0 * a weight of a different filter" if weights else "0 * an input"
 
 
 def _leaf_sets(tree: Tree) -> list[int]:
     """A number for every node that stands for the set of its leaves: a random one a leaf, xored.
     64 bits tell thousands of sets apart."""
-    found: list[int] = []
+    numbers: list[int] = []
     for children in tree.nodes:
         number = 0
         for child in children:
-            number ^= found[~child] if child < 0 else Random(child).getrandbits(64)
-        found.append(number)
-    return found
+            number ^= numbers[~child] if child < 0 else Random(child).getrandbits(64)
+        numbers.append(number)
+    return numbers
 
 
 def _bits_of_value(value: Any, dtype: str) -> int:
@@ -316,10 +305,7 @@ def without_zeros(evidence: Evidence, whole: int = WHOLE) -> Evidence:
     Else (a narrowed sum, one of up to ``whole`` summands, fewer than two that are left, a zero's
     sign) as it is.
     """
-    left, right = (
-        _side_without_zeros(evidence.left, whole),
-        _side_without_zeros(evidence.right, whole),
-    )
+    left, right = (_side_without_zeros(s, whole) for s in (evidence.left, evidence.right))
     if left is None or right is None or left.summation is None or right.summation is None:
         return evidence
     left.own, right.own = left.summation.own_nodes(right.summation, left.dtype)
@@ -335,16 +321,16 @@ def _side_without_zeros(side: Added, whole: int) -> Added | None:
     if len(leaves) <= whole:
         return None
     values = {
-        one.leaf: (value_of_bits(one.x, side.dtype), value_of_bits(one.w, side.dtype))
-        for one in side.products
+        product.leaf: (value_of_bits(product.x, side.dtype), value_of_bits(product.w, side.dtype))
+        for product in side.products
     }
-    kept = [leaf for leaf, (x, w) in values.items() if x * w != 0]
+    nonzero = [leaf for leaf, (x, w) in values.items() if x * w != 0]
     bias = None if side.bias is None else value_of_bits(side.bias, side.dtype)
     if bias is not None:
-        kept.append(BIAS)
-    if len(kept) < 2 or len(kept) >= len(leaves):
+        nonzero.append(BIAS)
+    if len(nonzero) < 2 or len(nonzero) >= len(leaves):
         return None
-    summation = side.summation.restricted(kept)
+    summation = side.summation.restricted(nonzero)
     x, w = (
         np.zeros((max(values) + 1, 1), floats.container_of_format(side.dtype)) for _ in range(2)
     )
@@ -363,8 +349,8 @@ def _side_without_zeros(side: Added, whole: int) -> Added | None:
 
 
 def value_of_bits(bits: int, dtype: str) -> float:
-    found = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
-    return float(floats.widen(found, dtype)[0])
+    number = floats.from_bits(np.array([bits], _unit(dtype)), dtype)
+    return float(floats.widen(number, dtype)[0])
 
 
 def _unit(dtype: str) -> np.dtype:

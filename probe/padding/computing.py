@@ -360,7 +360,7 @@ def adding_of(one: Alone) -> Adds:
     it does behind them moves no number. InputError: it is no sum."""
     again = one.again
     if isinstance(again, There):
-        stages = again.ports.stages(again.one, [array.shape for array in one.reads])
+        stages = again.ports.stages(again.operation, [array.shape for array in one.reads])
         first, behind = stages[0].does, [stage.does for stage in stages[1:]]
         if any(isinstance(each, TargetCall) for each in behind) or not isinstance(
             first, TargetCall

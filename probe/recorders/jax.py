@@ -288,7 +288,7 @@ class _Trace(Base):  # type: ignore[misc]
         if means is None:
             source = _EquationSource(self.recorder, primitive, params, args)
             steps = steps_of_source(source, self._known(reads))
-            means = Unknown(MANY)
+            means = Unknown(MANY if source.many else UNGIVEN)
             if steps is not None:
                 means = EquationProgram(steps.steps, steps.gives, (primitive, params))
             if call is not None:
@@ -376,7 +376,10 @@ class _Trace(Base):  # type: ignore[misc]
 
 
 class _Equations(_Trace):
-    """Runs programs and loops equation by equation, whatever bits that gives."""
+    """Runs programs and loops equation by equation, whatever bits that gives. ``many``: a loop took
+    more steps than are followed."""
+
+    many = False
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         if programs.inner(primitive, params) is None and primitive.name not in programs.LOOPS:
@@ -385,6 +388,7 @@ class _Equations(_Trace):
             unrolled = programs.unrolled(primitive, params, args)
         if unrolled is not None:
             return unrolled if primitive.multiple_results else unrolled[0]
+        self.many = True
         result = core.eval_trace.process_primitive(primitive, args, params)
         said = _said_of(primitive, params, [*map(core.typeof, args)], Unknown(MANY))
         reads = [self.values.seen(value) for value in [*args, *programs.constants(params)]]
@@ -393,6 +397,7 @@ class _Equations(_Trace):
 
 
 MANY = f"a loop of more than {programs.MOST_STEPS} steps"
+UNGIVEN = "a value inside that no operation gives"
 
 
 class _EquationSource(UncompiledSource):
@@ -400,12 +405,14 @@ class _EquationSource(UncompiledSource):
 
     def __init__(self, recorder: JaxRecorder, primitive: Any, params: Any, args: Any) -> None:
         self.recorder, self.call = recorder, (primitive, list(args), params)
+        self.many = False
 
     def record(self, visit: Visit) -> list[Seen]:
         trace, (primitive, args, params) = _Equations(self.recorder, visit), self.call
         self.keys = [trace.values.key(value) for value in [*args, *programs.constants(params)]]
         result = trace.process_primitive(primitive, args, params)
         every = result if primitive.multiple_results else [result]
+        self.many = trace.many
         return [trace.values.seen(value) for value in every]
 
 

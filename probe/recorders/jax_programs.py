@@ -154,7 +154,7 @@ def _body_of(closed: Any) -> Body:
     constants: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
 
     def key(atom: Any) -> Any:
-        if not hasattr(atom, "val"):
+        if not isinstance(atom, core.Literal):
             return atom
         constants[len(constants)] = atom
         return len(constants) - 1
@@ -186,7 +186,8 @@ class Flat(Interpreter):
 
     def constants_of(self, body: Body, inside: str) -> dict[Key, Any]:
         for value in body.constants.values():
-            if not hasattr(value, "val") and id(value) not in self._places:
+            # by its class: NumPy's arrays that a function closed over have a `val` too
+            if not isinstance(value, core.Literal) and id(value) not in self._places:
                 self._places[id(value)] = ~len(self.consts)
                 self.consts.append(value)
         return {key: self._places.get(id(value), value) for key, value in body.constants.items()}

@@ -28,7 +28,7 @@ from probe import budget, comparison, floats, ulp
 from probe.comparison import Comparison, OutputPairs, Revealer
 from probe.enclosure import RoundingVerdict
 from probe.recording.contract import Isolated
-from probe.recording.difference import Difference, Region, measure_pair
+from probe.recording.difference import NAMES, Difference, Region, measure_pair
 from probe.recording.matching import Pair, result_labels
 from probe.recording.recording import Operation, Run, Value, as_one_operation, operations_between
 from probe.recording.sums import OperationSum, SumSession, sum_of
@@ -79,10 +79,7 @@ class Alone:
         addresses; None where it can't be run so."""
         moved = getattr(self.again, "moved", None)
         again = None if moved is None else moved(addresses)
-        if again is None:
-            return None
-        there = replace(self, again=again)
-        return there.given()
+        return None if again is None else replace(self, again=again).given()
 
     @classmethod
     def of(cls, side: Run, number: int, output: int, pair: Pair, place: int) -> Alone:
@@ -90,15 +87,10 @@ class Alone:
 
         KeyError: a recording on disk has left them out.
         """
-        operation = side.operations[number]
-        wanted = {*operation.reads, *operation.gives}
-        arrays = side.arrays(wanted)
-        return cls(
-            *(side, operation, output, pair, place),
-            [arrays[n] for n in operation.reads],
-            [arrays[n] for n in operation.gives],
-            side.again(number),
-        )
+        op = side.operations[number]
+        arrays = side.arrays((*op.reads, *op.gives))
+        reads, gives = ([arrays[n] for n in some] for some in (op.reads, op.gives))
+        return cls(side, op, output, pair, place, reads, gives, op.again)
 
     @property
     def value(self) -> Value:
@@ -125,9 +117,9 @@ class Alone:
     @property
     def asked(self) -> OperationSum:
         """Returns the sum that it is. InputError: it is none."""
-        values, one = self.side.values, self.operation
-        shapes = [values[n].shape for n in one.reads]
-        return sum_of(one.meaning, shapes, self.value.shape, self.dtypes)
+        values, op = self.side.values, self.operation
+        shapes = [values[n].shape for n in op.reads]
+        return sum_of(op.meaning, shapes, self.value.shape, self.dtypes)
 
     def taken(self, output: np.ndarray) -> np.ndarray:
         """Returns the elements of one such output that must agree, flat."""
@@ -138,10 +130,10 @@ class Alone:
         """Runs it alone on copies; on its own operands if there are no others."""
         assert self.again is not None
         budget.require_time()
-        given = self.reads if reads is None else reads
+        operands = self.reads if reads is None else reads
         with np.errstate(all="ignore"):
-            found = self.again([np.array(one, order="C") for one in given])
-        return [np.asarray(one) for one in found]
+            results = self.again([np.array(array, order="C") for array in operands])
+        return [np.asarray(array) for array in results]
 
     def one(self, reads: list[np.ndarray] | None = None) -> np.ndarray:
         """Runs it alone; returns the output that is looked at."""
@@ -157,20 +149,20 @@ class Alone:
         All other numbers are made larger by a quarter, but zeros, which add nothing: then it
         computes something else than was said, or reads more. One run.
         """
-        given, changed = list(self.reads), False
+        operands, changed = list(self.reads), False
         known = {(pair.left, pair.right)[self.place]: pair for pair in self.pairs}
-        for number, one in enumerate(self.reads):
+        for number, array in enumerate(self.reads):
             pair = known.get(self.operation.reads[number])
             if pair is None:
                 continue  # an input or a weight, whose label says what it holds
             dtype = self.dtypes[number]
-            rest = pair.selection.rest(one.shape, self.place)
+            rest = pair.selection.rest(array.shape, self.place)
             if dtype in floats.FORMATS and rest.any():
-                other = floats.round_to(floats.widen(one, dtype) * 1.25, dtype)
-                given[number], changed = np.where(rest, other, one), True
+                other = floats.round_to(floats.widen(array, dtype) * 1.25, dtype)
+                operands[number], changed = np.where(rest, other, array), True
         if not changed:
             return False
-        return not equal_bits(self.given(given), self.outputs, self.value.dtype)
+        return not equal_bits(self.given(operands), self.outputs, self.value.dtype)
 
     def unsteady(self) -> tuple[str, str]:
         """(class, why) where it does not give its recorded bits again; two empty texts if it does.
@@ -183,18 +175,18 @@ class Alone:
         filled = {byte: [self._filled(byte)] for byte in FILLS}
         # few runs where all is well; only where one of them differs more are needed to say how
         every = [*plain, *(runs[0] for runs in filled.values())]
-        if all(equal_bits(one, self.outputs, dtype) for one in every):
+        if all(equal_bits(outputs, self.outputs, dtype) for outputs in every):
             return "", ""
         for byte, runs in filled.items():
             runs += [self._filled(byte) for _ in range(AGAIN - 1)]
         plain += [self.given() for _ in range(AGAIN - 2)]
-        where = ("left", "right")[self.place]
-        steady = [all(equal_bits(runs[0], one, dtype) for one in runs) for runs in filled.values()]
-        one, other = (runs[0] for runs in filled.values())
-        if all(steady) and not (equal_bits(one, other, dtype) and equal_bits(one, plain[0], dtype)):
+        where = NAMES[self.place]
+        alike = lambda runs: all(equal_bits(runs[0], other, dtype) for other in runs)  # noqa: E731
+        firsts = [runs[0] for runs in (*filled.values(), plain)]
+        if all(map(alike, filled.values())) and not alike(firsts):
             why = "its outputs depend on the contents of freed memory"
             return "uninitialised", f"on the {where}, {why}: it reads memory that was not written"
-        if not all(equal_bits(plain[0], one, dtype) for one in plain):
+        if not alike(plain):
             why = "alone, on the same operands, it gives different bits from run to run"
             return "nondeterministic", f"on the {where}, {why}"
         return "other", f"alone, on its recorded operands, the {where} one gives different bits"
@@ -212,7 +204,7 @@ def fill_freed_memory(sizes: Iterable[int], byte: int) -> None:
     # allocators hand out what was freed last of a size, so several blocks of each are filled
     for size in sorted(set(sizes)):
         some = (min(max(size, 64) + more, MOST_BYTES) for more in (0, 64, 0, 64))
-        held = [np.full(one, byte, np.uint8) for one in some]
+        held = [np.full(length, byte, np.uint8) for length in some]
         del held
 
 
@@ -241,14 +233,14 @@ def isolated_sides(
         # of what is given one value is looked at, with the operations that it comes from
         for at, value in enumerate((pair.left, pair.right)):
             values, inside = runs[at].values, region.inside[at]
-            outside = {n for n, one in enumerate(values) if one.given not in inside}
+            outside = {n for n, value in enumerate(values) if value.given not in inside}
             group = operations_between(runs[at], [value], outside)[0]
             runs[at] = as_one_operation(runs[at], group, [value])
             numbers[at] = len(runs[at].operations) - 1
         reads, output = [run.operations[-1].reads for run in runs], 0
-        pairs = [one for one in pairs if one.left in reads[0] and one.right in reads[1]]
+        pairs = [pair for pair in pairs if pair.left in reads[0] and pair.right in reads[1]]
     sides = (Alone.of(runs[n], numbers[n], output, pair, n) for n in (0, 1))
-    first, second = (replace(one, pairs=pairs) for one in sides)
+    first, second = (replace(side, pairs=pairs) for side in sides)
     return first, second
 
 
@@ -257,19 +249,19 @@ def differing_outputs(sides: Sides) -> np.ndarray:
     return np.flatnonzero(unequal_bits(sides[0].outputs, sides[1].outputs, sides[0].value.dtype))
 
 
-def equal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> bool:
+def equal_bits(left: np.ndarray, right: np.ndarray, dtype: str) -> bool:
     """Returns whether two arrays have the same bits; of integers the same values."""
     if "float" not in dtype:
-        return bool(np.array_equal(one, other))
-    return one.shape == other.shape and bool(ulp.equal(one, other, dtype))
+        return bool(np.array_equal(left, right))
+    return left.shape == right.shape and bool(ulp.equal(left, right, dtype))
 
 
-def unequal_bits(one: np.ndarray, other: np.ndarray, dtype: str) -> np.ndarray:
+def unequal_bits(left: np.ndarray, right: np.ndarray, dtype: str) -> np.ndarray:
     """Returns which elements of two arrays of one shape have different bits, of integers different
     values: bool, of that shape."""
     if dtype in floats.FORMATS:
-        return np.asarray(ulp.bits_apart(one, other, dtype))
-    return np.asarray(one != other)
+        return np.asarray(ulp.bits_apart(left, right, dtype))
+    return np.asarray(left != right)
 
 
 # How arrays become a library's own values, by the module that an operation's lines import; the
@@ -286,7 +278,7 @@ IMPORTS = {"torch": "import torch", "tensorflow": "import tensorflow as tf", "ja
 def run_lines(
     imports: Sequence[str],
     lines: Sequence[str],
-    given: Sequence[np.ndarray],
+    arrays: Sequence[np.ndarray],
     dtypes: Sequence[str],
     names: Mapping[str, Any] | None = None,
 ) -> list[np.ndarray]:
@@ -298,7 +290,7 @@ def run_lines(
     library = next((name for name in WAYS if any(name in line for line in imports)), "")
     space, code = _definitions(library, tuple(imports), tuple(lines))
     space.update({"np": np, **(names or {})})
-    space.update({f"a{n}": np.array(one) for n, one in enumerate(given)})
+    space.update({f"a{n}": np.array(array) for n, array in enumerate(arrays)})
     for ways in dict.fromkeys((WAYS.get(library, PLAIN), PLAIN)):
         entering = [
             f"x{n} = {ways[dtype == 'bfloat16'].format(f'a{n}')}" for n, dtype in enumerate(dtypes)
@@ -310,7 +302,7 @@ def run_lines(
         except (TypeError, ValueError, AttributeError, RuntimeError):
             if ways == PLAIN:
                 raise
-    y, found = space.pop("y"), []
+    y, values = space.pop("y"), []
     for value in y if isinstance(y, list | tuple) else [y]:
         if "bfloat16" not in str(getattr(value, "dtype", "")):
             plain = value.detach().cpu() if hasattr(value, "detach") else value
@@ -318,8 +310,8 @@ def run_lines(
             plain = value.contiguous().view(sys.modules["torch"].uint16).detach().cpu()
         else:
             plain = np.asarray(value).view(np.uint16)
-        found.append(np.asarray(plain))
-    return found
+        values.append(np.asarray(plain))
+    return values
 
 
 @lru_cache(8)
@@ -334,7 +326,7 @@ def _definitions(
     # questions, at a tenth of a second each
     tree = ast.parse("\n".join([*more, *imports, *lines]))
     lasting = ast.Import, ast.ImportFrom, ast.FunctionDef
-    count = next((n for n, one in enumerate(tree.body) if not isinstance(one, lasting)), 0)
+    count = next((n for n, node in enumerate(tree.body) if not isinstance(node, lasting)), 0)
     first, rest = (ast.Module(some, []) for some in (tree.body[:count], tree.body[count:]))
     exec(compile(first, "<definitions>", "exec"), space)
     return space, compile(rest, "<operation>", "exec")
@@ -346,56 +338,57 @@ PLAIN = ("{0}", "{0}")
 SECONDS = 60.0
 
 
-def find_own_differences(found: Difference, seconds: float = SECONDS) -> tuple[int, int]:
+def find_own_differences(difference: Difference, seconds: float = SECONDS) -> tuple[int, int]:
     """Fills in ``own`` of carried operations; how many were asked, and how many could be.
 
     Costs a call of each operation. None stays where an operation can't be run alone, reads what
     only one side has, or time is over.
     """
-    able, left, right = list[Region](), found.left, found.right
-    for one in found.operations:
-        if one.verdict == "carried" and one.right is not None and not one.joint:
-            ours, theirs = left.operations[one.left or 0], right.operations[one.right]
-            paired = len(one.reads) == len(ours.reads) == len(theirs.reads)
+    able, left, right = list[Region](), difference.left, difference.right
+    for region in difference.operations:
+        if region.verdict == "carried" and region.right is not None and not region.joint:
+            ours, theirs = left.operations[region.left or 0], right.operations[region.right]
+            paired = len(region.reads) == len(ours.reads) == len(theirs.reads)
             inner = isinstance(theirs.meaning, Passes)  # its parts are asked
-            able += [one] if paired and not inner and right.again(one.right) is not None else []
-    begun, asked = time.monotonic(), 0
-    for one in able:
-        if budget.spent() or (asked and time.monotonic() - begun > seconds):
+            if paired and not inner and theirs.again is not None:
+                able.append(region)
+    begun, tried = time.monotonic(), 0
+    for region in able:
+        if budget.spent() or (tried and time.monotonic() - begun > seconds):
             break
-        asked += 1
+        tried += 1
         try:
-            _, gives = healed(one, left, right)
+            _, gives = healed(region, left, right)
         except Exception:  # left out of a recording, or whatever a library raises at other operands
             continue
         floating = (pair for pair in gives if left.values[pair.left].floating)
-        one.own = sum(pair.differing for pair in floating)
-    return asked, len(able) if asked else 0
+        region.own = sum(pair.differing for pair in floating)
+    return tried, len(able) if tried else 0
 
 
-def healed(one: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
+def healed(region: Region, left: Run, right: Run) -> tuple[dict[int, np.ndarray], list[Pair]]:
     """Runs the right operation on what it read there, with the left's bits wherever both must
     agree. Returns the arrays of what it reads and gives then, and what differs of the latter.
     An output that still reads different bits on the two sides is left out. Where several elements
     compute the same, each of the left is paired with one of the right, and the unpaired ones may
     have the bits of a different place. LookupError: something was left out of a recording."""
-    again = right.again(one.right or 0)
+    again = right.operations[region.right or 0].again
     assert again is not None
-    mine = left.arrays(pair.left for pair in (*one.reads, *one.gives))
-    arrays, gives = right.arrays(pair.right for pair in one.reads), list[Pair]()
-    for pair in one.reads:
+    mine = left.arrays(pair.left for pair in (*region.reads, *region.gives))
+    arrays, gives = right.arrays(pair.right for pair in region.reads), list[Pair]()
+    for pair in region.reads:
         if not (pair.selection.empty or pair.equal):
             taken = pair.selection.taken(mine[pair.left], 0)
             arrays[pair.right] = pair.selection.put(arrays[pair.right], taken, 1)
-    outputs = again([arrays[pair.right] for pair in one.reads])
-    if len(outputs) < len(one.gives):
+    outputs = again([arrays[pair.right] for pair in region.reads])
+    if len(outputs) < len(region.gives):
         raise LookupError(len(outputs))
-    for pair, output in zip(one.gives, outputs, strict=False):
+    for pair, output in zip(region.gives, outputs, strict=False):
         arrays[pair.right] = np.asarray(output)
         gives.append(_measured_anew(pair, mine, arrays, left))
-    several = any(p.selection.again is not None and len(p.selection.again) for p in one.reads)
-    if several and not one.arguments and any(pair.differing for pair in gives):
-        alike = _reading_alike(one, left, right, mine, arrays)
+    several = any(p.selection.again is not None and len(p.selection.again) for p in region.reads)
+    if several and not region.arguments and any(pair.differing for pair in gives):
+        alike = _reading_alike(region, left, right, mine, arrays)
         gives = [
             _measured_anew(replace(pair, selection=selection), mine, arrays, left)
             for pair, selection in zip(gives, alike, strict=True)
@@ -409,30 +402,30 @@ Arrays = Mapping[int, np.ndarray]
 def _measured_anew(pair: Pair, mine: Arrays, theirs: Arrays, left: Run) -> Pair:
     value = left.values[pair.left]
     compared = pair.selection.count(value.shape)
-    found = replace(
+    measured = replace(
         pair, compared=compared, equal=True, differing=0, signed_zero=0, max_ulp=0, scaled=0.0
     )
     if compared:
-        measure_pair(found, mine[pair.left], theirs[pair.right], value.dtype)
-    return found
+        measure_pair(measured, mine[pair.left], theirs[pair.right], value.dtype)
+    return measured
 
 
 def _reading_alike(
-    one: Region, left: Run, right: Run, mine: Arrays, theirs: Arrays
+    region: Region, left: Run, right: Run, mine: Arrays, theirs: Arrays
 ) -> list[Selection]:
     """Returns which of an operation's outputs that must agree read the same bits on both sides, by
     labels of these bits."""
     ours, others = dict[int, Labels](), dict[int, Labels]()
-    for pair in one.reads:
+    for pair in region.reads:
         whole = range(mine[pair.left].ndim) if pair.selection.flat else pair.selection.axes
         ours[pair.left] = of_lines(mine[pair.left], whole)
         others[pair.right] = of_lines(theirs[pair.right], whole)
-    labels = (
-        result_labels(left, left.operations[one.left or 0], ours),
-        result_labels(right, right.operations[one.right or 0], others),
-    )
-    found = []
-    for number, pair in enumerate(one.gives):
+    labels = [
+        result_labels(run, run.operations[number or 0], known)
+        for run, number, known in zip((left, right), region.ends, (ours, others), strict=True)
+    ]
+    selections = []
+    for number, pair in enumerate(region.gives):
         chosen = pair.selection
         both = [chosen.taken(labels[side][number].full(), side) for side in range(2)]
         alike = both[0] == both[1]
@@ -440,17 +433,17 @@ def _reading_alike(
             index = np.flatnonzero(alike)
             chosen = Selection((0,), index, index, ((alike.size,), (alike.size,)), flat=True)
         elif len(alike):
-            kept = alike.reshape(len(alike), -1).all(axis=1)
-            chosen = chosen._replace(left=chosen.left[kept], right=chosen.right[kept])
-        found.append(chosen)
-    return found
+            rows = alike.reshape(len(alike), -1).all(axis=1)
+            chosen = chosen._replace(left=chosen.left[rows], right=chosen.right[rows])
+        selections.append(chosen)
+    return selections
 
 
-def as_source(one: Region, left: Run, right: Run) -> tuple[Run, Region]:
+def as_source(region: Region, left: Run, right: Run) -> tuple[Run, Region]:
     """Returns a carried operation as a source: the right side healed, and what differs then."""
-    arrays, gives = healed(one, left, right)
-    reads = [replace(pair, equal=True, differing=0) for pair in one.reads]
-    return right.with_arrays(arrays), replace(one, reads=reads, gives=gives)
+    arrays, gives = healed(region, left, right)
+    reads = [replace(pair, equal=True, differing=0) for pair in region.reads]
+    return right.with_arrays(arrays), replace(region, reads=reads, gives=gives)
 
 
 # How an operation adds: orders and roundings of its sums, revealed, and replayed on what it reads.
@@ -487,23 +480,23 @@ class Adds:
     """One side's operation as a sum, which is run. ``places``: (position, filter) of its outputs
     that must agree. InputError: it is no sum."""
 
-    def __init__(self, one: Alone) -> None:
-        assert one.again is not None
-        self.sum, given = one.asked, one.reads
-        self.session = SumSession(one.side.target, self.sum, given, one.again)
-        self.run = comparison.run_case(self.session, self.sum, self.sum.of(given))  # type: ignore[arg-type]
-        self.places = self.sum.places(one.index)
-        begin = tuple(map(address_in_16, one.addresses))
-        self.key: Hashable = (one.operation.op, str(self.sum.to_json()), begin)
+    def __init__(self, side: Alone) -> None:
+        assert side.again is not None
+        self.sum, operands = side.asked, side.reads
+        self.session = SumSession(side.side.target, self.sum, operands, side.again)
+        self.run = comparison.run_case(self.session, self.sum, self.sum.of(operands))  # type: ignore[arg-type]
+        self.places = self.sum.places(side.index)
+        begin = tuple(map(address_in_16, side.addresses))
+        self.key: Hashable = (side.operation.op, str(self.sum.to_json()), begin)
 
     def reveal(self, which: np.ndarray, known: Revealer) -> None:
         self.run = known.reveal(self.run, self.session, self.run.mask(self.places[which]))
 
     def recall(self, known: Revealer) -> bool:
         """Replays what is kept of the shape; False if nothing is."""
-        found = known.recall(self.run, self.session)
-        self.run = found or self.run
-        return found is not None
+        recalled = known.recall(self.run, self.session)
+        self.run = recalled or self.run
+        return recalled is not None
 
     def came(self, which: np.ndarray) -> np.ndarray:
         """Returns which of these outputs a replay gave."""
@@ -551,20 +544,20 @@ def reveal_sums(sides: Sequence[Adds], wanted: np.ndarray, known: Known, most: i
     revealer = known.setdefault(tuple(one.key for one in sides), Revealer(kept=None, small=0))
 
     def left() -> np.ndarray:
-        return wanted[~np.all([one.came(wanted) for one in sides], axis=0)]
+        return wanted[~np.all([side.came(wanted) for side in sides], axis=0)]
 
-    long = min(one.sum.summands for one in sides) > SHORT
+    long = min(side.sum.summands for side in sides) > SHORT
     chosen = np.zeros(0, int)
-    if long and all(one.recall(revealer) for one in sides):
+    if long and all(side.recall(revealer) for side in sides):
         examined = _extend_to_rest(sides, wanted, chosen)
         if not len(left()):
             return examined
     for count in sorted({min(FEW, most), most}) if long else [most]:
         chosen = np.union1d(chosen, evenly(left() if len(chosen) else wanted, count))
-        for one in sides:
-            one.reveal(chosen, revealer)
+        for side in sides:
+            side.reveal(chosen, revealer)
         examined = _extend_to_rest(sides, wanted, chosen)
-        if any(one.run.refusal for one in sides) or not len(left()):
+        if any(side.run.refusal for side in sides) or not len(left()):
             break
     return examined
 
@@ -574,12 +567,12 @@ def _extend_to_rest(sides: Sequence[Adds], wanted: np.ndarray, chosen: np.ndarra
 
     An output of the same call that a summation gives to the bit is explained by it.
     """
-    if len(chosen) == len(wanted) or any(one.run.refusal for one in sides):
+    if len(chosen) == len(wanted) or any(side.run.refusal for side in sides):
         return chosen
-    cost = sum(one.sum.summands for one in sides)
+    cost = sum(side.sum.summands for side in sides)
     rest = np.setdiff1d(wanted, chosen)[: max(0, PRODUCTS // max(cost, 1))]
-    for one in sides:
-        one.extend(rest)
+    for side in sides:
+        side.extend(rest)
     return np.sort(np.concatenate([chosen, rest]))
 
 
@@ -628,12 +621,10 @@ class Cause:
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and texts; the comparison's summations as ``probe explain`` has them."""
-        found: dict[str, Any] = {"class": self.kind or None, "why": self.why}
+        entry: dict[str, Any] = {"class": self.kind or None, "why": self.why}
         names = ("compared", "differing", "examined", "replayed", "causes", "alone")
-        found |= {name: getattr(self, name) for name in names}
-        found["rounding"] = self.rounding.to_json()
-        if self.comparison is not None:
-            told = self.comparison
-            found["left_orders"] = told.orders(told.left)
-            found["right_orders"] = told.orders(told.right)
-        return found
+        entry |= {name: getattr(self, name) for name in names}
+        entry["rounding"] = self.rounding.to_json()
+        if (sums := self.comparison) is not None:
+            entry |= {f"{name}_orders": sums.orders(getattr(sums, name)) for name in NAMES}
+        return entry

@@ -158,11 +158,11 @@ class Remote:
             return None
         at = next((n for n, line in enumerate(lines) if line.startswith("y = ")), 0)
         both = enumerate(addresses)
-        laid = [f"x{n} = laid(x{n}, {int(one)})" for n, one in both if one is not None]
+        laid = [f"x{n} = laid(x{n}, {int(address)})" for n, address in both if address is not None]
         return replace(self, request={**self.request, "lines": [*lines[:at], *laid, *lines[at:]]})
 
-    def __call__(self, given: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return _arrays_in_order(self.session.request(dict(self.request), _by_number(given))[1])
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return _arrays_in_order(self.session.request(dict(self.request), _by_number(arrays))[1])
 
     def masked(
         self, asked: OperationSum, reads: Sequence[np.ndarray]
@@ -195,7 +195,7 @@ class RemoteSum:
 
 def _by_number(arrays: Iterable[Any]) -> Arrays:
     """Returns arrays as a request or an answer has them: by their numbers."""
-    return {str(n): np.asarray(one) for n, one in enumerate(arrays)}
+    return {str(n): np.asarray(array) for n, array in enumerate(arrays)}
 
 
 def _arrays_in_order(arrays: Arrays) -> list[np.ndarray]:
@@ -206,11 +206,11 @@ def with_calls(run: Run, calls: Mapping[int, Isolated]) -> Run:
     """Returns a recording whose operations are run by these calls, and written by its lines."""
     assert isinstance(run.store, RecordingFolder)
     operations = []
-    for one in run.operations:
-        known, imports = run.store.lines.get(one.number, ([], []))
+    for op in run.operations:
+        known, imports = run.store.lines.get(op.number, ([], []))
         lines = partial(_with_names, known) if known else None
-        again = calls.get(one.number)
-        operations.append(replace(one, again=again, lines=lines, imports=imports))
+        again = calls.get(op.number)
+        operations.append(replace(op, again=again, lines=lines, imports=imports))
     return replace(run, operations=operations, untried="")
 
 
@@ -218,16 +218,16 @@ def _with_names(known: Sequence[str], names: Sequence[str], out: str) -> list[st
     """Returns recorded lines, in which ``x0``, ``x1``, ... and ``y`` stand for names; not inside of
     texts: bytes of a model are there as text. SyntaxError: they are not Python."""
     text = "\n".join(known)
-    to, found = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
+    to, lines = {**{f"x{n}": name for n, name in enumerate(names)}, "y": out}, text.split("\n")
     try:
         every = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except tokenize.TokenError as error:
         raise SyntaxError(str(error.args[0])) from None
-    for one in reversed(every):
-        if one.type == tokenize.NAME and one.string in to:
-            (row, start), (_, end) = one.start, one.end
-            found[row - 1] = found[row - 1][:start] + to[one.string] + found[row - 1][end:]
-    return found
+    for token in reversed(every):
+        if token.type == tokenize.NAME and token.string in to:
+            (row, start), (_, end) = token.start, token.end
+            lines[row - 1] = lines[row - 1][:start] + to[token.string] + lines[row - 1][end:]
+    return lines
 
 
 def module_paths() -> dict[str, str]:
@@ -324,8 +324,8 @@ def switch_lines(left: Target, right: Target) -> tuple[tuple[str, ...], tuple[st
         for key, _ in (*left.switches, *right.switches)
         if backend.keys[key].accepts(backend.keys[key].default)
     }
-    one, other = (_setup_lines(each, {**defaults, **dict(each.switches)}) for each in (left, right))
-    return one, other
+    ours, theirs = ({**defaults, **dict(side.switches)} for side in (left, right))
+    return _setup_lines(left, ours), _setup_lines(right, theirs)
 
 
 # Of a library that is not installed, or whose lines do not depend on it.
@@ -358,19 +358,19 @@ class ProcessRecording(child.Worker):
         try:
             if name == "asked":
                 yield from self._asked(request, arrays)
-            else:
-                yield own[name](request, arrays)
+                return
+            answer = own[name](request, arrays)
         except InputError as error:
-            why = [error.name, str(error.value), error.why, error.todo]
-            yield {"input": why, "done": True}, {}
+            answer = {"input": [error.name, str(error.value), error.why, error.todo]}, {}
         except Nondeterministic as error:
-            told = {"nondeterministic": str(error), "misaligned": isinstance(error, Misaligned)}
-            yield {**told, "done": True}, {}
+            moved = isinstance(error, Misaligned)
+            answer = {"nondeterministic": str(error), "misaligned": moved}, {}
         except TargetError as error:
-            yield {"error": error.kind, "message": error.why, "done": True}, {}
+            answer = {"error": error.kind, "message": error.why}, {}
         except BaseException as error:
             kind, message = child.describe(error)
-            yield {"error": kind, "message": message, "done": True}, {}
+            answer = {"error": kind, "message": message}, {}
+        yield answer[0] | {"done": True}, answer[1]
 
     def _opened(self, request: dict[str, Any]) -> Any:
         text = request["model"]
@@ -381,12 +381,12 @@ class ProcessRecording(child.Worker):
         return self.models[text]
 
     def _recorder(self, request: dict[str, Any], arrays: Arrays) -> Any:
-        given = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
-        return self._opened(request).recorder(given)
+        inputs = {name: arrays[str(n)] for n, name in enumerate(request["names"])}
+        return self._opened(request).recorder(inputs)
 
     def _inputs(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        every = [(one.name, one.shape, one.dtype) for one in self._opened(request).inputs]
-        return {"inputs": every, "done": True}, {}
+        every = [(spec.name, spec.shape, spec.dtype) for spec in self._opened(request).inputs]
+        return {"inputs": every}, {}
 
     def _record(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         recorder = self._recorder(request, arrays)
@@ -405,12 +405,11 @@ class ProcessRecording(child.Worker):
         return {
             "gradients": getattr(inner, "gradients", None),
             "library": run.target.partition(",")[0],
-            "able": [one.number for one in every if one.again is not None],
-            "done": True,
+            "able": [op.number for op in every if op.again is not None],
         }, {}
 
     def _plain(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _by_number(self._recorder(request, arrays).plain())
+        return {}, _by_number(self._recorder(request, arrays).plain())
 
     def _operation(self, request: dict[str, Any]) -> Any:
         call: Any = self.operations[request["recording"]][request["number"]].again
@@ -419,24 +418,24 @@ class ProcessRecording(child.Worker):
         return call
 
     def _again(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        return {"done": True}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
+        return {}, _by_number(self._operation(request)(_arrays_in_order(arrays)))
 
     def _asked(
         self, request: dict[str, Any], arrays: Arrays
     ) -> Iterator[tuple[dict[str, Any], Arrays]]:
-        given = dict(arrays)
-        asked = pickle.loads(given.pop("asked").tobytes())
-        reads = [given.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
-        session = SumSession("asked", asked, reads, self._operation(request))
-        yield from session.stream(request["header"], given)
+        rest = dict(arrays)
+        summed = pickle.loads(rest.pop("asked").tobytes())
+        reads = [rest.pop(f"read{n}", np.zeros(0)) for n in range(request["count"])]
+        session = SumSession("asked", summed, reads, self._operation(request))
+        yield from session.stream(request["header"], rest)
 
     def _written(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         space: dict[str, Any] = {}
         if any(" = laid(" in line for line in request["lines"]):
             space["laid"] = import_module("probe.recorders.torch_values").copied_at
         lines, dtypes = request["lines"], request["dtypes"]
-        found = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
-        return {"done": True}, _by_number(found)
+        results = run_lines(request["imports"], lines, _arrays_in_order(arrays), dtypes, space)
+        return {}, _by_number(results)
 
 
 if __name__ == "__main__":

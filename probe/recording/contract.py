@@ -110,17 +110,17 @@ class Laid:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         both = zip(arrays, self.addresses, strict=True)
-        return self.run([layout.copied(np.asarray(one), at or 0) for one, at in both])
+        return self.run([layout.copied(np.asarray(array), at or 0) for array, at in both])
 
 
 def address_lines(names: Sequence[str], addresses: Sequence[int | None]) -> list[str]:
     """Returns lines that copy NumPy's arrays to addresses that NumPy itself doesn't choose."""
-    both = zip(names, addresses, strict=True)
-    # NumPy itself allocates at any multiple of 16
-    every = (
-        layout.offset_copy_lines(one, f"{layout.OFFSET}{at}") for one, at in both if (at or 0) % 16
-    )
-    return [line for lines in every for line in lines]
+    return [
+        line
+        for name, at in zip(names, addresses, strict=True)
+        if (at or 0) % 16  # NumPy itself allocates at any multiple of 16
+        for line in layout.offset_copy_lines(name, f"{layout.OFFSET}{at}")
+    ]
 
 
 Visit = Callable[[Operation], None]

@@ -9,7 +9,7 @@ already, *healed* where what it reads differs and its outputs agree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from operator import eq
@@ -116,7 +116,7 @@ class Region:
     @property
     def differing(self) -> int:
         """Returns elements of its outputs that must agree and don't."""
-        return sum(one.differing for one in self.gives)
+        return sum(pair.differing for pair in self.gives)
 
     @property
     def why(self) -> str:
@@ -126,21 +126,36 @@ class Region:
     @property
     def compared(self) -> int:
         """Returns elements of its outputs that must agree."""
-        return sum(one.compared for one in self.gives)
+        return sum(pair.compared for pair in self.gives)
 
     @property
     def max_ulp(self) -> int | None:
         """Returns the largest distance; None where it has no number (a NaN, or integers)."""
-        found = [one.max_ulp for one in self.gives if one.max_ulp is not None]
-        return max(found, default=0) if len(found) == len(self.gives) else None
+        distances = [pair.max_ulp for pair in self.gives if pair.max_ulp is not None]
+        return max(distances, default=0) if len(distances) == len(self.gives) else None
+
+    def overlaps(self, later: Region, runs: Runs) -> bool:
+        """Returns whether two regions are the same on one side, share what computes on the other,
+        and neither reads what comes after this one."""
+        if not (self.joint and later.joint and any(map(eq, self.inside, later.inside))):
+            return False
+        for run, first, second in zip(runs, self.inside, later.inside, strict=True):
+            if not any(computes(run.operations[n]) for n in {*first} & {*second}):
+                return False
+        ours, theirs = (run.values for run in runs)
+        last = self.left or 0, self.right or 0
+        return all(
+            ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
+            for pair in later.reads
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As ``operations`` of ``probe network --json`` has it."""
         names = ("name", "op", "path", "verdict", "compared", "differing", "max_ulp")
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        found |= {"cause": self.cause or None, "note": self.note or None, "own": self.own}
-        found["arguments"] = self.arguments or None
-        return found | {"reason": None if self.reason is None else str(self.reason)}
+        entry = {name: getattr(self, name) for name in (*names, "cause", "note", "own")}
+        entry["arguments"] = self.arguments
+        entry |= {name: entry[name] or None for name in ("cause", "note", "arguments")}
+        return entry | {"reason": None if self.reason is None else str(self.reason)}
 
 
 @dataclass
@@ -169,12 +184,12 @@ class Difference:
     @property
     def sources(self) -> list[Region]:
         """Returns all sources, in order."""
-        return [one for one in self.operations if one.verdict == "source"]
+        return [region for region in self.operations if region.verdict == "source"]
 
     @property
     def examined(self) -> int:
         """Returns operations of which something was compared."""
-        return sum(one.verdict not in ("left", "right", "unknown") for one in self.operations)
+        return sum(region.verdict not in ("left", "right", "unknown") for region in self.operations)
 
     @property
     def verdict(self) -> str:
@@ -183,45 +198,60 @@ class Difference:
         Outputs that stand at other indices or read different inputs differ, too. Of arrays without
         elements nothing has to agree.
         """
-        if any(one.differing or one.moved or one.window for one in self.outputs):
+        if any(pair.differing or pair.moved or pair.window for pair in self.outputs):
             return "differs"
-        some = [one for one in self.outputs if not one.hollow]
-        judged = all((one.known or one.selection.whole) and one.compared for one in some)
+        some = [pair for pair in self.outputs if not pair.hollow]
+        judged = all((pair.known or pair.selection.whole) and pair.compared for pair in some)
         return "equal" if judged and self.outputs else "unknown"
 
     @property
     def rounding(self) -> RoundingVerdict:
         """Returns the differing outputs of all sources by whether rounding can be why."""
-        found = RoundingVerdict()
-        for number, one in enumerate(self.operations):
-            if one.verdict == "source":
+        total = RoundingVerdict()
+        for number, region in enumerate(self.operations):
+            if region.verdict == "source":
                 cause = self.causes.get(number)
                 known = RoundingVerdict() if cause is None else cause.rounding
-                found += known + RoundingVerdict(unknown=max(0, one.differing - known.total))
-        return found
+                total += known + RoundingVerdict(unknown=max(0, region.differing - known.total))
+        return total
 
     @property
     def computed(self) -> list[Region]:
         """Operations that compute something, and whatever is a source; not those that move."""
+        both = ((region, self.sides(region)[0][1].meaning) for region in self.operations)
         return [
-            one
-            for one in self.operations
-            if one.verdict == "source" or not isinstance(self.sides(one)[0][1].meaning, MOVING)
+            r for r, meaning in both if r.verdict == "source" or not isinstance(meaning, MOVING)
         ]
 
-    def sides(self, one: Region) -> list[tuple[Run, Operation]]:
+    @property
+    def orphans(self) -> list[Region]:
+        """Returns carried regions of which nothing that they read comes from a source before them:
+        one was missed then, and it is unknown whether they only pass a difference on."""
+        apart: tuple[set[int], set[int]] = set(), set()
+        for side, (run, some) in enumerate(zip((self.left, self.right), apart, strict=True)):
+            for region in self.operations:
+                number = region.ends[side]
+                if number is not None and (region.verdict == "source" or region.own):
+                    some.update(run.operations[number].gives)
+            for op in run.operations:
+                some.update(op.gives if some.intersection(op.reads) else ())
+        carried = (region for region in self.operations if region.verdict == "carried")
+        follows = lambda pair: pair.left in apart[0] or pair.right in apart[1]  # noqa: E731
+        return [region for region in carried if not any(map(follows, region.reads))]
+
+    def sides(self, region: Region) -> list[tuple[Run, Operation]]:
         """Returns each run that has a region, with the operation that gives its results there."""
-        both = zip((self.left, self.right), one.ends, strict=True)
+        both = zip((self.left, self.right), region.ends, strict=True)
         return [(run, run.operations[number]) for run, number in both if number is not None]
 
 
-def is_near(one: Pair, dtype: str) -> bool:
+def is_near(pair: Pair, dtype: str) -> bool:
     """Returns whether all compared elements agree in so much of their digits."""
-    if one.equal or dtype not in floats.FORMATS:
-        return one.equal
+    if pair.equal or dtype not in floats.FORMATS:
+        return pair.equal
     # ``scaled`` is in eps of the largest number: half of the digits are eps to the power of a half
     eps = float(floats.eps(dtype))
-    return one.max_ulp is not None and one.scaled * eps <= eps**NEAR
+    return pair.max_ulp is not None and pair.scaled * eps <= eps**NEAR
 
 
 def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Difference:
@@ -231,55 +261,57 @@ def compare_runs(left: Run, right: Run, close: Mapping[int, int] = NONE) -> Diff
     labels do not say that these are the same, they are taken for the same.
     """
     runs = left, right
-    given = initial_labels(left, right)
-    found = _regions_of(Match(runs, given, close))
-    aligned = [(one.left, one.right) for one in found.operations if not one.joint]
+    initial = initial_labels(left, right)
+    difference = _regions_of(Match(runs, initial, close))
+    aligned = [(region.left, region.right) for region in difference.operations if not region.joint]
     argued = all_differing_arguments(left, right, aligned)
     alike = {  # labels say the same of both, as of another momentum
-        (one.left, one.right)
-        for one in found.operations
-        if one.gives and all(pair.selection.whole for pair in one.gives)
+        (region.left, region.right)
+        for region in difference.operations
+        if region.gives and all(pair.selection.whole for pair in region.gives)
     }
     if argued.keys() - alike:
-        found = _regions_of(Match(runs, given, close, argued))
-    every = [*(pair for one in found.operations for pair in (*one.reads, *one.gives))]
-    measure_pairs(left, right, [*{id(one): one for one in (*every, *found.outputs)}.values()])
-    apart = [pair for one in found.operations for pair in one.gives if not pair.equal]
+        difference = _regions_of(Match(runs, initial, close, argued))
+    pairs = [pair for region in difference.operations for pair in (*region.reads, *region.gives)]
+    measure_pairs(left, right, {id(pair): pair for pair in (*pairs, *difference.outputs)}.values())
+    apart = [pair for region in difference.operations for pair in region.gives if not pair.equal]
     differing = {pair.left for pair in apart}, {pair.right for pair in apart}
-    for one in found.operations:
-        if one.verdict == "equal":
-            one.note = ""
-        for run, number, some in zip(runs, one.ends, differing, strict=True):
+    for region in difference.operations:
+        if region.verdict == "equal":
+            region.note = ""
+        for run, number, some in zip(runs, region.ends, differing, strict=True):
             # a program that was looked into gives what was computed inside: where that has a
             # match, nothing differs by itself in giving it
             if number is not None and isinstance(run.operations[number].meaning, Passes):
-                one.handed |= bool(some & {*run.operations[number].reads})
-        if one.left is None or one.right is None or not one.compared:
+                region.handed |= bool(some & {*run.operations[number].reads})
+        if region.left is None or region.right is None or not region.compared:
             continue
-        told = argued.get((one.left, one.right))
-        if one.joint:  # operations of one kind that are assumed to be the same, as they are close
-            single = one.assumed and one.inside == ((one.left,), (one.right,))
-            told = differing_arguments(left, right, one.left, one.right) if single else None
-        one.arguments = "" if told is None else told.text
-    return found
+        ends, otherwise = (region.left, region.right), None
+        if not region.joint:
+            otherwise = argued.get(ends)
+        elif region.assumed and region.inside == ((region.left,), (region.right,)):
+            # operations of one kind that are assumed to be the same, as they are close
+            otherwise = differing_arguments(left, right, *ends)
+        region.arguments = "" if otherwise is None else otherwise.text
+    return difference
 
 
 def _regions_of(match: Match) -> Difference:
     """Returns all regions, in the order of the left run, and the outputs; nothing is compared."""
     ours, theirs = match.runs
-    found: list[Region] = []
+    regions: list[Region] = []
     for both in match.operations:
-        one = _region(match, *both)
+        region = _region(match, *both)
         # a compiled function of two outputs has one difference, which would be listed twice
-        before = next((each for each in found if _overlap(match.runs, each, one)), None)
+        before = next((each for each in regions if each.overlaps(region, match.runs)), None)
         if before is None:
-            found.append(one)
+            regions.append(region)
             continue
-        first, second = ({*a, *b} for a, b in zip(before.inside, one.inside, strict=True))
+        first, second = ({*a, *b} for a, b in zip(before.inside, region.inside, strict=True))
         before.inside = tuple(sorted(first)), tuple(sorted(second))
         before.left, before.right = max(first), max(second)
-        before.gives += one.gives
-        reads = {id(pair): pair for pair in (*before.reads, *one.reads)}.values()
+        before.gives += region.gives
+        reads = {id(pair): pair for pair in (*before.reads, *region.reads)}.values()
         before.reads = [  # but for what one of the two gives the other
             pair
             for pair in reads
@@ -288,136 +320,120 @@ def _regions_of(match: Match) -> Difference:
         ]
         _name(match.runs, before)
     outputs = [match.pair(*both) for both in zip(ours.outputs, theirs.outputs, strict=False)]
-    return Difference(ours, theirs, found, outputs, match.argued)
+    return Difference(ours, theirs, regions, outputs, match.argued)
 
 
 def _region(match: Match, mine: int | None, other: int | None) -> Region:
     ours, theirs = match.runs
-    one = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
+    left_op = ours.operations[mine] if mine is not None else theirs.operations[other or 0]
     inside = (() if mine is None else (mine,)), (() if other is None else (other,))
-    made = Region(one.name, one.op, one.path, mine, other, inside=inside)
+    region = Region(left_op.name, left_op.op, left_op.path, mine, other, inside=inside)
     if mine is None or other is None:
-        return made
-    two = theirs.operations[other]
-    reads = matching.read_alike(one, two, match.shares)
+        return region
+    right_op = theirs.operations[other]
+    reads = matching.read_alike(left_op, right_op, match.shares)
     if argued := match.argued.get((mine, other)):  # its numbers are arguments, not read by both
-        numbers = {two.reads[place] for place in argued.scalars}
+        numbers = {right_op.reads[place] for place in argued.scalars}
         reads = [(n, m) for n, m in reads if m not in numbers]
-    made.reads = [match.pair(*both) for both in reads]
-    made.gives = [match.pair(*both) for both in zip(one.gives, two.gives, strict=False)]
-    made.assumed = any(match.taken.get(n) in two.gives for n in one.gives)
-    if made.assumed or (mine, other) in match.by_labels:
-        alike = len(one.reads) == len(two.reads) and len(one.gives) == len(two.gives)
-        whole = all(pair.selection.whole for pair in made.reads)
-        made.joint = made.assumed and (one.op != two.op or not whole)
-        every = [*made.gives, *made.reads]
-        made.joint |= not alike or any(pair.selection.empty for pair in every)
-        made.note = f"on the right it is {two.name}" if two.name != one.name else ""
-        made.note = OTHERWISE if made.assumed else made.note
-    if all(pair.selection.whole for pair in made.gives):
+    region.reads = [match.pair(*both) for both in reads]
+    region.gives = [match.pair(*both) for both in zip(left_op.gives, right_op.gives, strict=False)]
+    region.assumed = any(match.taken.get(n) in right_op.gives for n in left_op.gives)
+    if region.assumed or (mine, other) in match.by_labels:
+        counts = [(len(op.reads), len(op.gives)) for op in (left_op, right_op)]
+        whole = all(pair.selection.whole for pair in region.reads)
+        region.joint = region.assumed and (left_op.op != right_op.op or not whole)
+        every = [*region.gives, *region.reads]
+        region.joint |= counts[0] != counts[1] or any(pair.selection.empty for pair in every)
+        region.note = f"on the right it is {right_op.name}" if right_op.name != left_op.name else ""
+        region.note = OTHERWISE if region.assumed else region.note
+    if all(pair.selection.whole for pair in region.gives):
         # two values that are read at one place in both runs and have nothing in common, and of
         # which one was computed, as of ``(a + b) + c`` and ``(a + c) + b`` or ``a + (b + c)``
-        made.joint |= any(
+        region.joint |= any(
             pair.selection.empty
             and any(
                 value.floating and value.given >= 0 and value.content is None
                 for value in (ours.values[pair.left], theirs.values[pair.right])
             )
-            for pair in made.reads
+            for pair in region.reads
         )
-    if not made.joint:
-        return made
+    if not region.joint:
+        return region
     # what comes before is taken into the region, up to values that are matched
-    runs, values, ends = match.runs, match.values, (one.gives, two.gives)
-    given = {(n, values[0].get(n, -1)) for n in ends[0]}
-    given |= {(values[1].get(n, -1), n) for n in ends[1]}
-    made.gives = [match.pair(a, b) for a, b in sorted(given) if a in ends[0] and b in ends[1]]
+    runs, values, ends = match.runs, match.values, (left_op.gives, right_op.gives)
+    matched = {(n, values[0].get(n, -1)) for n in ends[0]}
+    matched |= {(values[1].get(n, -1), n) for n in ends[1]}
+    region.gives = [match.pair(a, b) for a, b in sorted(matched) if a in ends[0] and b in ends[1]]
     # Where results are assumed to be the same no label says which of them follow from which
     # part of what is read: a value that agrees in part is no boundary then, or what differs in
     # the rest of it would be called a source here.
-    ends_it = lambda *both: not made.assumed or match.pair(*both).selection.whole  # noqa: E731
+    ends_it = lambda *both: not region.assumed or match.pair(*both).selection.whole  # noqa: E731
     bounds = (
         {n for n, m in values[0].items() if ends_it(n, m)},
         {m for m, n in values[1].items() if ends_it(n, m)},
     )
     before = [
         operations_between(run, op.reads, some)
-        for run, op, some in zip(runs, (one, two), bounds, strict=True)
+        for run, op, some in zip(runs, (left_op, right_op), bounds, strict=True)
     ]
     bounded = {(n, values[0][n]) for n in bounds[0].intersection(before[0][1])}
     bounded |= {(values[1][m], m) for m in bounds[1].intersection(before[1][1])}
-    made.reads = [match.pair(*both) for both in sorted(bounded)]
-    made.inside = (*before[0][0], mine), (*before[1][0], other)
-    made.path = made.path if not before[0][0] else ""
-    _name(runs, made)
-    return made
+    region.reads = [match.pair(*both) for both in sorted(bounded)]
+    region.inside = (*before[0][0], mine), (*before[1][0], other)
+    region.path = region.path if not before[0][0] else ""
+    _name(runs, region)
+    return region
 
 
-def _name(runs: Runs, made: Region) -> None:
+def _name(runs: Runs, region: Region) -> None:
     """Says which operations a region has, and why both sides are taken for the same."""
-    texts = [region_text(*one) for one in zip(runs, made.inside, strict=True)]
-    made.op = " against ".join(dict.fromkeys(texts))
-    made.note = (
+    texts = [region_text(*side) for side in zip(runs, region.inside, strict=True)]
+    region.op = " against ".join(dict.fromkeys(texts))
+    region.note = (
         f"the right run's {texts[1]} is taken for the same, as the results are close"
-        if made.assumed
+        if region.assumed
         else f"by its labels, the right run's {texts[1]} computes the same"
     )
 
 
-def _overlap(runs: Runs, one: Region, other: Region) -> bool:
-    """Whether two regions are the same on one side, share what computes on the other, and
-    neither reads what comes after the first."""
-    if not (one.joint and other.joint and any(map(eq, one.inside, other.inside))):
-        return False
-    for run, first, second in zip(runs, one.inside, other.inside, strict=True):
-        if not any(computes(run.operations[n]) for n in {*first} & {*second}):
-            return False
-    ours, theirs = (run.values for run in runs)
-    last = one.left or 0, one.right or 0
-    return all(
-        ours[pair.left].given <= last[0] and theirs[pair.right].given <= last[1]
-        for pair in other.reads
-    )
-
-
-def measure_pairs(left: Run, right: Run, pairs: list[Pair]) -> None:
+def measure_pairs(left: Run, right: Run, pairs: Iterable[Pair]) -> None:
     """Finds which pairs differ, and counts differences by bits: one pair's values at a time."""
     ours, theirs = left.values, right.values
-    for one in pairs:
-        if one.selection.whole:
-            one.equal = ours[one.left].digest == theirs[one.right].digest
-        if one.equal if one.selection.whole else not one.compared:
+    for pair in pairs:
+        if pair.selection.whole:
+            pair.equal = ours[pair.left].digest == theirs[pair.right].digest
+        if pair.equal if pair.selection.whole else not pair.compared:
             continue
-        (mine,) = left.parts([(one.left, one.selection)], 0)
-        (other,) = right.parts([(one.right, one.selection)], 1)
+        (mine,) = left.parts([(pair.left, pair.selection)], 0)
+        (other,) = right.parts([(pair.right, pair.selection)], 1)
         if mine is not None and other is not None:
-            _measured(one, mine, other, ours[one.left].dtype, ours[one.left].shape)
-        elif one.selection.whole:  # digests alone were kept: one element at least
-            one.differing, one.max_ulp = 1, None
+            _measured(pair, mine, other, ours[pair.left].dtype, ours[pair.left].shape)
+        elif pair.selection.whole:  # digests alone were kept: one element at least
+            pair.differing, pair.max_ulp = 1, None
         else:  # nothing is known of what a recording on disk has left out
-            one.known, one.compared, one.equal = False, 0, True
+            pair.known, pair.compared, pair.equal = False, 0, True
 
 
-def measure_pair(one: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
+def measure_pair(pair: Pair, mine: np.ndarray, other: np.ndarray, dtype: str) -> None:
     """Counts differences of two values; of either the selected elements alone."""
-    both = one.selection.taken(mine, 0), one.selection.taken(other, 1)
-    _measured(one, *both, dtype, mine.shape)
+    both = pair.selection.taken(mine, 0), pair.selection.taken(other, 1)
+    _measured(pair, *both, dtype, mine.shape)
 
 
 def _measured(
-    one: Pair, ours: np.ndarray, theirs: np.ndarray, dtype: str, shape: tuple[int, ...]
+    pair: Pair, ours: np.ndarray, theirs: np.ndarray, dtype: str, shape: tuple[int, ...]
 ) -> None:
     """The same of the selected elements; ``shape``: of the left value."""
     if "float" not in dtype:
         apart = ours != theirs
-        one.differing, one.max_ulp = int(apart.sum()), None
+        pair.differing, pair.max_ulp = int(apart.sum()), None
         index = np.flatnonzero(apart)
     else:
-        found = ulp.differences(ours, theirs, dtype)
-        index = found.index
-        one.differing = len(index)
-        one.max_ulp = ulp.largest_ulp(found.ulps) if len(index) else 0
-        one.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
+        differences = ulp.differences(ours, theirs, dtype)
+        index = differences.index
+        pair.differing = len(index)
+        pair.max_ulp = ulp.largest_ulp(differences.ulps) if len(index) else 0
+        pair.signed_zero = ulp.signed_zeros(ours, theirs, dtype)  # no differences, but not the bits
         if len(index):
             values = [floats.widen(array, dtype).reshape(-1) for array in (ours, theirs)]
             with np.errstate(invalid="ignore"):
@@ -425,29 +441,24 @@ def _measured(
             finite = np.abs(values[1][np.isfinite(values[1])])
             # where all is zero there is nothing to measure by
             largest = max(float(finite.max(initial=0)), 1e-300)
-            one.scaled = float(apart / (floats.eps(dtype) * largest))
-    one.equal = not one.differing
+            pair.scaled = float(apart / (floats.eps(dtype) * largest))
+    pair.equal = not pair.differing
     if len(index):
         mask = np.zeros(ours.shape, bool)
         mask.reshape(-1)[index[0]] = True
-        if one.selection.whole:
+        if pair.selection.whole:
             place = np.argwhere(mask)[0]
         else:
-            place = np.argwhere(one.selection.put(np.zeros(shape, bool), mask, 0))[0]
-        one.first = tuple(map(int, place))
+            place = np.argwhere(pair.selection.put(np.zeros(shape, bool), mask, 0))[0]
+        pair.first = tuple(map(int, place))
 
 
 OTHER_NUMBERS = "it gives known numbers, which are different on the two sides"
 NO_FORMULA = "what it computes is known on both sides, and no element has the same formula in both"
-
-
 PARTLY = "a part of it, or of what it reads, is not described in probe"
-
-
 ONE_SIDE = "no operation of the other run computes the same"
-
-
 LEFT_OUT = "a recording has left out its values"
+LIMIT = "it has"
 
 
 @dataclass(frozen=True)
@@ -466,99 +477,100 @@ class Reason:
         return f"{self.op}{on}: {self.why}" if self.op else self.why
 
 
-def fill_reasons(found: Difference) -> None:
+def fill_reasons(difference: Difference) -> None:
     """Fills in ``reason`` of all operations of which nothing could be compared."""
-    roots = _unknown_roots(found.left), _unknown_roots(found.right)
-    for one in found.operations:
-        if one.verdict == "unknown" and one.note:  # said where it was found out
-            one.reason = Reason(one.note, one.name, one.op)
-        elif one.verdict == "unknown":
-            ends = [
-                (side, n) for pair in one.gives for side, n in enumerate((pair.left, pair.right))
-            ]
-            why = _why_not_compared(one.gives[0], found) if one.gives else "it gives nothing"
-            one.reason = _common_reason(roots, ends) or Reason(why)
-        elif one.verdict in NAMES and not one.compared:
-            ((_, op),) = found.sides(one)
-            ends = [(NAMES.index(one.verdict), n) for n in op.gives]
+    roots = _unknown_roots(difference.left), _unknown_roots(difference.right)
+    for region in difference.operations:
+        if region.verdict == "unknown" and region.note:  # said where it was found out
+            region.reason = Reason(region.note, region.name, region.op)
+        elif region.verdict == "unknown":
+            region.reason = _reason_of_pairs(region.gives, difference, roots)
+        elif region.verdict in NAMES and not region.compared:
+            ((_, op),) = difference.sides(region)
+            ends = [(NAMES.index(region.verdict), n) for n in op.gives]
             if computes(op):
-                one.reason = _common_reason(roots, ends) or Reason(ONE_SIDE)
+                region.reason = _common_reason(roots, ends) or Reason(ONE_SIDE)
 
 
-def of_outputs(found: Difference) -> Reason | None:
+def of_outputs(difference: Difference) -> Reason | None:
     """Returns why outputs can't be compared; None where all can."""
-    some = [one for one in found.outputs if not one.compared and not one.hollow]
+    some = [pair for pair in difference.outputs if not pair.compared and not pair.hollow]
     if not some:
         return None
-    roots = _unknown_roots(found.left), _unknown_roots(found.right)
-    ends = [(side, n) for one in some for side, n in enumerate((one.left, one.right))]
-    return _common_reason(roots, ends) or Reason(_why_not_compared(some[0], found))
+    roots = _unknown_roots(difference.left), _unknown_roots(difference.right)
+    return _reason_of_pairs(some, difference, roots)
 
 
-def grouped_reasons(found: Difference) -> list[tuple[Reason, list[Region]]]:
+def grouped_reasons(difference: Difference) -> list[tuple[Reason, list[Region]]]:
     """Returns all reasons, each with the operations of which nothing is known, in their order."""
     some: dict[Reason, list[Region]] = {}
-    for one in found.operations:
-        if one.verdict == "unknown" and one.reason is not None:
-            some.setdefault(one.reason, []).append(one)
+    for region in difference.operations:
+        if region.verdict == "unknown" and region.reason is not None:
+            some.setdefault(region.reason, []).append(region)
     return list(some.items())
 
 
-def _why_not_compared(pair: Pair, found: Difference) -> str:
-    values = found.left.values[pair.left], found.right.values[pair.right]
-    if values[0].dtype != values[1].dtype:
-        return f"it gives {values[0].dtype} on the left and {values[1].dtype} on the right"
+def _reason_of_pairs(pairs: Sequence[Pair], difference: Difference, roots: Roots) -> Reason:
+    """Returns why values are not compared: what is behind them, else what the first ones are."""
+    ends = [(side, n) for pair in pairs for side, n in enumerate((pair.left, pair.right))]
+    if reason := _common_reason(roots, ends):
+        return reason
+    if not pairs:
+        return Reason("it gives nothing")
+    pair = pairs[0]
+    left, right = difference.left.values[pair.left], difference.right.values[pair.right]
+    if left.dtype != right.dtype:
+        return Reason(f"it gives {left.dtype} on the left and {right.dtype} on the right")
     if not pair.selection.empty:  # it has to agree, and was not compared: its bits are not kept
-        return LEFT_OUT
-    known = all(value.content is not None for value in values)
-    if known and values[0].digest != values[1].digest:  # a size, say
-        return OTHER_NUMBERS
-    return NO_FORMULA if pair.known else PARTLY
+        return Reason(LEFT_OUT)
+    known = left.content is not None and right.content is not None
+    if known and left.digest != right.digest:  # a size, say
+        return Reason(OTHER_NUMBERS)
+    return Reason(NO_FORMULA if pair.known else PARTLY)
 
 
-def _common_reason(
-    roots: tuple[dict[int, Reason], ...], ends: list[tuple[int, int]]
-) -> Reason | None:
+# Of either run's values that are not understood, by number, where that begins.
+Roots = tuple[dict[int, Reason], dict[int, Reason]]
+
+
+def _common_reason(roots: Roots, ends: Sequence[tuple[int, int]]) -> Reason | None:
     """Returns the reason behind values (side, number): an unknown meaning before a limit, and of
     both sides where it is the same on both."""
-    some = [(side, told) for side, n in ends if (told := roots[side].get(n)) is not None]
+    some = [(side, reason) for side, n in ends if (reason := roots[side].get(n)) is not None]
     some.sort(key=lambda both: both[1].why.startswith(LIMIT))
     if not some:
         return None
     side, first = some[0]
-    both = any(at != side and told.why == first.why and told.op == first.op for at, told in some)
+    both = any(at != side and (r.why, r.op) == (first.why, first.op) for at, r in some)
     return Reason(first.why, first.name, first.op, "" if both else NAMES[side])
-
-
-LIMIT = "it has"
 
 
 def _unknown_roots(run: Run) -> dict[int, Reason]:
     """Returns of each value that is not understood where that begins, by number."""
-    found: dict[int, Reason] = {}
+    roots: dict[int, Reason] = {}
     integers: set[int] = set()  # what comes from integers and single numbers alone
     for number, value in enumerate(run.values):
         if value.given < 0 and (not value.floating or value.shape == ()):
             integers.add(number)
             if value.content is None:
-                found[number] = _too_many_elements(value.shape, value.name or "an input", "")
-    for one in run.operations:
-        told = _why_unknown(one.meaning)
-        before = [found[n] for n in one.reads if n in found]
-        plain = bool(one.reads) and integers.issuperset(one.reads)
-        for n in one.gives:
+                roots[number] = _too_many_elements(value.shape, value.name or "an input", "")
+    for op in run.operations:
+        why = _why_unknown(op.meaning)
+        before = [roots[n] for n in op.reads if n in roots]
+        plain = bool(op.reads) and integers.issuperset(op.reads)
+        for n in op.gives:
             value = run.values[n]
-            if plain and (one.meaning.exact or not value.floating):
+            if plain and (op.meaning.exact or not value.floating):
                 integers.add(n)
             if value.content is not None:
                 continue
-            if told is not None:
-                found[n] = Reason(told, one.name, one.op)
+            if why is not None:
+                roots[n] = Reason(why, op.name, op.op)
             elif before:
-                found[n] = before[0]
+                roots[n] = before[0]
             elif n in integers and prod(value.shape) > SMALL:
-                found[n] = _too_many_elements(value.shape, one.name, one.op)
-    return found
+                roots[n] = _too_many_elements(value.shape, op.name, op.op)
+    return roots
 
 
 def _too_many_elements(shape: tuple[int, ...], name: str, op: str) -> Reason:
@@ -571,5 +583,5 @@ def _why_unknown(meaning: Meaning) -> str | None:
     """Returns why a meaning, or a step of it, is unknown; None where it isn't."""
     if isinstance(meaning, Unknown):
         return meaning.why or "it is not described in probe"
-    told = (_why_unknown(step.meaning) for step in getattr(meaning, "steps", ()))
-    return next((one for one in told if one is not None), None)
+    whys = (_why_unknown(step.meaning) for step in getattr(meaning, "steps", ()))
+    return next((why for why in whys if why is not None), None)

@@ -9,7 +9,7 @@ order of axes, is no step at all: the value that it gives has another form of th
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,18 @@ class EndToEndProgram:
     """A program: ``specs`` with the ``reads`` and ``operands`` of each, as of the worker's request
     ``network``. ``inputs``: arrays of its inputs; ``form``, ``shape``: of the one output."""
 
-    specs: list[dict[str, Any]] = field(default_factory=list)
-    reads: list[list[int]] = field(default_factory=list)
-    operands: list[dict[str, np.ndarray]] = field(default_factory=list)
-    inputs: list[np.ndarray] = field(default_factory=list)
-    form: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    shape: Shape = ()
+    specs: list[dict[str, Any]]
+    reads: list[list[int]]
+    operands: list[dict[str, np.ndarray]]
+    inputs: list[np.ndarray]
+    form: np.ndarray
+    shape: Shape
 
     def output(self, y: np.ndarray) -> np.ndarray:
         """Returns the recording's output, of what the program gives."""
-        found = np.empty(self.form.size, y.dtype)
-        found[self.form.reshape(-1)] = y.reshape(-1)
-        return found.reshape(self.shape)
+        values = np.empty(self.form.size, y.dtype)
+        values[self.form.reshape(-1)] = y.reshape(-1)
+        return values.reshape(self.shape)
 
 
 def as_program(run: Run) -> EndToEndProgram:
@@ -61,9 +61,7 @@ class _Joined:
 
     def __init__(self, run: Run) -> None:
         self.run, self.ports = run, Ports(run)
-        self.specs: list[dict[str, Any]] = []
-        self.reads: list[list[int]] = []
-        self.operands: list[dict[str, np.ndarray]] = []
+        self.steps: list[tuple[dict[str, Any], list[int], dict[str, np.ndarray]]] = []
         self.inputs: list[int] = []
         self.forms: dict[Key, tuple[int, np.ndarray]] = {}
         self.fixed: dict[Key, np.ndarray] = {}
@@ -80,17 +78,15 @@ class _Joined:
                 array = self.run.array(number)
                 if array is not None:
                     self.fixed[number] = array
-        for one in run.operations:
-            self.op = one.name
-            if all(self.ports.fixed[n] for n in one.reads) or not run.needed.intersection(
-                one.gives
-            ):
+        for op in run.operations:
+            self.op = op.name
+            if all(self.ports.fixed[n] for n in op.reads) or not run.needed.intersection(op.gives):
                 continue
-            keys: list[Key] = list(one.reads)
-            stages = self.ports.all_stages(one)
+            keys: list[Key] = list(op.reads)
+            stages = self.ports.all_stages(op)
             for place, stage in enumerate(stages):
                 last = place == len(stages) - 1
-                key: Key = one.gives[0] if last else (one.number, place)
+                key: Key = op.gives[0] if last else (op.number, place)
                 self.shapes[key] = stage.shape
                 self.stage(stage, [keys[n] for n in stage.reads], key)
                 keys.append(key)
@@ -106,23 +102,22 @@ class _Joined:
             number = pending.pop()
             if number not in wanted:
                 wanted.add(number)
-                pending += [] if number < 0 else self.reads[number]
+                pending += [] if number < 0 else self.steps[number][1]
         inputs = sorted((n for n in wanted if n < 0), reverse=True)
         steps = sorted(n for n in wanted if n >= 0)
         numbers = {n: place for place, n in enumerate([*inputs, *steps])}
-        given = []
+        arrays = []
         for n in inputs:
             value = self.inputs[-1 - n]
             array = self.run.array(value)
             assert array is not None
-            given.append(array.reshape(-1)[self.forms[value][1]])
+            arrays.append(array.reshape(-1)[self.forms[value][1]])
+        chosen = [self.steps[n] for n in steps]
         return EndToEndProgram(
-            [self.specs[n] for n in steps],
-            [[numbers[one] for one in self.reads[n]] for n in steps],
-            [self.operands[n] for n in steps],
-            given,
-            form,
-            self.shapes[output],
+            [spec for spec, _, _ in chosen],
+            [[numbers[read] for read in reads] for _, reads, _ in chosen],
+            [operands for _, _, operands in chosen],
+            *(arrays, form, self.shapes[output]),
         )
 
     def refused(self, why: str) -> InputError:
@@ -136,10 +131,8 @@ class _Joined:
         form: np.ndarray,
         operands: dict[str, np.ndarray] | None = None,
     ) -> None:
-        self.specs.append(spec)
-        self.reads.append([self.forms[one][0] for one in reads])
-        self.operands.append(operands or {})
-        self.forms[key] = len(self.specs) - 1, form
+        self.steps.append((spec, [self.forms[read][0] for read in reads], operands or {}))
+        self.forms[key] = len(self.steps) - 1, form
 
     def form(self, key: Key, wanted: np.ndarray | None = None) -> np.ndarray:
         """Returns the form of a value; an input takes the one that is ``wanted`` first, else its
@@ -152,11 +145,7 @@ class _Joined:
         assert isinstance(key, int)
         if wanted is None:
             axis = self.ports.axes.get(key, len(value.shape) - 1)
-            wanted = (
-                np.moveaxis(_flat_indices(value.shape), axis, -1)
-                if value.shape
-                else _flat_indices((1, 1))
-            )
+            wanted = np.moveaxis(_flat_indices(value.shape or (1,)), axis if value.shape else 0, -1)
         while wanted.ndim < 3:  # rows of channels
             wanted = wanted[None]
         self.inputs.append(key)
@@ -165,8 +154,8 @@ class _Joined:
 
     def stage(self, stage: Stage, keys: list[Key], key: Key) -> None:
         """Adds a stage of an operation."""
-        if all(one in self.fixed for one in keys) and not isinstance(stage.does, TargetCall):
-            self.fixed[key] = np.asarray(stage.does([self.fixed[one] for one in keys]))
+        if all(read in self.fixed for read in keys) and not isinstance(stage.does, TargetCall):
+            self.fixed[key] = np.asarray(stage.does([self.fixed[read] for read in keys]))
         elif isinstance(stage.does, TargetCall):
             self.call(stage.does, keys, key)
         elif isinstance(stage.meaning, Each):
@@ -185,26 +174,27 @@ class _Joined:
     def call(self, called: TargetCall, keys: list[Key], key: Key) -> None:
         spec, used = dict(called.spec), [keys[part.number] for part in called.inputs]
         wanted = [part.taken(_flat_indices(part.whole)) for part in called.inputs]
-        given = _flat_indices(self.shapes[key])
-        rest = [one for one in keys if one not in used]
-        if any(one not in self.fixed for one in rest):
+        places = _flat_indices(self.shapes[key])
+        rest = [read for read in keys if read not in used]
+        if any(read not in self.fixed for read in rest):
             raise self.refused("its weights are computed from the inputs")
-        arrays: list[Any] = [self.fixed.get(one) for one in keys]
+        arrays: list[Any] = [self.fixed.get(read) for read in keys]
         operands = called.operands(arrays)
         form = self.form(used[0], wanted[0])
         if spec["op"] == "activation" and spec["activation"] != "softmax":
             self.add(key, spec | {"channels": form.shape[-1]}, used, form)
             return
-        output = called.output.taken(given)
+        output = called.output.taken(places)
         if spec["op"] == "sum":
             raise self.refused("a sum is no step of a program")
         if spec["op"] == "dense" or "kernel" not in spec:
-            for place, (one, want) in enumerate(zip(used, wanted, strict=True)):
+            for place, (read, want) in enumerate(zip(used, wanted, strict=True)):
                 other = np.swapaxes(want, -1, -2)
-                if place and np.array_equal(self.form(one, want), other):  # turned by a step before
+                form_read = self.form(read, want)
+                if place and np.array_equal(form_read, other):  # turned by a step before
                     spec["transposed"] = not spec["transposed"]
                 else:
-                    self.fits(self.form(one, want), want)
+                    self.fits(form_read, want)
             if spec["op"] == "product":
                 self.add(key, spec, used, output)
                 return
@@ -231,7 +221,7 @@ class _Joined:
     def each(self, meaning: Each, keys: list[Key], key: Key) -> None:
         shape = self.shapes[key]
         dtype: dict[str, Any] = {"dtype": self.dtype(), "parameters": {}}
-        active = [one for one in keys if one not in self.fixed]
+        active = [read for read in keys if read not in self.fixed]
         if len(keys) == 1 and meaning.word in ACTIVATIONS:
             known, kind = self.shapes[keys[0]], self.dtype()
             called = activation_call(meaning, PortFrame((known,), known, (kind,), kind, (False,)))
@@ -239,15 +229,15 @@ class _Joined:
             self.add(key, dict(called.spec) | {"channels": form.shape[-1]}, active, form)
             return
         if len(active) == len(keys) == 2 and meaning.word in ("add", "multiply"):
-            forms = [self.form(one) for one in active]
+            forms = [self.form(read) for read in active]
             alike = np.array_equal(forms[0], forms[1])
-            if not alike or any(self.shapes[one] != shape for one in active):
+            if not alike or any(self.shapes[read] != shape for read in active):
                 raise self.refused("what it reads has other axes on either side")
             self.add(key, dtype | {"op": meaning.word}, active, forms[0])
             return
         if len(keys) != 2 or len(active) != 1 or meaning.beside or self.shapes[active[0]] != shape:
             raise self.refused(f"{meaning.word} is no step of a program")
-        (other,) = (one for one in keys if one in self.fixed)
+        (other,) = (read for read in keys if read in self.fixed)
         form, array = self.form(active[0]), self.fixed[other]
         if meaning.along is not None and array.ndim == 1:
             array = array.reshape([-1 if a == meaning.along else 1 for a in range(len(shape))])
@@ -280,16 +270,16 @@ class _Joined:
         return some[0]
 
     def join(self, meaning: Joins, keys: list[Key], key: Key) -> None:
-        if meaning.stacked or any(one in self.fixed for one in keys):
+        if meaning.stacked or any(read in self.fixed for read in keys):
             raise self.refused("it joins along a new axis, or constants")
-        axes = {self.axis(one, meaning.axis) for one in keys}
+        axes = {self.axis(read, meaning.axis) for read in keys}
         if len(axes) > 1:
             raise self.refused("what it joins has different axes")
         (axis,) = axes
-        ends = np.cumsum([self.shapes[one][meaning.axis] for one in keys])[:-1]
+        ends = np.cumsum([self.shapes[read][meaning.axis] for read in keys])[:-1]
         parts = np.split(_flat_indices(self.shapes[key]), ends, meaning.axis)
         both = zip(parts, keys, strict=True)
-        forms = [part.reshape(-1)[self.form(one)] for part, one in both]
+        forms = [part.reshape(-1)[self.form(read)] for part, read in both]
         spec = {"op": "concat", "axis": axis, "dtype": self.dtype(), "parameters": {}}
         self.add(key, spec, keys, np.concatenate(forms, axis))
 
@@ -298,52 +288,47 @@ class _Joined:
         picked = np.asarray(meaning.index)
         return picked.ndim == 1 and np.array_equal(picked, np.arange(picked.size))
 
-    def splice(self, axis: int, one: Key, key: Key, behind: np.ndarray | None) -> None:
+    def splice(self, axis: int, read: Key, key: Key, behind: np.ndarray | None) -> None:
         """Adds the first entries of a value with constants behind them, where they lie along the
         last spatial axis; cutting and putting behind are one step."""
-        form, to = self.form(one), self.shapes[key]
+        form, to = self.form(read), self.shapes[key]
         place = form.ndim - 2
-        if self.axis(one, axis) != place:
+        if self.axis(read, axis) != place:
             raise self.refused("what it cuts or lengthens is not the program's length")
-        order, axis = self.order(one), axis % len(to)
+        order, axis = self.order(read), axis % len(to)
         sizes = [*form.shape[:place], to[axis], form.shape[-1]]
         whole_form = _flat_indices(to).transpose(order).reshape(sizes)
         count = 0 if behind is None else behind.shape[axis]
-        step, kept = self.forms[one][0], to[axis] - count
+        step, kept = self.forms[read][0], to[axis] - count
         spec: dict[str, Any] = {"op": SPLICE, "kept": kept, "behind": count, "parameters": {}}
         spec |= {"dtype": self.dtype(), "channels": form.shape[-1]}
         tail = np.zeros(to, self.run.kinds.get(self.dtype()) or container_dtype(self.dtype()))
         if behind is not None:
             tail[(slice(None),) * axis + (slice(kept, None),)] = behind
         tail = np.ascontiguousarray(tail.reshape(-1)[whole_form][..., kept:, :])
-        if behind is not None and step >= 0 and self.specs[step].get("behind") == 0:
-            (before,) = self.reads[step]  # what was cut is read itself
-            self.specs.append(spec)
-            self.reads.append([before])
-            self.operands.append({"tail": tail})
-            self.forms[key] = len(self.specs) - 1, whole_form
-            return
-        self.add(key, spec, [one], whole_form, {"tail": tail})
+        self.add(key, spec, [read], whole_form, {"tail": tail})
+        if behind is not None and step >= 0 and self.steps[step][0].get("behind") == 0:
+            self.steps[-1][1][:] = self.steps[step][1]  # what was cut is read itself
 
-    def pad(self, meaning: Pads, one: Key, key: Key) -> None:
-        form, shape, to = self.form(one), self.shapes[one], self.shapes[key]
+    def pad(self, meaning: Pads, read: Key, key: Key) -> None:
+        form, shape, to = self.form(read), self.shapes[read], self.shapes[key]
         pairs = [(0, 0)] * form.ndim
         for axis, width in enumerate(meaning.widths):
             if any(width):
-                pairs[self.axis(one, axis)] = width
+                pairs[self.axis(read, axis)] = width
         if any(pairs[0]) or any(pairs[-1]) or min(map(min, pairs)) < 0:
             raise self.refused("it pads the batch or the channels, or crops")
         inside = tuple(slice(a, a + n) for (a, _), n in zip(meaning.widths, shape, strict=True))
         # the places of what was there before, which the whole form has to have too; -1 is padding
         moved = np.pad(_flat_indices(to)[inside].reshape(-1)[form], pairs, constant_values=-1)
-        order = self.order(one)  # the form of what is padded, by the axes of the value before it
+        order = self.order(read)  # the form of what is padded, by the axes of the value before it
         whole_form = _flat_indices(to).transpose(order).reshape(moved.shape)
         if not (moved == whole_form)[moved >= 0].all():
             raise self.refused("what it pads is not in the order of its axes")
         numbers = {"value": float(meaning.value.real)} if meaning.value else {}
         spec = {"op": "pad", "padding": [list(pair) for pair in pairs[1:-1]]}
         words = {"dtype": self.dtype(), "channels": form.shape[-1], "parameters": numbers}
-        self.add(key, spec | words, [one], whole_form)
+        self.add(key, spec | words, [read], whole_form)
 
     def order(self, key: Key) -> list[int]:
         """Returns the axes of a value in the order of its form; those of size 1 come first."""
@@ -352,16 +337,16 @@ class _Joined:
         rest = [axis for axis in range(len(shape)) if axis not in full]
         return [*rest, *sorted(full, key=lambda axis: self.axis(key, axis))]
 
-    def moved(self, stage: Stage, one: Key, key: Key) -> None:
+    def moved(self, stage: Stage, read: Key, key: Key) -> None:
         """A value that is another's elements in another shape, or in another order of axes."""
         assert not isinstance(stage.does, TargetCall)
         try:
-            places = np.asarray(stage.does([_flat_indices(self.shapes[one])])).reshape(-1)
+            places = np.asarray(stage.does([_flat_indices(self.shapes[read])])).reshape(-1)
         except (InputError, ValueError, TypeError):
             places = np.zeros(0, int)
-        form = self.form(one)
+        form = self.form(read)
         if places.size != form.size or len(np.unique(places)) != places.size:
             raise self.refused("it leaves out or repeats elements")
         inverse = np.empty_like(places)
         inverse[places] = np.arange(places.size)
-        self.forms[key] = self.forms[one][0], inverse[form]
+        self.forms[key] = self.forms[read][0], inverse[form]

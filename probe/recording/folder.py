@@ -73,40 +73,35 @@ def write_recording(
             files.put(array, value.digest)
     values = []
     for number, value in enumerate(run.values):
-        entry: dict[str, Any] = {
-            "shape": list(value.shape),
-            "dtype": value.dtype,
-            "digest": value.digest,
+        zeros = value.zeros
+        optional = {
+            "given": value.given if value.given >= 0 else None,
+            "role": value.role or None,
+            "name": value.name or None,
+            "address": value.address,
+            "content": None if value.content is None else True,
+            "zeros": zeros if zeros is None else {"file": files.put(zeros), "shape": zeros.shape},
+            "unsteady": True if number in run.unsteady else None,
         }
-        if value.given >= 0:
-            entry["given"] = value.given
-        entry |= {name: text for name in ("role", "name") if (text := getattr(value, name))}
-        if value.address is not None:
-            entry["address"] = value.address
-        if value.content is not None:
-            entry["content"] = True
-        if value.zeros is not None:
-            entry["zeros"] = {"file": files.put(value.zeros), "shape": list(value.zeros.shape)}
-        if number in run.unsteady:
-            entry["unsteady"] = True
-        values.append(entry)
-    told = {
+        entry = {"shape": value.shape, "dtype": value.dtype, "digest": value.digest}
+        values.append(entry | {name: one for name, one in optional.items() if one is not None})
+    document = {
         "format": FORMAT,
         "digest_of_0_to_6": array_digest(CHECKED),
         "subject": machine.publishable(subject),
         "target": run.target,
         "note": run.note,
-        "notes": [machine.publishable(one) for one in notes],
+        "notes": [machine.publishable(note) for note in notes],
         "made": environment_facts() if run.made is None else dict(run.made.made),
         "values": values,
-        "operations": [_operation_json(one, run, files) for one in run.operations],
+        "operations": [_operation_json(op, run, files) for op in run.operations],
         "outputs": list(run.outputs),
         "left_out": {"values": len(files.left_out), "bytes": sum(files.left_out.values())},
     }
     if run.alone is not None:
-        told["alone"] = {str(number): why for number, why in run.alone.items()}
+        document["alone"] = {str(number): why for number, why in run.alone.items()}
     folder.only(files.names)
-    (out / FILE).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    (out / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 @contextmanager
@@ -170,36 +165,35 @@ def environment_facts() -> dict[str, Any]:
     from importlib import metadata
 
     versions = {}
-    for module, other in LIBRARIES.items():
-        distribution = other or module
-        if module in sys.modules:
-            try:
-                versions[distribution] = metadata.version(distribution)
-            except metadata.PackageNotFoundError:
-                versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    for module in (name for name in LIBRARIES if name in sys.modules):
+        distribution = LIBRARIES[module] or module
+        try:
+            versions[distribution] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            versions[distribution] = str(getattr(sys.modules[module], "__version__", "unknown"))
     facts = machine.facts()
     known = ("machine", "cpu_vendor", "cpu_model", "cpu_isa", "cores", "os", "probe_version")
-    told = {name: facts[name] for name in known}
-    return {"python": platform.python_version(), "libraries": versions, **told}
+    own = {"python": platform.python_version(), "libraries": versions}
+    return own | {name: facts[name] for name in known}
 
 
-def _operation_json(one: Operation, run: Run, files: _Files) -> dict[str, Any]:
+def _operation_json(op: Operation, run: Run, files: _Files) -> dict[str, Any]:
     """Returns an operation as JSON has it, with how a user writes it: lines that compute ``y`` from
     ``x0``, ``x1``, ..."""
-    shapes = [[run.values[n].shape for n in numbers] for numbers in (one.reads, one.gives)]
+    shapes = [[run.values[n].shape for n in numbers] for numbers in (op.reads, op.gives)]
     written: dict[str, Any] = {}
-    if one.lines is not None:
+    if op.lines is not None:
         with suppress(Exception):  # no lines for these operands
-            lines = one.lines([f"x{n}" for n in range(len(one.reads))], "y")
-            written = {"lines": list(lines), "imports": list(one.imports)}
+            lines = op.lines([f"x{n}" for n in range(len(op.reads))], "y")
+            written = {"lines": list(lines), "imports": list(op.imports)}
     return {
-        "name": one.name,
-        "op": one.op,
-        "path": one.path,
-        "reads": list(one.reads),
-        "gives": list(one.gives),
-        "attributes": plain_to_json(dict(one.attributes), files),
-        "meaning": meaning_to_json(one.meaning, shapes[0], shapes[1], files),
+        "name": op.name,
+        "op": op.op,
+        "path": op.path,
+        "reads": list(op.reads),
+        "gives": list(op.gives),
+        "attributes": plain_to_json(dict(op.attributes), files),
+        "meaning": meaning_to_json(op.meaning, shapes[0], shapes[1], files),
         **written,
     }
 
@@ -214,8 +208,8 @@ def read_recording(folder: str | Path) -> Run:
 
 def size_of_values(folder: Path) -> int:
     """Returns the bytes of the values in a folder."""
-    names = (one for one in folder.iterdir() if NAME.fullmatch(one.name))
-    return sum(np.load(one, mmap_mode="r", allow_pickle=False).nbytes for one in names)
+    names = (path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    return sum(np.load(path, mmap_mode="r", allow_pickle=False).nbytes for path in names)
 
 
 class RecordingFolder:
@@ -251,9 +245,9 @@ class RecordingFolder:
 
     def run(self) -> Run:
         """Returns the run."""
-        told = self._read()
+        document = self._read()
         try:
-            return self._filled(told)
+            return self._filled(document)
         except (
             KeyError,
             TypeError,
@@ -274,47 +268,47 @@ class RecordingFolder:
         if path.stat().st_size > MOST_JSON:
             raise self.broken(f"{FILE} has {path.stat().st_size:,} bytes")
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise self.broken(f"{FILE} is not JSON ({str(error)[:80]})") from None
-        if not isinstance(told, dict) or told.get("format") not in READ:
-            found = told.get("format") if isinstance(told, dict) else None
-            why = f"its format is {found!r}, this release reads {FORMAT}"
+        if not isinstance(document, dict) or document.get("format") not in READ:
+            form = document.get("format") if isinstance(document, dict) else None
+            why = f"its format is {form!r}, this release reads {FORMAT}"
             raise InputError("recording", self.folder, why, ANEW)
-        if told.get("digest_of_0_to_6") != array_digest(CHECKED):
+        if document.get("digest_of_0_to_6") != array_digest(CHECKED):
             why = "its digests are of a different kind from this release's"
             raise InputError("recording", self.folder, why, ANEW)
-        return told
+        return document
 
     def broken(self, why: str) -> InputError:
         """Returns the error for a folder that is not what it should be."""
         return InputError("recording", self.folder, why, "record it again with probe record")
 
-    def _filled(self, told: dict[str, Any]) -> Run:
-        facts = dict(told["made"])
+    def _filled(self, document: dict[str, Any]) -> Run:
+        facts = dict(document["made"])
         facts["libraries"] = dict(facts["libraries"])
-        left_out = {name: int(told["left_out"][name]) for name in ("values", "bytes")}
-        notes = [str(one) for one in told["notes"]]
-        made = Provenance(self.folder, str(told["subject"]), facts, notes, left_out)
-        unsteady = frozenset(n for n, one in enumerate(told["values"]) if one.get("unsteady"))
-        values = [self._value(one) for one in told["values"]]
-        operations = []
-        for number, one in enumerate(told["operations"]):
-            operations.append(self._operation(number, one, values, told["format"]))
-            if "lines" in one:
-                self.lines[number] = list(map(str, one["lines"])), list(map(str, one["imports"]))
+        left_out = {name: int(document["left_out"][name]) for name in ("values", "bytes")}
+        notes = [str(note) for note in document["notes"]]
+        provenance = Provenance(self.folder, str(document["subject"]), facts, notes, left_out)
+        entries = document["values"]
+        unsteady = frozenset(n for n, entry in enumerate(entries) if entry.get("unsteady"))
+        values, operations = [self._value(entry) for entry in entries], []
+        for number, entry in enumerate(document["operations"]):
+            operations.append(self._operation(number, entry, values, document["format"]))
+            if "lines" in entry:
+                lines, imports = (list(map(str, entry[key])) for key in ("lines", "imports"))
+                self.lines[number] = lines, imports
         self._fits(values)
-        outputs = _value_numbers(told["outputs"], len(values))
-        kept = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
-        gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - kept
+        outputs = _value_numbers(document["outputs"], len(values))
+        held = {v.digest for v in values if not prod(v.shape) or self.has(v.digest)}
+        gone = {v.digest for n, v in enumerate(values) if n not in unsteady} - held
         if len(gone) > left_out["values"]:
-            some = f"{len(gone)} of its values are not in the folder"
-            notes.append(f"{self.folder.name}: {some}")
-        alone = told.get("alone")
+            notes.append(f"{self.folder.name}: {len(gone)} of its values are not in the folder")
+        alone = document.get("alone")
         alone = alone and {int(n): str(why) for n, why in alone.items()}
-        found = Run(
-            *(str(told["target"]), str(told["note"]), values, operations, outputs),
-            *(self, unsteady, UNTRIED, made),
+        run = Run(
+            *(str(document["target"]), str(document["note"]), values, operations, outputs),
+            *(self, unsteady, UNTRIED, provenance),
             alone=alone,
         )
         for number, op in enumerate(operations):  # each value is given before it is read
@@ -324,28 +318,26 @@ class RecordingFolder:
         known = {n for op in operations for n in op.gives}
         if any(v.given >= 0 and n not in known for n, v in enumerate(values)):
             raise self.broken("a value is given by no operation")
-        for number, one in enumerate(told["values"]):
-            content = found.array(number) if one.get("content") else None
-            noticed = one.get("zeros") and one["zeros"]["file"]
-            zeros = None if not noticed else self.file(str(noticed)).astype(bool)
-            if zeros is not None:
-                zeros = zeros.reshape(tupled(one["zeros"]["shape"]))
+        for number, entry in enumerate(entries):
+            content = run.array(number) if entry.get("content") else None
+            zeros, noticed = None, entry.get("zeros")
+            if noticed and noticed["file"]:
+                zeros = self.file(str(noticed["file"])).astype(bool).reshape(noticed["shape"])
             values[number] = replace(values[number], content=content, zeros=zeros)
-        return found
+        return run
 
     def _operation(
-        self, number: int, told: Mapping[str, Any], values: Sequence[Value], form: int
+        self, number: int, entry: Mapping[str, Any], values: Sequence[Value], form: int
     ) -> Operation:
-        reads, gives = (_value_numbers(told[name], len(values)) for name in ("reads", "gives"))
-        computed = told["meaning"]
+        reads, gives = (_value_numbers(entry[name], len(values)) for name in ("reads", "gives"))
+        computed, attributes = entry["meaning"], entry["attributes"]
         if form == 1:
             computed = from_format_1(computed, [values[n].shape for n in gives])
-        attributes = told["attributes"] if form == 1 else plain_from_json(told["attributes"], self)
-        name, op, path = (str(told[word]) for word in ("name", "op", "path"))
-        meaning = meaning_from_json(computed, self)
-        return Operation(
-            op, path, reads, gives, meaning, dict(attributes), name=name, number=number
-        )
+        else:
+            attributes = plain_from_json(attributes, self)
+        name, op, path = (str(entry[word]) for word in ("name", "op", "path"))
+        ends, meaning = (reads, gives), meaning_from_json(computed, self)
+        return Operation(op, path, *ends, meaning, dict(attributes), name=name, number=number)
 
     def _fits(self, values: Sequence[Value]) -> None:
         """Refuses values whose labels alone would take more memory than there is: 8 bytes an
@@ -358,20 +350,20 @@ class RecordingFolder:
                 f"a value of shape {shape} needs more memory than the {left:,} bytes free"
             )
 
-    def _value(self, one: Mapping[str, Any]) -> Value:
-        shape = tuple(int(n) for n in one["shape"])
+    def _value(self, entry: Mapping[str, Any]) -> Value:
+        shape = tuple(int(n) for n in entry["shape"])
         if any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) > MOST_ELEMENTS:
             raise self.broken(f"a value has the shape {list(shape)}"[:200])
-        dtype, name = str(one["dtype"]), str(one["digest"])
+        dtype, name = str(entry["dtype"]), str(entry["digest"])
         container_dtype(dtype)
         if not NAME.fullmatch(f"{name}.npy"):
             raise self.broken(f"{name[:40]!r} is not a digest")
-        address = one.get("address")  # folders of earlier releases do not have it
+        address = entry.get("address")  # folders of earlier releases do not have it
         if address is not None and not 0 <= int(address) < layout.BOUNDARY:
             raise self.broken(f"{address} is not an address modulo {layout.BOUNDARY}")
         return Value(
-            *(shape, dtype, name, int(one.get("given", -1))),
-            *(str(one.get("role", "")), str(one.get("name", ""))),
+            *(shape, dtype, name, int(entry.get("given", -1))),
+            *(str(entry.get("role", "")), str(entry.get("name", ""))),
             address=None if address is None else int(address),
         )
 
@@ -383,12 +375,12 @@ class RecordingFolder:
         if path.is_symlink() or not path.is_file():
             raise self.broken(f"{name} is missing, or it is a link")
         try:
-            found = np.load(path, mmap_mode="r", allow_pickle=False)
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # tokenize's, struct's: whatever is damaged
             raise self.broken(f"{name} is not an array ({str(error)[:80]})") from None
-        if not isinstance(found, np.ndarray) or found.nbytes > path.stat().st_size:
+        if not isinstance(loaded, np.ndarray) or loaded.nbytes > path.stat().st_size:
             raise self.broken(f"{name} has a different size from the recorded one")
-        array, named = np.asarray(found), name.removesuffix(".npy")
+        array, named = np.asarray(loaded), name.removesuffix(".npy")
         if named not in self.checked and array_digest(array) != named:
             raise self.broken(f"{name} has different bits from when it was recorded")
         self.checked.add(named)
@@ -402,11 +394,11 @@ class RecordingFolder:
         return name in self.checked or (self.folder / f"{name}.npy").exists()
 
 
-def _value_numbers(given: Sequence[Any], count: int) -> tuple[int, ...]:
-    found = tuple(int(n) for n in given)
-    if any(not 0 <= n < count for n in found):
-        raise ValueError(f"there is no value {max(found)}")
-    return found
+def _value_numbers(entries: Sequence[Any], count: int) -> tuple[int, ...]:
+    numbers = tuple(int(n) for n in entries)
+    if any(not 0 <= n < count for n in numbers):
+        raise ValueError(f"there is no value {max(numbers)}")
+    return numbers
 
 
 # What an operation computes as JSON has it: for recordings on disk, and between processes.
@@ -428,31 +420,31 @@ class Gathers:
     kept: tuple[int, ...]
 
     @classmethod
-    def of(cls, one: Moves, reads: Shapes, gives: Shapes) -> Gathers:
+    def of(cls, meaning: Moves, reads: Shapes, gives: Shapes) -> Gathers:
         """Asks a function where it moves elements to."""
         start, indices = 1, []
         for shape in reads:
-            small = tuple(min(n, 1) if axis in one.kept else n for axis, n in enumerate(shape))
+            small = tuple(min(n, 1) if axis in meaning.kept else n for axis, n in enumerate(shape))
             indices.append(np.arange(start, start + prod(small), dtype=np.uint64).reshape(small))
             start += prod(small)
-        moved = one.move(*indices)
+        moved = meaning.move(*indices)
         every = moved if isinstance(moved, tuple | list) else (moved,)
         kind, sources = np.uint32 if start < 1 << 32 else np.uint64, []
         for array, shape in zip(every, gives, strict=True):
-            small = tuple(n for axis, n in enumerate(shape) if axis not in one.kept)
+            small = tuple(n for axis, n in enumerate(shape) if axis not in meaning.kept)
             plain = np.asarray(array).astype(kind)
             sources.append(plain.reshape(small) if plain.size else np.zeros(small, kind))
-        return cls(tuple(sources), one.kept)
+        return cls(tuple(sources), meaning.kept)
 
     def __call__(self, *reads: np.ndarray) -> list[np.ndarray]:
         last, lines, sizes = tuple(range(-len(self.kept), 0)), [], ()
-        for one in reads:
-            turned = np.moveaxis(one, self.kept, last)
+        for array in reads:
+            turned = np.moveaxis(array, self.kept, last)
             sizes = turned.shape[turned.ndim - len(self.kept) :]
             lines.append(turned.reshape(-1, *sizes))
         kind = reads[0].dtype if reads else np.dtype(np.uint64)
         every = np.concatenate([np.zeros((1, *sizes), kind), *lines])
-        if any(one.size and int(one.max()) >= len(every) for one in self.sources):
+        if any(source.size and int(source.max()) >= len(every) for source in self.sources):
             raise InputError("recording", "", "it says that an element comes from nowhere", "")
         return [np.moveaxis(every[index], last, self.kept) for index in self.sources]
 
@@ -465,35 +457,34 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def meaning_to_json(one: Meaning, reads: Shapes, gives: Shapes, files: _Files) -> dict[str, Any]:
+def meaning_to_json(meaning: Meaning, reads: Shapes, gives: Shapes, files: _Files) -> Any:
     """Returns what an operation computes as JSON has it. ``reads``, ``gives``: the shapes of what
     it reads and gives."""
-    found: dict[str, Any] = plain_to_json(_without_functions(one, reads, gives), files)
-    return found
+    return plain_to_json(_without_functions(meaning, reads, gives), files)
 
 
-def _without_functions(one: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
+def _without_functions(meaning: Meaning, reads: Shapes, gives: Shapes) -> Meaning:
     """Returns the same without functions: what they are asked for is written down."""
-    one = one.written(reads, gives)
-    if VOCABULARY.get(type(one).__name__) is not type(one):
+    meaning = meaning.written(reads, gives)
+    if VOCABULARY.get(type(meaning).__name__) is not type(meaning):
         return Unknown("a recording on disk can't describe what it computes")
-    if isinstance(one, Steps):
+    if isinstance(meaning, Steps):
         shapes, steps = list(reads), []
-        for step in one.steps:
-            given = [step.shape, *step.more]
-            inner = _without_functions(step.meaning, [shapes[n] for n in step.reads], given)
+        for step in meaning.steps:
+            results = [step.shape, *step.more]
+            inner = _without_functions(step.meaning, [shapes[n] for n in step.reads], results)
             steps.append(dataclasses.replace(step, meaning=inner))
-            shapes += given
-        return dataclasses.replace(one, steps=tuple(steps))
-    found: dict[str, Any] = {}
-    for each in dataclasses.fields(one):  # type: ignore[arg-type]
-        value = getattr(one, each.name)
+            shapes += results
+        return dataclasses.replace(meaning, steps=tuple(steps))
+    replaced: dict[str, Any] = {}
+    for each in dataclasses.fields(meaning):  # type: ignore[arg-type]
+        value = getattr(meaning, each.name)
         if isinstance(value, Meaning):
-            found[each.name] = _without_functions(value, reads, gives)
+            replaced[each.name] = _without_functions(value, reads, gives)
         elif callable(value) and value is not each.default and not isinstance(value, Gathers):
-            assert isinstance(one, Moves)
-            found[each.name] = Gathers.of(one, reads, gives)
-    return dataclasses.replace(one, **found) if found else one  # type: ignore[type-var]
+            assert isinstance(meaning, Moves)
+            replaced[each.name] = Gathers.of(meaning, reads, gives)
+    return dataclasses.replace(meaning, **replaced) if replaced else meaning  # type: ignore[type-var]
 
 
 def plain_to_json(value: Any, files: _Files) -> Any:
@@ -506,65 +497,60 @@ def plain_to_json(value: Any, files: _Files) -> Any:
         # one element if all are alike: masks, weights of ones
         rows = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, value.itemsize)
         alike = value.size > 1 and bool((rows == rows[:1]).all())
-        kept = files.put(value.reshape(-1)[:1] if alike else value) if value.size else ""
-        told = {"file": kept, "shape": list(value.shape), "dtype": value.dtype.str}
-        return told | ({"alike": True} if alike else {})
+        stored = files.put(value.reshape(-1)[:1] if alike else value) if value.size else ""
+        entry = {"file": stored, "shape": list(value.shape), "dtype": value.dtype.str}
+        return entry | ({"alike": True} if alike else {})
     if isinstance(value, np.generic) and KIND.fullmatch(value.dtype.str):
         return {"number": plain_to_json(value.item(), files), "dtype": value.dtype.str}
     name = type(value).__name__
     if VOCABULARY.get(name) is type(value):
-        fields = value._asdict() if isinstance(value, Map) else _fields(value)
-        return {"is": name} | {key: plain_to_json(one, files) for key, one in fields.items()}
+        if isinstance(value, Map):
+            fields = value._asdict()
+        else:  # those that have not their default
+            both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+            fields = {each.name: own for each, own in both if own is not each.default}
+        return {"is": name} | {key: plain_to_json(item, files) for key, item in fields.items()}
     if isinstance(value, int):  # of an enumeration
         return int(value)
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     if isinstance(value, slice):
-        return {
-            "slice": [plain_to_json(one, files) for one in (value.start, value.stop, value.step)]
-        }
+        ends = (value.start, value.stop, value.step)
+        return {"slice": [plain_to_json(item, files) for item in ends]}
     if isinstance(value, Mapping):
-        return {"dict": [[plain_to_json(one, files) for one in pair] for pair in value.items()]}
+        return {"dict": [[plain_to_json(item, files) for item in pair] for pair in value.items()]}
     if isinstance(value, tuple | list):
-        every = [plain_to_json(one, files) for one in value]
+        every = [plain_to_json(item, files) for item in value]
         return {"tuple": every} if isinstance(value, tuple) else every
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass that have not their default."""
-    both = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
-    return {each.name: one for each, one in both if one is not each.default}
 
 
 class _LeftOut(Exception):
     """There was no room for an array."""
 
 
-def plain_from_json(told: Any, folder: RecordingFolder) -> Any:
+def plain_from_json(entry: Any, folder: RecordingFolder) -> Any:
     """Returns a value of ``plain_to_json``. InputError, ValueError, TypeError, KeyError: it is
     none."""
-    if isinstance(told, list):
-        return [plain_from_json(one, folder) for one in told]
-    if not isinstance(told, Mapping):
-        return told
-    if "is" in told:
-        return _vocabulary_object(told, folder)
-    if "file" in told:
-        kind, shape = (
-            np.dtype(_checked_dtype(told["dtype"], folder)),
-            tuple(map(int, told["shape"])),
-        )
-        if told["file"] is None:
+    if isinstance(entry, list):
+        return [plain_from_json(item, folder) for item in entry]
+    if not isinstance(entry, Mapping):
+        return entry
+    if "is" in entry:
+        return _vocabulary_object(entry, folder)
+    if "file" in entry:
+        kind = np.dtype(_checked_dtype(entry["dtype"], folder))
+        shape = tuple(map(int, entry["shape"]))
+        if entry["file"] is None:
             raise _LeftOut
         size = prod(shape) if all(n >= 0 for n in shape) else -1
-        bits = folder.file(str(told["file"])) if told["file"] else np.zeros(0, np.uint8)
-        if bits.size != (1 if told.get("alike") else size) * kind.itemsize:
+        bits = folder.file(str(entry["file"])) if entry["file"] else np.zeros(0, np.uint8)
+        if bits.size != (1 if entry.get("alike") else size) * kind.itemsize:
             raise folder.broken("an array of a meaning is not as large as it says")
-        found = bits.view(kind)
-        return np.broadcast_to(found, shape) if told.get("alike") else found.reshape(shape)
-    (word, value), *more = told.items()
-    read = lambda some: [plain_from_json(one, folder) for one in some]  # noqa: E731
+        array = bits.view(kind)
+        return np.broadcast_to(array, shape) if entry.get("alike") else array.reshape(shape)
+    (word, value), *more = entry.items()
+    read = lambda some: [plain_from_json(item, folder) for item in some]  # noqa: E731
     if word == "number":
         return np.dtype(_checked_dtype(more[0][1], folder)).type(plain_from_json(value, folder))
     ways: dict[str, Callable[[], Any]] = {
@@ -576,26 +562,27 @@ def plain_from_json(told: Any, folder: RecordingFolder) -> Any:
     return ways[word]()
 
 
-def _vocabulary_object(told: Mapping[str, Any], folder: RecordingFolder) -> Any:
+def _vocabulary_object(entry: Mapping[str, Any], folder: RecordingFolder) -> Any:
     """Returns an object of :mod:`probe.semantics`; ``Unknown`` of what this release lacks."""
-    kind = VOCABULARY.get(str(told["is"]))
+    kind = VOCABULARY.get(str(entry["is"]))
     if kind is None:
-        return Unknown(f"this release does not know {str(told['is'])[:40]!r}")
+        return Unknown(f"this release does not know {str(entry['is'])[:40]!r}")
     names = kind._fields if kind is Map else [each.name for each in dataclasses.fields(kind)]
     try:
-        made = kind(**{name: plain_from_json(told[name], folder) for name in names if name in told})
+        known = (name for name in names if name in entry)
+        built = kind(**{name: plain_from_json(entry[name], folder) for name in known})
     except _LeftOut:
         if not issubclass(kind, Meaning):
             raise
         return Unknown(LEFT_OUT)
-    if isinstance(made, Map):
-        return made._replace(constants=np.broadcast_to(made.constants, made.source.shape))
-    if isinstance(made, Mapped):
-        moved = sum(map(prod, made.shapes))
-        for one in made.maps:
-            if one.source.size and not -1 <= int(one.source.min()) <= one.source.max() < moved:
+    if isinstance(built, Map):
+        return built._replace(constants=np.broadcast_to(built.constants, built.source.shape))
+    if isinstance(built, Mapped):
+        moved = sum(map(prod, built.shapes))
+        for part in built.maps:
+            if part.source.size and not -1 <= int(part.source.min()) <= part.source.max() < moved:
                 raise folder.broken("a movement says that an element comes from nowhere")
-    return made
+    return built
 
 
 def _checked_dtype(dtype: Any, folder: RecordingFolder) -> str:
@@ -604,31 +591,31 @@ def _checked_dtype(dtype: Any, folder: RecordingFolder) -> str:
     return str(dtype)
 
 
-def meaning_from_json(told: Mapping[str, Any], folder: RecordingFolder) -> Meaning:
+def meaning_from_json(entry: Mapping[str, Any], folder: RecordingFolder) -> Meaning:
     """Returns what an operation computes. Raises InputError."""
-    found = plain_from_json(told, folder)
-    return found if isinstance(found, Meaning) else Unknown("it does not say what it computes")
+    meaning = plain_from_json(entry, folder)
+    return meaning if isinstance(meaning, Meaning) else Unknown("it does not say what it computes")
 
 
-def from_format_1(told: Any, gives: Shapes) -> Any:
+def from_format_1(entry: Any, gives: Shapes) -> Any:
     """Returns an operation's JSON of format 1 in format 2; ``gives``: the shapes of its results.
 
     Format 1 wrote tuples as lists, and had its own keys for each of four classes.
     """
-    if isinstance(told, list):
-        return {"tuple": [from_format_1(one, gives) for one in told]}
-    if not isinstance(told, Mapping):
-        return told
-    kind, rest = told.get("is"), {k: v for k, v in told.items() if k != "is"}
+    if isinstance(entry, list):
+        return {"tuple": [from_format_1(item, gives) for item in entry]}
+    if not isinstance(entry, Mapping):
+        return entry
+    kind, rest = entry.get("is"), {k: v for k, v in entry.items() if k != "is"}
     if kind == "Moves":
-        kept = told["kept"]
+        kept = entry["kept"]
         arrays = [
             {
-                "file": one["file"],
+                "file": source["file"],
                 "shape": [n for axis, n in enumerate(shape) if axis not in kept],
-                "dtype": f"<u{int(one['bits']) // 8}",
+                "dtype": f"<u{int(source['bits']) // 8}",
             }
-            for one, shape in zip(told["from"], gives, strict=True)
+            for source, shape in zip(entry["from"], gives, strict=True)
         ]
         move = {"is": "Gathers", "sources": {"tuple": arrays}, "kept": {"tuple": kept}}
         return {"is": kind, "move": move, "kept": {"tuple": kept}}
@@ -637,18 +624,14 @@ def from_format_1(told: Any, gives: Shapes) -> Any:
     if kind == "Steps":
         steps = [
             {"is": "Step"}
-            | {k: from_format_1(v, [one["shape"], *one.get("more", [])]) for k, v in one.items()}
-            for one in told["steps"]
+            | {k: from_format_1(v, [step["shape"], *step.get("more", [])]) for k, v in step.items()}
+            for step in entry["steps"]
         ]
-        return {"is": kind, "steps": {"tuple": steps}, "gives": from_format_1(told["gives"], gives)}
+        ends = from_format_1(entry["gives"], gives)
+        return {"is": kind, "steps": {"tuple": steps}, "gives": ends}
     if kind == "Mapped":
-        rest["maps"] = [{"is": "Map", **one} for one in told["maps"]]
-    if "file" in told:
-        return dict(told)
-    found = {} if kind is None else {"is": kind}
-    return found | {key: from_format_1(one, gives) for key, one in rest.items()}
-
-
-def tupled(value: Any) -> Any:
-    """JSON's lists as tuples."""
-    return tuple(map(tupled, value)) if isinstance(value, list) else value
+        rest["maps"] = [{"is": "Map", **each} for each in entry["maps"]]
+    if "file" in entry:
+        return dict(entry)
+    result = {} if kind is None else {"is": kind}
+    return result | {key: from_format_1(item, gives) for key, item in rest.items()}

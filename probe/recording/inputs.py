@@ -42,12 +42,12 @@ def listed_inputs(inputs: Any) -> list[Any]:
 def read_inputs(path: Path) -> Arrays:
     """Returns the arrays of a .npz file, by name in its order, or of a .npy file. InputError."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return {"input": found}
-        with found:
-            arrays = {name: found[name] for name in found.files}
-        others = [name for name, one in arrays.items() if not isinstance(one, np.ndarray)]
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"input": loaded}
+        with loaded:
+            arrays = {name: loaded[name] for name in loaded.files}
+        others = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
         if others:
             raise ValueError(f"{others[0]} is a different file")
         return arrays
@@ -61,37 +61,34 @@ def read_inputs(path: Path) -> Arrays:
 
 def shapes_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Reads ``name=1x3x224x224``; without a name it is that of the only input. InputError."""
-    found = {}
+    shapes = {}
     for text in texts:
         name, _, sizes = text.rpartition("=")
         try:
-            found[name] = tuple(int(part) for part in sizes.split("x"))
+            shapes[name] = tuple(int(part) for part in sizes.split("x"))
         except ValueError:
-            found[name] = (-1,)
-        if any(size < 0 for size in found[name]):
+            shapes[name] = (-1,)
+        if any(size < 0 for size in shapes[name]):
             raise InputError("shape", text, "it is not a shape", "write name=1x3x224x224")
-    return found
+    return shapes
 
 
-def in_declared_order(inputs: Sequence[Input], given: Mapping[str, np.ndarray]) -> Arrays:
+def in_declared_order(inputs: Sequence[Input], arrays: Mapping[str, np.ndarray]) -> Arrays:
     """Returns given arrays under the names of a model's inputs: by name, else in their order.
 
     Of a file that says nothing of its inputs' formats some may be left out. InputError: there are
     too few or too many.
     """
-    if inputs and not any(one.dtype for one in inputs):
-        known = [one.name for one in inputs]
-        if set(given) <= set(known):
-            return {name: given[name] for name in known if name in given}
-        if len(given) <= len(known):
-            return dict(zip(known, given.values(), strict=False))
-    if not inputs or set(given) == {one.name for one in inputs}:
-        return dict(given) if not inputs else {one.name: given[one.name] for one in inputs}
-    names = ", ".join(one.name for one in inputs)
-    if len(given) != len(inputs):
-        why = f"the model has {len(inputs)} inputs ({names}), {len(given)} are given"
-        raise InputError("inputs", ", ".join(given), why, f"name the arrays {names}")
-    return dict(zip((one.name for one in inputs), given.values(), strict=True))
+    if not inputs:
+        return dict(arrays)
+    names, some = [spec.name for spec in inputs], not any(spec.dtype for spec in inputs)
+    if arrays.keys() == set(names) or (some and arrays.keys() <= set(names)):
+        return {name: arrays[name] for name in names if name in arrays}
+    if len(arrays) == len(names) or (some and len(arrays) < len(names)):
+        return dict(zip(names, arrays.values(), strict=False))
+    listed = ", ".join(names)
+    why = f"the model has {len(names)} inputs ({listed}), {len(arrays)} are given"
+    raise InputError("inputs", ", ".join(arrays), why, f"name the arrays {listed}")
 
 
 def generated_inputs(
@@ -108,83 +105,83 @@ def generated_inputs(
     declares no ``inputs``, gets an array of each of ``shapes``, in their order. InputError names
     all sizes that are left open, and how they are given.
     """
-    if inputs and not shapes and not any(one.dtype for one in inputs):
+    if inputs and not shapes and not any(spec.dtype for spec in inputs):
         why = "the file does not define the shapes of its inputs "
-        why += f"({', '.join(one.name for one in inputs)})"
+        why += f"({', '.join(spec.name for spec in inputs)})"
         todo = f"give --inputs FILE.npz, or --shape {inputs[0].name}=8x64 for float32 numbers"
         raise InputError("inputs", "(none)", why, todo)
     if not inputs:  # a function, which is called with them in order
         shapes = {name or f"input{n}": shape for n, (name, shape) in enumerate(shapes.items())}
         inputs = [Input(name, shape, "float32") for name, shape in shapes.items()]
-    known = {one.name for one in inputs} | ({""} if len(inputs) == 1 else set())
+    known = {spec.name for spec in inputs} | ({""} if len(inputs) == 1 else set())
     for name, shape in shapes.items():
         if name not in known:
-            there = ", ".join(one.name for one in inputs)
+            there = ", ".join(spec.name for spec in inputs)
             raise InputError("shape", name, "the model has no such input", f"it has {there}")
-        one = next(one for one in inputs if one.name == name or not name)
-        if one.dtype and len(one.shape) != len(shape):
-            why = f"{one.name} has {len(one.shape)} axes"
-            raise InputError("shape", "x".join(map(str, shape)), why, _how(one, vary, most))
-    found, missing = {}, []
-    for number, one in enumerate(inputs):
-        said = shapes.get(one.name, shapes.get("") if len(inputs) == 1 else None)
-        if not one.dtype and said is None:
+        spec = next(spec for spec in inputs if spec.name == name or not name)
+        if spec.dtype and len(spec.shape) != len(shape):
+            why = f"{spec.name} has {len(spec.shape)} axes"
+            raise InputError("shape", "x".join(map(str, shape)), why, _how(spec, vary, most))
+    arrays, missing = {}, []
+    for number, spec in enumerate(inputs):
+        said = shapes.get(spec.name, shapes.get("") if len(inputs) == 1 else None)
+        if not spec.dtype and said is None:
             continue
-        sizes = list(one.shape if said is None else said)
-        for axis in _varied_by_shape(one, vary) if said is None else ():
+        sizes = list(spec.shape if said is None else said)
+        for axis in _varied_by_shape(spec, vary) if said is None else ():
             if axis < len(sizes) and sizes[axis] is None:
                 sizes[axis] = most
         if said is None and vary != "batch" and len(sizes) > 1 and sizes[0] is None:
             sizes[0] = 1  # one entry, where nothing else is said of a batch
         if None in sizes:
-            missing.append(one)
+            missing.append(spec)
         else:
             shape = tuple(size for size in sizes if size is not None)
-            known_as = replace(one, dtype=one.dtype or "float32")
-            found[one.name] = generated_input(known_as, shape, seed + STEP * number)
+            known_as = replace(spec, dtype=spec.dtype or "float32")
+            arrays[spec.name] = generated_input(known_as, shape, seed + STEP * number)
     if missing:
-        names = ", ".join(one.name for one in missing)
-        why = "the model does not define all sizes: " + ", ".join(_open(one) for one in missing)
-        todo = " ".join(_how(one, vary, most) for one in missing)
+        names = ", ".join(spec.name for spec in missing)
+        why = "the model does not define all sizes: " + ", ".join(_open(spec) for spec in missing)
+        todo = " ".join(_how(spec, vary, most) for spec in missing)
         raise InputError("shape", names, why, f"{todo}, or --inputs FILE.npz")
-    return found
+    return arrays
 
 
-def _open(one: Input) -> str:
-    sizes = ", ".join("?" if size is None else str(size) for size in one.shape)
-    return f"{one.name} [{sizes}]"
+def _open(spec: Input) -> str:
+    sizes = ", ".join("?" if size is None else str(size) for size in spec.shape)
+    return f"{spec.name} [{sizes}]"
 
 
-def _how(one: Input, vary: str | None, most: int) -> str:
+def _how(spec: Input, vary: str | None, most: int) -> str:
     example = [
-        size if size is not None else 1 if n == 0 else 64 for n, size in enumerate(one.shape)
+        size if size is not None else 1 if n == 0 else 64 for n, size in enumerate(spec.shape)
     ]
-    for axis in _varied_by_shape(one, vary):
+    for axis in _varied_by_shape(spec, vary):
         example[axis] = most or example[axis]
-    return f"give --shape {one.name}={'x'.join(map(str, example))}"
+    return f"give --shape {spec.name}={'x'.join(map(str, example))}"
 
 
-def _varied_by_shape(one: Input, vary: str | None) -> list[int]:
+def _varied_by_shape(spec: Input, vary: str | None) -> list[int]:
     """Returns the axes of a model's input that are varied, as far as its own shape says."""
     if vary == "batch":
-        return [0] if one.shape and one.shape[0] is None else []
+        return [0] if spec.shape and spec.shape[0] is None else []
     if vary == "length":
-        free = [axis for axis, size in enumerate(one.shape) if size is None]
-        return ([axis for axis in free if axis] or (free if len(one.shape) == 1 else []))[-1:]
-    return [axis for name, axis in named_axes(vary) if name == one.name] if vary else []
+        free = [axis for axis, size in enumerate(spec.shape) if size is None]
+        return ([axis for axis in free if axis] or (free if len(spec.shape) == 1 else []))[-1:]
+    return [axis for name, axis in named_axes(vary) if name == spec.name] if vary else []
 
 
-def generated_input(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
+def generated_input(spec: Input, shape: tuple[int, ...], seed: int) -> np.ndarray:
     """Returns the generated array of one input. A mask is all ones, kinds of tokens all zero."""
     if math.prod(shape) > MOST:
         sizes = "x".join(map(str, shape))
         raise InputError(
-            "shape", f"{one.name}={sizes}", "it does not fit into memory", "choose a smaller shape"
+            "shape", f"{spec.name}={sizes}", "it does not fit into memory", "choose a smaller shape"
         )
-    if one.dtype in floats.FORMATS:
-        return floats.round_to(operands.normal(seed, "x", shape), one.dtype)
-    kind = np.dtype(one.dtype)
-    name = one.name.lower()
+    if spec.dtype in floats.FORMATS:
+        return floats.round_to(operands.normal(seed, "x", shape), spec.dtype)
+    kind = np.dtype(spec.dtype)
+    name = spec.name.lower()
     if kind.kind == "b" or "mask" in name:
         return np.ones(shape, kind)
     if "type" in name:
@@ -195,47 +192,47 @@ def generated_input(one: Input, shape: tuple[int, ...], seed: int) -> np.ndarray
 
 def named_axes(vary: str) -> list[tuple[str, int]]:
     """Reads ``audio:1,state:2``. Raises InputError."""
-    found = []
+    axes = []
     for part in vary.split(","):
         name, _, axis = part.strip().rpartition(":")
         if not name or not (axis.isascii() and axis.isdigit()):
             raise InputError("vary", vary, "it is not an axis", HOW)
-        found.append((name, int(axis)))
-    return found
+        axes.append((name, int(axis)))
+    return axes
 
 
 def varied_axes(
     vary: str, arrays: Mapping[str, np.ndarray], inputs: Sequence[Input]
 ) -> dict[str, int]:
     """Returns the axis of each input that is varied. InputError: there is none."""
-    declared = {one.name: one for one in inputs if one.dtype}
+    declared = {spec.name: spec for spec in inputs if spec.dtype}
     if vary not in ("batch", "length"):
-        found = dict(named_axes(vary))
-        for name, axis in found.items():
+        axes = dict(named_axes(vary))
+        for name, axis in axes.items():
             if name not in arrays:
                 why = "no input has this name"
                 raise InputError("vary", vary, why, f"there are {', '.join(arrays)}")
             if axis >= arrays[name].ndim:
                 why = f"{name} has {arrays[name].ndim} axes"
                 raise InputError("vary", vary, why, "count them from 0")
-        return found
+        return axes
     if vary == "length":
-        found = _length(arrays, declared)
+        axes = _length(arrays, declared)
     elif declared:
-        found = {
+        axes = {
             name: 0
             for name, array in arrays.items()
             if array.ndim and declared[name].shape and declared[name].shape[0] is None
         }
     else:
         first = next((array.shape[0] for array in arrays.values() if array.ndim), None)
-        found = {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == first}
-    if not found:
-        sizes = ", ".join(_open(one) for one in inputs) or "its inputs have no such axis"
+        axes = {n: 0 for n, array in arrays.items() if array.ndim and array.shape[0] == first}
+    if not axes:
+        sizes = ", ".join(_open(spec) for spec in inputs) or "its inputs have no such axis"
         why = f"the model has a fixed {vary}: {sizes}"
         todo = "export it with a variable size along this axis, or name the axis: --vary NAME:AXIS"
         raise InputError("vary", vary, why, todo)
-    return found
+    return axes
 
 
 def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> dict[str, int]:
@@ -255,13 +252,13 @@ def _length(arrays: Mapping[str, np.ndarray], declared: Mapping[str, Input]) -> 
     ]
     if not first:
         return {}
-    size = max(one for one, _ in first)
-    found = {}
+    size = max(length for length, _ in first)
+    axes = {}
     for name, array in arrays.items():
         fits = [a for a in (free(name, array) if array.ndim else []) if array.shape[a] == size]
         if fits:
-            found[name] = fits[-1]
-    return found
+            axes[name] = fits[-1]
+    return axes
 
 
 def first_entries(
@@ -271,15 +268,15 @@ def first_entries(
 
     ``option``: what the size was given as.
     """
-    found = dict(arrays)
+    shortened = dict(arrays)
     for name, axis in along.items():
         have = arrays[name].shape[axis]
         if size > have:
             why = f"{name} has {have} entries along axis {axis}"
             raise InputError(option, size, why, f"use {have} or less, or longer inputs")
         index = (slice(None),) * axis + (slice(size),)
-        found[name] = np.ascontiguousarray(arrays[name][index])
-    return found
+        shortened[name] = np.ascontiguousarray(arrays[name][index])
+    return shortened
 
 
 @contextmanager
@@ -289,11 +286,11 @@ def arrays_restored(arrays: Sequence[Any]) -> Iterator[None]:
     A function may change its arguments (``x += 1``), and its next run has to start from the same
     numbers, at the same addresses.
     """
-    every = [one for one in arrays if isinstance(one, np.ndarray)]
-    before = [np.array(one) for one in every]
+    every = [array for array in arrays if isinstance(array, np.ndarray)]
+    before = [np.array(array) for array in every]
     try:
         yield
     finally:
-        for one, held in zip(every, before, strict=True):
-            if one.tobytes() != held.tobytes():
-                one[...] = held
+        for array, held in zip(every, before, strict=True):
+            if array.tobytes() != held.tobytes():
+                array[...] = held

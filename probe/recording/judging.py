@@ -78,7 +78,7 @@ class Judged:
     @property
     def differing(self) -> int:
         """Returns outputs that are computed differently."""
-        return sum(int(one.sum()) for one in self.apart if one is not None)
+        return sum(int(mask.sum()) for mask in self.apart if mask is not None)
 
 
 def has_no_choice(meaning: Meaning) -> bool:
@@ -86,13 +86,13 @@ def has_no_choice(meaning: Meaning) -> bool:
     return meaning.rounds is not None
 
 
-def one_call(one: Region, left: Run, right: Run) -> bool:
+def one_call(region: Region, left: Run, right: Run) -> bool:
     """Returns whether both sides run the very same call, as where no size depends on what is
     varied: then the library computes it in one way, place by place. What operands begin at is a
     part of it, as far as it decides orders: modulo 16 bytes (``address_in_16``)."""
-    assert one.left is not None and one.right is not None
+    assert region.left is not None and region.right is not None
     calls = []
-    for side, number in ((left, one.left), (right, one.right)):
+    for side, number in ((left, region.left), (right, region.right)):
         op, values = side.operations[number], side.values
         ends = [values[n] for n in (*op.reads, *op.gives)]
         calls.append(
@@ -100,38 +100,38 @@ def one_call(one: Region, left: Run, right: Run) -> bool:
         )
     return calls[0] == calls[1] and all(
         some is None or other is None or np.array_equal(some, other)
-        for some, other in ((pair.selection.left, pair.selection.right) for pair in one.gives)
+        for some, other in ((pair.selection.left, pair.selection.right) for pair in region.gives)
     )
 
 
-def judge_operation(one: Region, left: Run, right: Run, known: Known) -> Judged:
+def judge_operation(region: Region, left: Run, right: Run, known: Known) -> Judged:
     """Judges an operation of both runs over the pairs of ``one.gives``.
 
     ``known``: what was revealed of operations like it, which is added to. It costs the operation's
     calls alone where the sides hold its operands.
     """
-    assert one.left is not None and one.right is not None
-    op, values = left.operations[one.left], left.values
+    assert region.left is not None and region.right is not None
+    op, values = left.operations[region.left], left.values
     meaning, why = op.meaning, ""
     # a function that gives integers or truth values, as comparisons do, rounds nothing
     counts = isinstance(meaning, Each) and not any(values[n].floating for n in op.gives)
-    if has_no_choice(meaning) or counts or one_call(one, left, right):
+    if has_no_choice(meaning) or counts or one_call(region, left, right):
         return Judged("exact", certified=True)
-    given = given_of(meaning)
-    if given and isinstance(meaning, Each) and _without_subnormals(one, left, right):
-        return Judged("exact", certified=True, given=given)
+    valid_for = given_of(meaning)
+    if valid_for and isinstance(meaning, Each) and _without_subnormals(region, left, right):
+        return Judged("exact", certified=True, given=valid_for)
     if meaning.sums:
-        found = judge_sums(one, left, right, known)
-        if found.how:
-            found.given = given
-            return found
-        why = found.why
+        judged = judge_sums(region, left, right, known)
+        if judged.how:
+            judged.given = valid_for
+            return judged
+        why = judged.why
     if isinstance(meaning, Each):
-        return _over(one, left, right, _by_place, "place", "compared place by place")
+        return _over(region, left, right, _by_place, "place", "compared place by place")
     if not why and isinstance(meaning, Unknown):
         why = "it is unknown what it computes" + f" ({meaning.why})" * bool(meaning.why)
     why = why or "there is no test for what it computes"
-    return _over(one, left, right, _by_bits, "bits", f"{why}: compared by bits")
+    return _over(region, left, right, _by_bits, "bits", f"{why}: compared by bits")
 
 
 # What a choice among numbers is exact for where a library reads subnormal ones as zeros in some
@@ -142,12 +142,12 @@ NORMAL = "values that are not subnormal"
 def given_of(meaning: Meaning) -> str:
     """Returns for which values alone what is exact of an operation is; empty: for all."""
     parts = (meaning, *(meaning.parts() or ()))
-    return NORMAL * any(isinstance(one, Each) and one.exact_but_subnormal for one in parts)
+    return NORMAL * any(isinstance(part, Each) and part.exact_but_subnormal for part in parts)
 
 
-def _without_subnormals(one: Region, left: Run, right: Run) -> bool:
+def _without_subnormals(region: Region, left: Run, right: Run) -> bool:
     """Returns whether no number that an operation reads or gives was subnormal in either run."""
-    for side, number in ((left, one.left), (right, one.right)):
+    for side, number in ((left, region.left), (right, region.right)):
         assert number is not None
         op = side.operations[number]
         for n in dict.fromkeys((*op.reads, *op.gives)):
@@ -160,12 +160,12 @@ def _without_subnormals(one: Region, left: Run, right: Run) -> bool:
     return True
 
 
-def _runnable_sides(one: Region, left: Run, right: Run, output: int) -> Sides:
+def _runnable_sides(region: Region, left: Run, right: Run, output: int) -> Sides:
     """Both sides alone. ValueError: an operation can't be run so."""
-    found = isolated_sides(left, right, one, output)
-    if found is None or any(side.again is None for side in found):
+    sides = isolated_sides(left, right, region, output)
+    if sides is None or any(side.again is None for side in sides):
         raise ValueError("it can't be run alone")
-    return found
+    return sides
 
 
 def weighted(meaning: Meaning) -> bool:
@@ -175,18 +175,18 @@ def weighted(meaning: Meaning) -> bool:
     return windows or isinstance(first, Contracts | Convolution)
 
 
-def judge_sums(one: Region, left: Run, right: Run, known: Known) -> Judged:
+def judge_sums(region: Region, left: Run, right: Run, known: Known) -> Judged:
     """Of sums; ``how`` is empty where some outputs have no known summation."""
-    assert one.left is not None
+    assert region.left is not None
     # a mean's division is nothing that certificates ask about
-    budget = BUDGET if weighted(left.operations[one.left].meaning) else 0
-    made = Judged("order", certified=True)
-    for output, pair in enumerate(one.gives):
+    budget = BUDGET if weighted(left.operations[region.left].meaning) else 0
+    judged = Judged("order", certified=True)
+    for output, pair in enumerate(region.gives):
         if not pair.compared:
-            made.apart.append(None)
+            judged.apart.append(None)
             continue
         try:
-            sides = _runnable_sides(one, left, right, output)
+            sides = _runnable_sides(region, left, right, output)
             alone = (unequal_bits(s.given(), s.outputs, s.value.dtype) for s in sides)
             if any(apart.any() for apart in alone):
                 return Judged("", "alone it gives different bits from in the run")
@@ -195,37 +195,37 @@ def judge_sums(one: Region, left: Run, right: Run, known: Known) -> Judged:
             for each in adds:
                 revealer = known.setdefault(each.key, Revealer(kept=None, budget=budget))
                 each.reveal(np.arange(len(each.places)), revealer)
-            told = as_comparison(adds)
-            if told.unknown or told.left.orders is None or told.right.orders is None:
-                some = told.unknown or len(told.pairs)
-                why = f"of {some} of {len(told.pairs)} outputs the order of additions is unknown"
-                return Judged("", why)
-            for some_apart in told.apart.values():
+            comparison = as_comparison(adds)
+            count, orders = len(comparison.pairs), [comparison.left.orders, comparison.right.orders]
+            if comparison.unknown or None in orders:
+                some = f"of {comparison.unknown or count} of {count} outputs"
+                return Judged("", f"{some} the order of additions is unknown")
+            for some_apart in comparison.apart.values():
                 apart[some_apart] = True
-            made.outputs += len(told.pairs)
-            made.certified &= bool(told.certified().all())
+            judged.outputs += count
+            judged.certified &= bool(comparison.certified().all())
         except (ProbeError, ValueError, IndexError, KeyError) as error:
             return Judged("", str(getattr(error, "why", error)))
-        made.apart.append(apart)
-    return made
+        judged.apart.append(apart)
+    return judged
 
 
 Compare = Callable[[Sides], np.ndarray]
 
 
-def _over(one: Region, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
+def _over(region: Region, left: Run, right: Run, compare: Compare, how: str, why: str) -> Judged:
     """Judges output by output with ``compare``, which gives what differs."""
-    made = Judged(how, why)
-    for output, pair in enumerate(one.gives):
+    judged = Judged(how, why)
+    for output, pair in enumerate(region.gives):
         if not pair.compared:
-            made.apart.append(None)
+            judged.apart.append(None)
             continue
         try:
-            made.apart.append(compare(_runnable_sides(one, left, right, output)))
+            judged.apart.append(compare(_runnable_sides(region, left, right, output)))
         except Exception as error:  # a library raises what it likes
             said = " ".join(str(getattr(error, "why", error)).split())[:120]
             return Judged("", f"it could not be tested: {said or type(error).__name__}")
-    return made
+    return judged
 
 
 def _may_hold_others(side: Alone, number: int) -> bool:
@@ -240,7 +240,7 @@ def _by_bits(sides: Sides) -> np.ndarray:
     """Which pairs differ on the recorded operands, or on others that agree where they must."""
     dtype = sides[0].value.dtype
     left, right = sides
-    found = unequal_bits(left.given(), right.given(), dtype)
+    apart = unequal_bits(left.given(), right.given(), dtype)
     for seed in range(1, SETS):
         # every number times one between a half and one and a half: zeros, infinities and signs stay
         theirs = list(right.reads)
@@ -256,32 +256,33 @@ def _by_bits(sides: Sides) -> np.ndarray:
                 continue
             taken = pair.selection.taken(theirs[n], 1)
             ours[n] = pair.selection.put(ours[n], taken, 0).reshape(ours[n].shape)
-        found |= unequal_bits(left.given(ours), right.given(theirs), dtype)
-    return found
+        apart |= unequal_bits(left.given(ours), right.given(theirs), dtype)
+    return apart
 
 
 def _by_place(sides: Sides) -> np.ndarray:
     """Which pairs differ on any number that stands at every place of both sides, or on operands."""
-    found = _by_bits(sides)
+    apart = _by_bits(sides)
     functions = [
         place.PlacedFunction.of(
-            one, [n for n in range(len(one.reads)) if not _may_hold_others(one, n)]
+            side, [n for n in range(len(side.reads)) if not _may_hold_others(side, n)]
         )
-        for one in sides
+        for side in sides
     ]
     # of several magnitudes: each rounds at other places
     pool = normal(place.SEED, "x", (place.POOL,)) * np.resize([0.25, 1.0, 4.0], place.POOL)
     numbers: list[float] = pool[: place.PLAIN].tolist()
-    if not any(one.held for one in functions):  # beside weights each place has its own result
-        laid = (one.laid(pool, shift) for one in functions for shift in SHIFTS)
+    # beside weights each place has its own result
+    if not any(function.held for function in functions):
+        laid = (function.laid(pool, shift) for function in functions for shift in SHIFTS)
         numbers += pool[place.telling_numbers(laid, len(pool))][: place.TELLING].tolist()
     for number in numbers:  # any, then some that few places answer differently
         left, right = (
-            one.taken(function.filled(number))
-            for one, function in zip(sides, functions, strict=True)
+            side.taken(function.filled(number))
+            for side, function in zip(sides, functions, strict=True)
         )
-        found |= unequal_bits(left, right, sides[0].value.dtype)
-    return found
+        apart |= unequal_bits(left, right, sides[0].value.dtype)
+    return apart
 
 
 # After which the next operation of a run is in the way.
@@ -309,44 +310,45 @@ def by_order(difference: Difference, known: Known) -> OrderVerdict:
     ``known``: what was revealed of operations like these; it is added to. Stops at the first
     operation that adds differently.
     """
-    begun, found = time.monotonic(), OrderVerdict("same", certified=True)
+    begun, verdict = time.monotonic(), OrderVerdict("same", certified=True)
     left, right = difference.left, difference.right
-    for one in difference.operations:
-        meaning = difference.sides(one)[0][1].meaning
-        why = _in_the_way(one, meaning)
-        if not why and meaning.sums and one.compared:
+    for region in difference.operations:
+        meaning = difference.sides(region)[0][1].meaning
+        why = _in_the_way(region, meaning)
+        if not why and meaning.sums and region.compared:
             if time.monotonic() - begun > SECONDS:
                 why = f"{SECONDS:.0f} seconds were over"
             else:
-                told = judge_sums(one, left, right, known)
-                if told.how and told.differing:
-                    why = f"{told.differing} of {told.outputs} outputs are added differently"
-                    return OrderVerdict("differs", one.name, why, told.outputs)
-                if told.how:
-                    found.outputs += told.outputs
-                    found.certified &= told.certified
-                why = "" if told.how else told.why or "its sums could not be asked"
-        if why and found.verdict == "same":
-            found.verdict, found.name, found.why = "unknown", one.name, why
-    found.certified &= found.verdict == "same" and found.outputs > 0
-    return found
+                judged = judge_sums(region, left, right, known)
+                if judged.how and judged.differing:
+                    why = f"{judged.differing} of {judged.outputs} outputs are added differently"
+                    return OrderVerdict("differs", region.name, why, judged.outputs)
+                if judged.how:
+                    verdict.outputs += judged.outputs
+                    verdict.certified &= judged.certified
+                why = "" if judged.how else judged.why or "its sums could not be asked"
+        if why and verdict.verdict == "same":
+            verdict.verdict, verdict.name, verdict.why = "unknown", region.name, why
+    verdict.certified &= verdict.verdict == "same" and verdict.outputs > 0
+    return verdict
 
 
-def _in_the_way(one: Region, meaning: Meaning) -> str:
+def _in_the_way(region: Region, meaning: Meaning) -> str:
     """Returns why nothing can be said of an operation; empty if something can."""
     if isinstance(meaning, Unknown):
         return "it is unknown what it computes"
     if isinstance(meaning, Exact):
         return ""
-    if one.left is None or one.right is None:
+    if region.left is None or region.right is None:
         return "it exists in one run only"
-    if one.joint:
+    if region.joint:
         return "it is one of several operations that together match several others"
-    if not one.compared:
-        return "" if all(pair.known for pair in one.gives) else "it is unknown what must agree"
+    if not region.compared:
+        return "" if all(pair.known for pair in region.gives) else "it is unknown what must agree"
     if meaning.sums or has_no_choice(meaning):
         return ""
-    return f"whether {meaning.word or one.op} gives the same bits at every position is not proved"
+    word = meaning.word or region.op
+    return f"whether {word} gives the same bits at every position is not proved"
 
 
 # followed through a graph
@@ -374,9 +376,9 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
     that read the same and were computed alike before; None: what is read decides alone."""
     match = Match((left, right))
     runs, labels = match.runs, match.labels
-    found = Followed(*labels)
+    followed = Followed(*labels)
     if judge is None:
-        return found
+        return followed
     changed: set[int] = set()
     pairs = align(*runs)
     if strict := any(mine != other for mine, other in pairs):
@@ -387,62 +389,60 @@ def follow(left: Run, right: Run, judge: Judge | None = None) -> Followed:
             continue
         op = left.operations[mine]
         if changed.intersection(op.reads):  # what reads another label gives another one
-            given = result_labels(left, op, found.left)
-            for number, label in zip(op.gives, given, strict=True):
+            anew = result_labels(left, op, followed.left)
+            for number, label in zip(op.gives, anew, strict=True):
                 if left.values[number].content is None:
-                    found.left[number] = label
+                    followed.left[number] = label
                     changed.add(number)
         if has_no_choice(op.meaning):
             continue
         if other is None:
-            found.alone.append(op.name)
+            followed.alone.append(op.name)
             for number in op.gives:
-                label = found.left[number]
-                found.left[number] = _masked(label, np.ones(label.shape, bool), mine)
+                label = followed.left[number]
+                followed.left[number] = _masked(label, np.ones(label.shape, bool), mine)
                 changed.add(number)
             continue
         two = right.operations[other]
-        one = Region(op.name, op.op, op.path, mine, other, inside=((mine,), (other,)))
+        region = Region(op.name, op.op, op.path, mine, other, inside=((mine,), (other,)))
         for found_pairs, some in (
-            (one.reads, zip(op.reads, two.reads, strict=False)),
-            (one.gives, zip(op.gives, two.gives, strict=False)),
+            (region.reads, zip(op.reads, two.reads, strict=False)),
+            (region.gives, zip(op.gives, two.gives, strict=False)),
         ):
             found_pairs += [Pair.of(runs, labels, *both) for both in some]
-        told = Judged("exact", certified=True)
-        if any(pair.compared for pair in one.gives):
-            told = judge(one)
-            found.told.append((one, told))
-        for n, pair in enumerate(one.gives):
-            apart = told.apart[n] if n < len(told.apart) else None
+        judged = Judged("exact", certified=True)
+        if any(pair.compared for pair in region.gives):
+            judged = judge(region)
+            followed.told.append((region, judged))
+        for n, pair in enumerate(region.gives):
+            apart = judged.apart[n] if n < len(judged.apart) else None
+            label = followed.left[pair.left]
             if strict and not pair.selection.whole:
                 # what an operation was not seen to compute as its match
-                label = found.left[pair.left]
                 label = _masked(label, ~pair.selection.mask(label.shape, 0), mine)
-                if apart is not None and apart.any():
-                    label = marked(label, pair, apart, mine)
-                found.left[pair.left] = label
+            if apart is not None and apart.any():
+                label = marked(label, pair, apart, mine)
+            if label is not followed.left[pair.left]:
+                followed.left[pair.left] = label
                 changed.add(pair.left)
-            elif apart is not None and apart.any():
-                found.left[pair.left] = marked(found.left[pair.left], pair, apart, mine)
-                changed.add(pair.left)
-    return found
+    return followed
 
 
-def marked(one: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
+def marked(labels: Labels, pair: Pair, apart: np.ndarray, number: int) -> Labels:
     """Labels with a mark where an operation computes differently; along axes that are left out, at
     all elements where it does so at one."""
-    every = np.arange(int(np.prod(one.shape, dtype=int))).reshape(one.shape)
+    every = np.arange(int(np.prod(labels.shape, dtype=int))).reshape(labels.shape)
     index = np.asarray(pair.selection.taken(every, 0)).reshape(-1)
-    mask = np.zeros(one.shape, bool)
+    mask = np.zeros(labels.shape, bool)
     mask.reshape(-1)[index[apart]] = True
-    return _masked(one, mask, number)
+    return _masked(labels, mask, number)
 
 
-def _masked(one: Labels, mask: np.ndarray, number: int) -> Labels:
-    out = tuple(axis for axis in range(len(one.shape)) if one.implicit(axis))
+def _masked(labels: Labels, mask: np.ndarray, number: int) -> Labels:
+    out = tuple(axis for axis in range(len(labels.shape)) if labels.implicit(axis))
     mask = np.asarray(mask.any(axis=out, keepdims=True)) if out else mask
-    mark = joint(one.array, tag("computed differently", number))
-    return one._replace(array=np.where(mask, mark, one.array))
+    mark = joint(labels.array, tag("computed differently", number))
+    return labels._replace(array=np.where(mask, mark, labels.array))
 
 
 def reads_content(whole: Labels, nothing: Labels) -> np.ndarray:
@@ -452,5 +452,5 @@ def reads_content(whole: Labels, nothing: Labels) -> np.ndarray:
     zero of padding alone may be another one's: what is told apart reads content.
     """
     axes = told_apart(whole, nothing)
-    found: np.ndarray = np.broadcast_to(whole.full(axes) != nothing.full(axes), whole.shape)
-    return found
+    different: np.ndarray = np.broadcast_to(whole.full(axes) != nothing.full(axes), whole.shape)
+    return different

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import prod
 from typing import Any
 
@@ -93,11 +93,11 @@ class Pair:
     def of(cls, runs: Runs, labels: Both, left: int, right: int) -> Pair:
         """Returns what must agree of two values, by the labels of all values of both runs."""
         ours, theirs = runs[0].values[left], runs[1].values[right]
-        one, two = labels[0][left], labels[1][right]
+        left_labels, right_labels = labels[0][left], labels[1][right]
         # of another format nothing is compared, though both may hold zeros
-        chosen = agreeing(one, two) if ours.dtype == theirs.dtype else NOTHING
+        chosen = agreeing(left_labels, right_labels) if ours.dtype == theirs.dtype else NOTHING
         hollow = 0 in ours.shape and 0 in theirs.shape
-        known = one.known and two.known
+        known = left_labels.known and right_labels.known
         return cls(left, right, chosen, known, chosen.count(ours.shape), hollow=hollow)
 
     @classmethod
@@ -108,18 +108,18 @@ class Pair:
 
 def align(left: Run, right: Run) -> list[Numbers]:
     """Pairs the operations of two runs by names and order: the longest common parts."""
-    ours, theirs = ([(one.op, one.path) for one in side.operations] for side in (left, right))
+    ours, theirs = ([(op.op, op.path) for op in side.operations] for side in (left, right))
     if ours == theirs:
         return [(n, n) for n in range(len(ours))]
-    found: list[Numbers] = []
+    pairs: list[Numbers] = []
     # from 200 items on difflib takes what is more than 1 % of them for junk, as layers of one kind
     # are
     for kind, i, j, k, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if kind == "equal":
-            found += [(i + n, k + n) for n in range(j - i)]
+            pairs += [(i + n, k + n) for n in range(j - i)]
         else:
-            found += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
-    return found
+            pairs += [(n, None) for n in range(i, j)] + [(None, n) for n in range(k, m)]
+    return pairs
 
 
 class Match:
@@ -134,11 +134,11 @@ class Match:
     def __init__(
         self,
         runs: Runs,
-        given: tuple[Known, Known] | None = None,
+        initial: tuple[Known, Known] | None = None,
         close: Mapping[int, int] = NONE,
         argued: Argued = NONE,
     ) -> None:
-        """``given``: as of ``initial_labels``. ``close``: from the left's values to those of the
+        """``initial``: as of ``initial_labels``. ``close``: from the left's values to those of the
         right that are close: where their labels differ they get one. ``argued``: operations that
         get one label, though their arguments differ."""
         self.runs, self.close, self.argued, self.taken = runs, close, argued, dict[int, int]()
@@ -146,15 +146,16 @@ class Match:
         self.by_labels = set[tuple[int, int]]()
         self.values: tuple[dict[int, int], dict[int, int]] = {}, {}
         self._partner = close, {m: n for n, m in close.items()}
-        like = {other: one for (_, other), one in argued.items()}
+        like = {other: otherwise for (_, other), otherwise in argued.items()}
         self._like: tuple[dict[int, Otherwise], dict[int, Otherwise]] = {}, like
         self._formulas: tuple[dict[int, Labels], dict[int, Labels]] = {}, {}
-        known = initial_labels(*runs) if given is None else given
+        known = initial_labels(*runs) if initial is None else initial
         both = zip(runs, known, strict=True)
-        self.labels: Both = tuple([one.get(n) for n in range(len(r.values))] for r, one in both)  # type: ignore[assignment]
+        every = ([labels.get(n) for n in range(len(run.values))] for run, labels in both)
+        self.labels: Both = tuple(every)  # type: ignore[assignment]
         for side in (0, 1):
-            for one in runs[side].operations:
-                self._fill(side, one.number)
+            for op in runs[side].operations:
+                self._fill(side, op.number)
 
     def pair(self, mine: int, other: int) -> Pair:
         if (mine, other) not in self.pairs:
@@ -168,7 +169,7 @@ class Match:
     def operations(self) -> list[Numbers]:
         """Returns pairs of operations in order, None where a side has none: by labels, and by names
         and order where these say nothing else."""
-        sides, found, aligned = self.runs, list[Numbers](), align(*self.runs)
+        sides, pairs, aligned = self.runs, list[Numbers](), align(*self.runs)
         settled: set[Numbers] = set()
         for mine, other in aligned:
             if mine is not None and other is not None:
@@ -182,30 +183,31 @@ class Match:
         right = [b for a, b in aligned if b is not None and (a, b) not in settled]
         new = dict[int, int]()
         for n, m in self.close.items() if left or right else ():
-            one, two = sides[0].values[n].given, sides[1].values[m].given
-            if one in left and two in right and one not in new and two not in new.values():
-                new[one] = two
+            first, second = sides[0].values[n].given, sides[1].values[m].given
+            if not (first in new or second in new.values()) and first in left and second in right:
+                new[first] = second
                 self._note(n, m)
-        asked = [n for n in left if n not in new]
-        for value, match in _matches(sides, self.labels, asked, set(right) - {*new.values()}):
+        unmatched = [n for n in left if n not in new]
+        for value, match in _matches(sides, self.labels, unmatched, set(right) - {*new.values()}):
             self._note(value, match)
             new[sides[0].values[value].given] = sides[1].values[match].given
         back = {m: n for n, m in new.items()}
-        asked = [m for m in right if m not in back]
-        for value, match in _matches(sides[::-1], self.labels[::-1], asked, set(left) - new.keys()):
+        unmatched = [m for m in right if m not in back]
+        free = set(left) - new.keys()
+        for value, match in _matches(sides[::-1], self.labels[::-1], unmatched, free):
             self._note(match, value)
             back[sides[1].values[value].given] = sides[0].values[match].given
         self.by_labels.update(new.items(), ((n, m) for m, n in back.items()))
         for mine, other in aligned:
             moved = mine in new or other in back
             if (mine, other) in settled or (None not in (mine, other) and not moved):
-                found.append((mine, other))
+                pairs.append((mine, other))
                 continue
             if mine is not None:
-                found.append((mine, new.get(mine)))
+                pairs.append((mine, new.get(mine)))
             if other is not None and (other not in back or new.get(back[other]) != other):
-                found.append((back.get(other), other))
-        return found
+                pairs.append((back.get(other), other))
+        return pairs
 
     def _note(self, mine: int, other: int) -> None:
         """Has two values belong together, unless they do with others."""
@@ -218,38 +220,38 @@ class Match:
         pending = [(side, number)]  # each waits for the next
         while pending:
             side, number = pending[-1]
-            values, found = self.runs[side].values, self.labels[side]
+            values, known = self.runs[side].values, self.labels[side]
             op = self.runs[side].operations[number]
-            missing = next((n for n in op.reads if found[n] is None), None)
+            missing = next((n for n in op.reads if known[n] is None), None)
             if missing is not None:
                 pending.append((side, values[missing].given))
                 continue
-            rest = [n for n in op.gives if found[n] is None]
+            rest = [n for n in op.gives if known[n] is None]
             if any(n not in self._formulas[side] for n in rest):
                 labels = self._labels_given(side, op)
                 self._formulas[side].update(zip(op.gives, labels, strict=True))
-            asked = {n: self._partner[side][n] for n in rest if n in self._partner[side]}
+            partners = {n: self._partner[side][n] for n in rest if n in self._partner[side]}
             others = (
                 (1 - side, self.runs[1 - side].values[m].given)
-                for m in asked.values()
+                for m in partners.values()
                 if m not in self._formulas[1 - side]
             )
-            if other := next((one for one in others if one not in pending), None):
+            if other := next((place for place in others if place not in pending), None):
                 pending.append(other)
                 continue
             for n in rest:
-                self._settle(side, n, asked.get(n))
+                self._settle(side, n, partners.get(n))
             pending.pop()
 
     def _labels_given(self, side: int, op: Operation) -> list[Labels]:
-        found = self.labels[side]
+        labels = self.labels[side]
         if (taken := self._like[side].get(op.number)) is None:
-            return result_labels(self.runs[side], op, found)
-        own = list(found)
+            return result_labels(self.runs[side], op, labels)
+        own = list(labels)
         for place, label in taken.scalars.items():
             own[op.reads[place]] = label
-        asked = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
-        return result_labels(self.runs[side], asked, own)
+        stand_in = replace(op, meaning=taken.like.meaning, attributes=taken.like.attributes)
+        return result_labels(self.runs[side], stand_in, own)
 
     def _settle(self, side: int, number: int, partner: int | None) -> None:
         label = self._formulas[side][number]
@@ -277,29 +279,29 @@ def _result_pairs(sides: Runs, mine: int, other: int) -> Iterable[tuple[int, int
 
 
 def _matches(
-    sides: Runs, labels: tuple[list[Labels], list[Labels]], asked: Sequence[int], free: set[int]
+    sides: Runs, labels: tuple[list[Labels], list[Labels]], wanted: Sequence[int], free: set[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yields a value of each of the first side's operations ``asked`` that has a match, and
+    """Yields a value of each of the first side's operations ``wanted`` that has a match, and
     the other side's value that computes the same.
 
     ``free``: operations of the other side without one; one that has is taken where no other
     computes the same.
     """
     ours, theirs = sides
-    if not any(computes(ours.operations[n]) for n in asked):
+    if not any(computes(ours.operations[n]) for n in wanted):
         return
     index = _Index(theirs, labels[1])
-    for one in (ours.operations[n] for n in asked):
-        for value in one.gives if computes(one) else ():
+    for op in (ours.operations[n] for n in wanted):
+        for value in op.gives if computes(op) else ():
             hits = index.candidates(labels[0][value]) if _is_computed(ours, value) else {}
             if not hits:
                 continue
 
-            def rank(number: int, hits: dict[int, float] = hits, one: Operation = one) -> tuple:
+            def rank(number: int, hits: dict[int, float] = hits, op: Operation = op) -> tuple:
                 """The most in common first, of those a free one, then one of the same name, the
                 first."""
                 other = theirs.operations[theirs.values[number].given]
-                names = other.op != one.op, other.path != one.path
+                names = other.op != op.op, other.path != op.path
                 return (-hits[number], other.number not in free, *names, other.number)
 
             best = min(hits, key=rank)
@@ -320,22 +322,19 @@ class _Index:
     """The computed values of a side by their labels: as they are, and written out if need be."""
 
     def __init__(self, side: Run, labels: Sequence[Labels]) -> None:
-        self.tables = [_label_tables(side, labels, False)]
-        self.rest = side, labels
+        self.tables = cache(partial(_label_tables, side, labels))
 
-    def candidates(self, one: Labels) -> dict[int, float]:
+    def candidates(self, labels: Labels) -> dict[int, float]:
         """Returns values that share at least half of these labels: how many."""
-        if hits := self._hits(one, False):
+        if hits := self._hits(labels, False):
             return hits
-        return self._hits(one, True) if prod(one.shape) <= MOST else {}
+        return self._hits(labels, True) if prod(labels.shape) <= MOST else {}
 
-    def _hits(self, one: Labels, full: bool) -> dict[int, float]:
-        if full and len(self.tables) == 1:
-            self.tables.append(_label_tables(*self.rest, True))
-        key, words = _distinct_labels(one, full)
-        if key not in self.tables[full] or not len(words):
+    def _hits(self, labels: Labels, full: bool) -> dict[int, float]:
+        key, words = _distinct_labels(labels, full)
+        if key not in (tables := self.tables(full)) or not len(words):
             return {}
-        table, owners, counts = self.tables[full][key]
+        table, owners, counts = tables[key]
         # a value of millions of labels is found by a few thousand of them, evenly among all
         sample = words[np.unique(np.linspace(0, len(words) - 1, SAMPLED).astype(int))]
         start, end = (np.searchsorted(table, sample, side) for side in ("left", "right"))
@@ -344,8 +343,8 @@ class _Index:
         hit = owners[every + np.arange(len(every))]
         names, times = np.unique(hit, return_counts=True)
         factor = len(words) / len(sample)
-        told = zip(names.tolist(), (times * factor).tolist(), strict=True)
-        return {n: k for n, k in told if 2 * k >= min(len(words), counts[n])}
+        counted = zip(names.tolist(), (times * factor).tolist(), strict=True)
+        return {n: k for n, k in counted if 2 * k >= min(len(words), counts[n])}
 
 
 # Labels, sorted; the value that has each; how many each value has.
@@ -364,37 +363,37 @@ def _label_tables(side: Run, labels: Sequence[Labels], full: bool) -> dict[objec
         if size <= MOST and rest >= 0:
             key, words = _distinct_labels(label, full)
             lines.setdefault(key, {})[number] = words
-    found: dict[object, Table] = {}
+    tables: dict[object, Table] = {}
     for key, some in lines.items():
-        words, counts = np.concatenate([*some.values()]), {n: len(one) for n, one in some.items()}
+        words, counts = np.concatenate([*some.values()]), {n: len(line) for n, line in some.items()}
         order = np.argsort(words, kind="stable")
-        found[key] = words[order], np.repeat([*some], [*counts.values()])[order], counts
-    return found
+        tables[key] = words[order], np.repeat([*some], [*counts.values()])[order], counts
+    return tables
 
 
-def _distinct_labels(one: Labels, full: bool) -> tuple[object, np.ndarray]:
+def _distinct_labels(labels: Labels, full: bool) -> tuple[object, np.ndarray]:
     """Returns what is left out of labels, and those that there are, each once, but for zeros."""
-    array = one.full() if full else one.array
-    axes = [a for a in range(len(one.shape)) if not full and one.implicit(a)]
-    key = tuple(sorted((mixing.hashed(one.name(a)), one.shape[a]) for a in axes))
+    array = labels.full() if full else labels.array
+    axes = [a for a in range(len(labels.shape)) if not full and labels.implicit(a)]
+    key = tuple(sorted((mixing.hashed(labels.name(a)), labels.shape[a]) for a in axes))
     words = np.unique(array)
     return key, words[words != ZERO]
 
 
 def read_alike(
-    one: Operation, two: Operation, meet: Callable[[int, int], bool]
+    left: Operation, right: Operation, meet: Callable[[int, int], bool]
 ) -> list[tuple[int, int]]:
     """Pairs what two operations read: place by place, or in the order in which all have something
     in common, where a sum or a product of two has them the other way round.
 
     ``meet``: whether two values have something in common.
     """
-    plain = list(zip(one.reads, two.reads, strict=False))
-    if len(one.reads) != 2 or len(two.reads) != 2:
+    plain = list(zip(left.reads, right.reads, strict=False))
+    if len(left.reads) != 2 or len(right.reads) != 2:
         return plain
     if all(meet(*numbers) for numbers in plain):  # first: labels of the others are never asked
         return plain
-    turned = list(zip(one.reads, reversed(two.reads), strict=True))
+    turned = list(zip(left.reads, reversed(right.reads), strict=True))
     return turned if all(meet(*numbers) for numbers in turned) else plain
 
 
@@ -412,7 +411,7 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
     A weight that both have is one thing, its elements known by their index; what one run alone has
     is known element by element. Costs a look at the weights that one run alone has.
     """
-    sides, found = (left, right), []
+    sides, labels = (left, right), []
     # The first of two places where a label depends on what a run is compared with. Two pure ways
     # lose too much. A digest for every weight: a kernel that Keras keeps as (inputs, filters) and
     # PyTorch as (filters, inputs) would have nothing in common, and no layer behind it. The numbers
@@ -422,47 +421,48 @@ def initial_labels(left: Run, right: Run) -> tuple[dict[int, Labels], dict[int, 
     one_sided = _one_sided(left, right)
     for side, theirs, formulas in zip(sides, keys[::-1], one_sided, strict=True):
         values = side.values
-        given = {n for n, v in enumerate(values) if v.given < 0}
-        shared = {n for n in given if _labelled_as_one(values[n]) and values[n].key in theirs}
-        missing = {n for n in given - shared if values[n].content is None}
+        initial = {n for n, v in enumerate(values) if v.given < 0}
+        shared = {n for n in initial if _labelled_as_one(values[n]) and values[n].key in theirs}
+        missing = {n for n in initial - shared if values[n].content is None}
         contents = {n: v.content for n, v in enumerate(values) if v.content is not None}
         contents |= side.arrays(missing) if missing else {}
-        made = {}
-        for n in given:
-            one, dtype = values[n], values[n].dtype
+        known = {}
+        for n in initial:
+            value, dtype = values[n], values[n].dtype
             # by its bits; the same bits in another shape are other elements
-            label = of_digest(one.shape, f"{one.digest} {[size for size in one.shape if size > 1]}")
-            made[n] = label._replace(fixed=one.role == WEIGHT)
-            row = n in shared and dtype in floats.FORMATS and len(one.shape) == 1
+            sizes = [size for size in value.shape if size > 1]
+            label = of_digest(value.shape, f"{value.digest} {sizes}")
+            known[n] = label._replace(fixed=value.role == WEIGHT)
+            row = n in shared and dtype in floats.FORMATS and len(value.shape) == 1
             # converters add biases of zeros, which add nothing
-            if row and one.digest == array_digest(
-                np.zeros(one.shape, floats.container_of_format(dtype))
+            if row and value.digest == array_digest(
+                np.zeros(value.shape, floats.container_of_format(dtype))
             ):
-                made[n] = made[n]._replace(array=np.zeros_like(label.array), fixed=False)
+                known[n] = known[n]._replace(array=np.zeros_like(label.array), fixed=False)
         for n in contents.keys() - shared - formulas:
-            if n in given or is_exact_content(contents[n], values[n].dtype):
-                made[n] = of_content(contents[n])
-        found.append(made)
-    return found[0], found[1]
+            if n in initial or is_exact_content(contents[n], values[n].dtype):
+                known[n] = of_content(contents[n])
+        labels.append(known)
+    return labels[0], labels[1]
 
 
-def result_labels(run: Run, one: Operation, found: Sequence[Labels | None] | Known) -> list[Labels]:
+def result_labels(run: Run, op: Operation, labels: Sequence[Labels | None] | Known) -> list[Labels]:
     """Returns the labels of what an operation gives, from those of what it reads."""
-    reads = [found[n] for n in one.reads]
-    shapes = [run.values[n].shape for n in one.gives]
-    meaning = one.meaning
+    reads = [labels[n] for n in op.reads]
+    shapes = [run.values[n].shape for n in op.gives]
+    meaning = op.meaning
     unknown = isinstance(meaning, Unknown)
-    what = tag(one.op, repr(one.attributes)) if unknown else tag(meaning.word or one.op)
+    what = tag(op.op, repr(op.attributes)) if unknown else tag(meaning.word or op.op)
     if meaning.notices:
-        zeros = run.values[one.gives[0]].zeros
+        zeros = run.values[op.gives[0]].zeros
         return meaning.labels(reads, shapes, what, zeros)  # type: ignore[arg-type, call-arg]
     return meaning.labels(reads, shapes, what)  # type: ignore[arg-type]
 
 
-def _labelled_as_one(one: Value) -> bool:
+def _labelled_as_one(value: Value) -> bool:
     """Whether labels take a value as a whole, if both runs are given it."""
-    large = one.role == WEIGHT or one.content is None or one.content.size > LARGE
-    return large and one.given < 0 and one.floating and prod(one.shape) > 1
+    large = value.role == WEIGHT or value.content is None or value.content.size > LARGE
+    return large and value.given < 0 and value.floating and prod(value.shape) > 1
 
 
 def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
@@ -475,18 +475,18 @@ def _one_sided(ours: Run, theirs: Run) -> tuple[set[int], set[int]]:
     their content, or none: but one-hot rows of a vocabulary don't fit (8 bytes a label), and masks
     that two libraries make by different formulas are recognised by their content alone.
     """
-    found: tuple[set[int], set[int]] = set(), set()
+    one_sided: tuple[set[int], set[int]] = set(), set()
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
             continue
         gives = ours.operations[mine].gives, theirs.operations[other].gives
         for both in zip(*gives, strict=False):
             values = ours.values[both[0]], theirs.values[both[1]]
-            kept = [value.content is not None for value in values]
-            if kept[0] != kept[1] and values[0].dtype == values[1].dtype:
-                side = kept.index(True)
-                found[side].add(both[side])
-    return found
+            known = [value.content is not None for value in values]
+            if known[0] != known[1] and values[0].dtype == values[1].dtype:
+                side = known.index(True)
+                one_sided[side].add(both[side])
+    return one_sided
 
 
 # Arguments that differ: both runs call the same operation, and ask it for different things.
@@ -522,17 +522,18 @@ Argued = Mapping[tuple[int, int], Otherwise]
 
 def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwise | None:
     """Returns how the arguments of two operations differ; None where nothing can be said of it."""
-    one, two = left.operations[mine], right.operations[other]
-    meaning = one.meaning
-    if one.op != two.op or type(meaning) is not type(two.meaning):
+    first, second = left.operations[mine], right.operations[other]
+    meaning = first.meaning
+    if first.op != second.op or type(meaning) is not type(second.meaning):
         return None
     moves = isinstance(meaning, Exact) and not isinstance(meaning, Unknown)
     if isinstance(meaning, Compiled | Made) or (
         moves and not (isinstance(meaning, Pads) or hasattr(meaning, "value"))
     ):
         return None
-    ours, theirs = ([run.values[n] for n in op.reads] for run, op in ((left, one), (right, two)))
-    gives = [[run.values[n] for n in op.gives] for run, op in ((left, one), (right, two))]
+    both_ops = ((left, first), (right, second))
+    ours, theirs = ([run.values[n] for n in op.reads] for run, op in both_ops)
+    gives = [[run.values[n] for n in op.gives] for run, op in both_ops]
     if len(ours) != len(theirs) or not any(value.floating for value in gives[0]):
         return None
     scalars = _differing_scalars(ours, theirs)
@@ -545,25 +546,25 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
         # one meaning is taken at the other's shapes: they may differ in numbers alone
         fields = {name: getattr(meaning, name) for name in ("numbers",) if hasattr(meaning, name)}
         try:
-            if replace(two.meaning, **fields) != meaning:  # type: ignore[type-var]
+            if replace(second.meaning, **fields) != meaning:  # type: ignore[type-var]
                 return None
         except (TypeError, ValueError):  # no dataclass, or of arrays
             return None
     inside = getattr(meaning, "differing", None)  # of programs, which have a body besides
-    told: list[tuple[Any, ...]] = []
+    arguments: list[tuple[Any, ...]] = []
     if inside is not None:
-        if (body := inside(two.meaning)) is None:
+        if (body := inside(second.meaning)) is None:
             return None
-        told += body
+        arguments += body
     else:
-        for name in dict.fromkeys((*one.attributes, *two.attributes)):
-            values = [side.attributes.get(name, NOT_GIVEN) for side in (one, two)]
+        for name in dict.fromkeys((*first.attributes, *second.attributes)):
+            values = [side.attributes.get(name, NOT_GIVEN) for side in (first, second)]
             texts = [repr(value) for value in values]
             where = any(" at 0x" in text for text in texts)  # which differs from run to run
             if texts[0] != texts[1] and name not in NAMES_ALONE and not where:
                 number = name.removeprefix("argument")  # of those without a name, from 1 on
                 plain = number != name and number.isdigit()
-                told.append((f"operand {int(number) + 1}" if plain else name, *values))
+                arguments.append((f"operand {int(number) + 1}" if plain else name, *values))
     for n, both in scalars.items():
         name = both[0].name if both[0].name == both[1].name else ""
         numbers = []
@@ -575,19 +576,19 @@ def differing_arguments(left: Run, right: Run, mine: int, other: int) -> Otherwi
             else:  # bfloat16's bits, or integers
                 wide = floats.widen(scalar, v.dtype) if v.dtype in floats.FORMATS else scalar
                 numbers.append(wide.item())
-        told.append((name or f"operand {n + 1}", *numbers))
+        arguments.append((name or f"operand {n + 1}", *numbers))
     if not alike:
         sizes = left.axis_sizes, right.axis_sizes
-        told = [each for each in told if not _follows_from_sizes(each[1:], sizes)]
-    if not told or not any(v.floating and n not in scalars for n, v in enumerate(ours)):
+        arguments = [each for each in arguments if not _follows_from_sizes(each[1:], sizes)]
+    if not arguments or not any(v.floating and n not in scalars for n, v in enumerate(ours)):
         return None
     if moves:  # elements, to places that whole numbers say
-        told = [each for each in told if any(isinstance(one, float) for one in each[1:])]
-        if not told:
+        arguments = [each for each in arguments if any(isinstance(v, float) for v in each[1:])]
+        if not arguments:
             return None
-    text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in told)
+    text = ", ".join(f"{name} {_two_texts(*both)}" for name, *both in arguments)
     labels = {n: of_content(a.content) for n, (a, _) in scalars.items() if a.content is not None}
-    return Otherwise(text, one, labels)
+    return Otherwise(text, first, labels)
 
 
 def all_differing_arguments(
@@ -608,35 +609,34 @@ def all_differing_arguments(
     matched = SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks()
     for start, begin, count in matched:
         pairs += [(free[0][start + n], free[1][begin + n]) for n in range(count)]
-    found = {
-        both: one for both in pairs if (one := differing_arguments(left, right, *both)) is not None
-    }
-    if not found:
+    every = {both: differing_arguments(left, right, *both) for both in pairs}
+    differing = {both: otherwise for both, otherwise in every.items() if otherwise is not None}
+    if not differing:
         return {}
     # Two operations stand for each other where a module of one name calls them, or the same
     # operations read what they give: x * 0.5 is no x * 0.25 * 2 with another factor.
     read_by = _read_by(left), _read_by(right)
-    kept = {}
-    for both, one in found.items():
+    settled = {}
+    for both, otherwise in differing.items():
         ops = left.operations[both[0]], right.operations[both[1]]
         ends = [
             sorted(r for n in op.gives for r in some[n])
             for op, some in zip(ops, read_by, strict=True)
         ]
         if (ops[0].path and ops[0].path == ops[1].path) or ends[0] == ends[1]:
-            kept[both] = one
-    return kept
+            settled[both] = otherwise
+    return settled
 
 
 def _read_by(run: Run) -> Mapping[int, list[str]]:
     """Returns by value which operations read it, and which outputs of the run it is."""
-    found: dict[int, list[str]] = defaultdict(list)
-    for one in run.operations:
-        for n in one.reads:
-            found[n].append(one.op)
+    readers: dict[int, list[str]] = defaultdict(list)
+    for op in run.operations:
+        for n in op.reads:
+            readers[n].append(op.op)
     for place, n in enumerate(run.outputs):
-        found[n].append(f"output {place}")
-    return found
+        readers[n].append(f"output {place}")
+    return readers
 
 
 def _differing_scalars(ours: list[Value], theirs: list[Value]) -> dict[int, tuple[Value, Value]]:

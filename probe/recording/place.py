@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from probe import floats
-from probe.recording.alone import Alone, Cause, equal_bits, evenly
+from probe.recording.alone import Alone, Cause, Sides, equal_bits, evenly
+from probe.recording.difference import NAMES
 from probe.semantics import Normalises
 from probe.summation.reveal import column_labels
 
@@ -104,51 +105,56 @@ class PlacedFunction:
 
     def filled(self, number: float | np.ndarray) -> np.ndarray:
         """Returns the output with one number at every place, or one row along the last axis."""
-        given = list(self.reads)
-        for n in set(range(len(given))).difference(self.held):
-            one = floats.round_to(np.asarray(number), self.dtypes[n])
-            given[n] = np.broadcast_to(one, given[n].shape).copy()
-        return self.call(given)
+        operands = list(self.reads)
+        for n in set(range(len(operands))).difference(self.held):
+            rounded = floats.round_to(np.asarray(number), self.dtypes[n])
+            operands[n] = np.broadcast_to(rounded, operands[n].shape).copy()
+        return self.call(operands)
 
     def laid(self, pool: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
         """Runs it with the numbers of a pool one after the other at its places, from number
         ``shift`` on, and over again behind the last. Returns which number stood at each place of
         the output (its index in the pool), and what came out there (float64), both flat."""
-        size, given = self.recorded.size, []
+        size, operands = self.recorded.size, []
         index = (np.arange(size) + shift) % len(pool)
         for array, dtype in zip(self.reads, self.dtypes, strict=False):
             own = index if array.size == size else np.arange(array.size) % len(pool)
-            given.append(floats.round_to(pool[own], dtype).reshape(array.shape))
-        return index, floats.widen(self.call(given), self.dtypes[-1]).reshape(-1)
+            operands.append(floats.round_to(pool[own], dtype).reshape(array.shape))
+        return index, floats.widen(self.call(operands), self.dtypes[-1]).reshape(-1)
+
+    def bits(self, output: np.ndarray) -> np.ndarray:
+        """Returns bits of floating-point numbers, different values as they are."""
+        plain = np.ascontiguousarray(output)
+        return floats.to_bits(plain, self.dtype) if self.dtype in floats.FORMATS else plain
 
     def recorded_bits(self, number: int) -> bytes:
         """Returns the bits of one of the outputs that must agree, as they were recorded."""
-        return _element_bits(self.recorded, self.dtype).reshape(-1)[self.index[number]].tobytes()
+        return self.bits(self.recorded).reshape(-1)[self.index[number]].tobytes()
 
     def _put(self, place: int) -> list[np.ndarray]:
         """Returns what is put everywhere to ask about an output: numbers, or one row."""
         at = enumerate(np.unravel_index(place, self.shape))
         inside = self.axes or ()
         row = tuple(slice(None) if axis in inside else slice(int(n), int(n) + 1) for axis, n in at)
-        return [one[row] for one in self.wide]
+        return [array[row] for array in self.wide]
 
-    def lines(self, found: np.ndarray) -> np.ndarray:
+    def lines(self, output: np.ndarray) -> np.ndarray:
         """Returns the output as (places, elements) that should be equal at all places."""
         inside = self.axes or ()
-        rest = [axis for axis in range(found.ndim) if axis not in inside]
+        rest = [axis for axis in range(output.ndim) if axis not in inside]
         count = int(np.prod([self.shape[axis] for axis in rest], dtype=int))
-        return found.transpose(*rest, *inside).reshape(count, -1)
+        return output.transpose(*rest, *inside).reshape(count, -1)
 
     def came(self, place: int) -> bool | None:
         """Returns whether an output comes out again at its place; None where it can't be asked."""
-        found, recorded = self.answers(place), self.recorded.reshape(-1)[place : place + 1]
-        if found is None:
+        bits, recorded = self.answers(place), self.recorded.reshape(-1)[place : place + 1]
+        if bits is None:
             return None
-        return equal_bits(recorded, found[place : place + 1].view(recorded.dtype), self.dtype)
+        return equal_bits(recorded, bits[place : place + 1].view(recorded.dtype), self.dtype)
 
     def answers(self, place: int) -> np.ndarray | None:
         """Returns the bits of the output; None where it can't be run so. The last is kept."""
-        key = b"".join(one.tobytes() for one in self._put(place))
+        key = b"".join(row.tobytes() for row in self._put(place))
         if key != self.last[0]:
             self.last = key, self._answers(place)
         return self.last[1]
@@ -157,16 +163,16 @@ class PlacedFunction:
         put = self._put(place)
         if self.axes is None:
             both = zip(self.reads, put, strict=True)
-            given = [np.full(array.shape, one.reshape(()), array.dtype) for array, one in both]
+            operands = [np.full(a.shape, value.reshape(()), a.dtype) for a, value in both]
         else:
-            given = [np.broadcast_to(put[0], self.shape), *self.reads[1:]]
+            operands = [np.broadcast_to(put[0], self.shape), *self.reads[1:]]
         try:
-            found = self.call(given)
+            output = self.call(operands)
         except Exception:  # a library says no in many ways, and then this isn't known
             return None
-        if found.shape != self.shape:
+        if output.shape != self.shape:
             return None
-        bits = _element_bits(found, self.dtype)
+        bits = self.bits(output)
         lines = self.lines(bits)
         if len(self.kept) < KEPT and (lines != lines[:1]).any():
             self.kept.append(lines)
@@ -199,18 +205,18 @@ class PlacedFunction:
         width = self.shape[-1] if self.shape else 0
         if not width:
             return None
-        given = []
-        for array, one in zip(self.reads, self._put(place), strict=True):
+        operands = []
+        for array, value in zip(self.reads, self._put(place), strict=True):
             grown = array.ndim > 0 and array.shape[-1] == width
             shape = (*array.shape[:-1], width + more) if grown else array.shape
-            given.append(np.full(shape, one.reshape(()), array.dtype))
+            operands.append(np.full(shape, value.reshape(()), array.dtype))
         try:
-            found = self.call(given)
+            output = self.call(operands)
         except Exception:  # a library says no in many ways
             return None
-        if found.size <= self.recorded.size:
+        if output.size <= self.recorded.size:
             return None
-        return {one.tobytes() for one in np.unique(_element_bits(found, self.dtype))}
+        return {bits.tobytes() for bits in np.unique(self.bits(output))}
 
 
 def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
@@ -219,10 +225,10 @@ def telling_numbers(laid: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -
     ``laid``: as ``PlacedFunction.laid`` gives it, of any functions and shifts.
     """
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
-    for index, found in laid:
+    for index, results in laid:
         with np.errstate(invalid="ignore"):  # of numbers that it has no result for
-            np.minimum.at(least, index, found)
-            np.maximum.at(most, index, found)
+            np.minimum.at(least, index, results)
+            np.maximum.at(most, index, results)
     return np.asarray((least != most) & np.isfinite(least) & np.isfinite(most))
 
 
@@ -230,42 +236,42 @@ OTHER = "different formulas: the same number gives the other side's result at no
 APART = "each side gives one result at all places, and the sides' results are different"
 
 
-def function_cause(left: Alone, right: Alone, apart: np.ndarray, along: int | None = None) -> Cause:
+def function_cause(sides: Sides, apart: np.ndarray, along: int | None) -> Cause:
     """Returns why a function of each element differs. ``apart``: which of the compared outputs do.
 
     ``along``: the axis along which inputs with one axis lie, the first aside; None: the last.
     """
-    sides = PlacedFunction.of(left, along=along), PlacedFunction.of(right, along=along)
-    found, elsewhere = _ask_outputs(sides, apart)
+    placed = [PlacedFunction.of(side, along=along) for side in sides]
+    cause, elsewhere = _ask_outputs(placed, apart)
     if elsewhere is None:
-        return found
-    found.kind, more = "place", 0
-    found.why = (
+        return cause
+    cause.kind, more = "place", 0
+    cause.why = (
         "with a few more elements in one call the same number gives both results, by place: a "
         "vector loop and its remainder"
     )
     for done, number in enumerate(elsewhere):
-        more = _grown(sides, number, more)
+        more = _grown(placed, number, more)
         if more == 0:
-            found.kind = "algorithm"
-            found.why = OTHER
-            if not done and not any(one.kept for one in sides):
-                found.why = APART
+            cause.kind = "algorithm"
+            cause.why = OTHER
+            if not done and not any(side.kept for side in placed):
+                cause.why = APART
         elif more < 0:
-            found.kind = ""
-            found.why = "it can't be run at other sizes, so it is unknown whether places differ"
+            cause.kind = ""
+            cause.why = "it can't be run at other sizes, so it is unknown whether places differ"
         if more <= 0:
             break
-    return Cause(found.kind, found.why, found.examined, found.replayed)
+    return Cause(cause.kind, cause.why, cause.examined, cause.replayed)
 
 
-def _grown(sides: tuple[PlacedFunction, PlacedFunction], number: int, more: int) -> int:
+def _grown(sides: Sequence[PlacedFunction], number: int, more: int) -> int:
     """Returns how many more elements along the last axis a call of either side needs to give both
     sides' results of an output; 0 if none was found, -1 if neither runs at other sizes.
 
     ``more``: what another output needed, which is tried first.
     """
-    bits = [one.recorded_bits(number) for one in sides]
+    bits = [side.recorded_bits(number) for side in sides]
     sizes = [more, *range(1, SEAM)] if more > 0 else range(1, SEAM)
     able = False
     for side in sides:
@@ -279,21 +285,22 @@ def _grown(sides: tuple[PlacedFunction, PlacedFunction], number: int, more: int)
     return 0 if able else -1
 
 
-def rows_cause(left: Alone, right: Alone, meaning: Normalises, apart: np.ndarray) -> Cause:
+def rows_cause(sides: Sides, meaning: Normalises, apart: np.ndarray) -> Cause:
     """Returns why what normalises rows differs, as far as rows at other places tell."""
-    axes = [tuple(axis % one.reads[0].ndim for axis in meaning.axes) for one in (left, right)]
-    sides = PlacedFunction.of(left, axes=axes[0]), PlacedFunction.of(right, axes=axes[1])
-    found, elsewhere = _ask_outputs(sides, apart)
+    axes = [tuple(axis % side.reads[0].ndim for axis in meaning.axes) for side in sides]
+    both = zip(sides, axes, strict=True)
+    placed = [PlacedFunction.of(side, axes=own) for side, own in both]
+    cause, elsewhere = _ask_outputs(placed, apart)
     if elsewhere is None:
-        return found
-    found.why = "each side computes all of its rows alike; the order within a row is unknown"
-    if sides[0].kept or sides[1].kept:
-        found.why = (
+        return cause
+    cause.why = "each side computes all of its rows alike; the order within a row is unknown"
+    if placed[0].kept or placed[1].kept:
+        cause.why = (
             "rows at different places are computed differently, but "
-            f"{len(elsewhere)} of {found.examined} examined outputs come out with the other "
+            f"{len(elsewhere)} of {cause.examined} examined outputs come out with the other "
             "side's bits in no row"
         )
-    return found
+    return cause
 
 
 def repeated_by_number(
@@ -307,7 +314,7 @@ def repeated_by_number(
 
 
 def _ask_outputs(
-    sides: tuple[PlacedFunction, PlacedFunction], apart: np.ndarray
+    sides: Sequence[PlacedFunction], apart: np.ndarray
 ) -> tuple[Cause, list[int] | None]:
     """Asks about some differing outputs, evenly among all.
 
@@ -327,23 +334,20 @@ def _ask_outputs(
             return Cause(why="it can't be run on other operands of its shape"), None
         for side, theirs in zip(sides, reversed(sides), strict=True):
             place = int(side.index[number])
-            found = side.answers(place)
-            assert found is not None
-            other = np.frombuffer(theirs.recorded_bits(number), found.dtype)
-            met |= bool((found[side.beside(place)] == other).any())
+            answers = side.answers(place)
+            assert answers is not None
+            other = np.frombuffer(theirs.recorded_bits(number), answers.dtype)
+            met |= bool((answers[side.beside(place)] == other).any())
         replayed += all(came)
         elsewhere += [] if met else [number]
     kind, why = "", ""
-    told = [
-        f"{word}: {side.classes()}"
-        for word, side in zip(("left", "right"), sides, strict=True)
-        if side.kept
-    ]
+    both = zip(NAMES, sides, strict=True)
+    classes = [f"{name}: {side.classes()}" for name, side in both if side.kept]
     if replayed < len(chosen):
         why = "its outputs depend on more than their own input and position"
-    elif told and not elsewhere:
+    elif classes and not elsewhere:
         kind = "place"
-        why = f"the same number gives different bits at different places; {'; '.join(told)}"
+        why = f"the same number gives different bits at different places; {'; '.join(classes)}"
     settled = bool(kind) or replayed < len(chosen)
     return Cause(kind, why, len(chosen), replayed), None if settled else elsewhere
 
@@ -360,9 +364,3 @@ def _spans(mask: np.ndarray) -> str:
         if width > stop - start:
             text += f" (a remainder behind a multiple of {width})"
     return text
-
-
-def _element_bits(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns bits of floating-point numbers, different values as they are."""
-    plain = np.ascontiguousarray(array)
-    return floats.to_bits(plain, dtype) if dtype in floats.FORMATS else plain

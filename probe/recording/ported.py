@@ -117,8 +117,8 @@ class Ports:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.known: dict[tuple[int, tuple[Shape, ...]], list[Stage]] = {}
-        self.axes = _channels(run)
-        self.used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
+        self.axes = self._channels()
+        self.used = {*run.outputs, *(n for op in run.operations for n in op.reads)}
         self.fixed = [False] * len(run.values)
         for number, value in enumerate(run.values):
             if value.given < 0:
@@ -127,81 +127,82 @@ class Ports:
                 reads = run.operations[value.given].reads
                 self.fixed[number] = all(self.fixed[n] for n in reads)
 
-    def stages(self, one: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
+    def _channels(self) -> dict[int, int]:
+        """Returns the axis of the channels of those values of which a convolution or a pool says
+        it, or an operation between that keeps the shape."""
+        axes: dict[int, int] = {}
+        run, values = self.run, self.run.values
+        for op in run.operations:
+            first = getattr(op.meaning, "steps", ())[:1]
+            meaning: Any = first[0].meaning if first else op.meaning
+            inner = meaning.windows if isinstance(meaning, Convolution) else meaning
+            if isinstance(inner, Windows):
+                turned = getattr(
+                    meaning, "turned", range(len(values[op.reads[inner.reads[0]]].shape))
+                )
+                axes[op.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
+                axes[op.gives[0]] = inner.channels
+        for some in (run.operations, run.operations[::-1], run.operations):
+            for op in some:
+                if not isinstance(op.meaning, Each | Normalises | Same | Pads | Joins):
+                    continue
+                rank = len(values[op.gives[0]].shape)
+                ends = [n for n in (*op.reads, op.gives[0]) if len(values[n].shape) == rank]
+                known = next((axes[n] for n in ends if n in axes), None)
+                if known is not None:
+                    axes.update({n: known for n in ends if n not in axes})
+        return axes
+
+    def stages(self, op: Operation, shapes: Sequence[Shape] = ()) -> list[Stage]:
         """Returns an operation's stages. InputError: no part of it is a call, with the reason.
 
         ``shapes``: of what it reads, where they aren't the recorded ones.
         """
-        key = one.number, tuple(shapes)
+        key = op.number, tuple(shapes)
         if key not in self.known:
-            self.known[key] = self._stages(one, key[1])
+            self.known[key] = self._stages(op, key[1])
         return self.known[key]
 
-    def all_stages(self, one: Operation) -> list[Stage]:
+    def all_stages(self, op: Operation) -> list[Stage]:
         """Returns an operation's stages, also where none is a call. InputError: one is neither a
         call nor what NumPy computes."""
-        return _stages_or_computed(one.meaning, self._frame(one))
+        return _stages_or_computed(op.meaning, self._frame(op))
 
-    def _frame(self, one: Operation) -> PortFrame:
+    def _frame(self, op: Operation) -> PortFrame:
         values = self.run.values
-        if not one.gives or self.used.intersection(one.gives[1:]):
-            raise _not_a_call(one.op, f"it gives {len(one.gives)} results")
-        number = one.gives[0]
-        given = values[number]
+        if not op.gives or self.used.intersection(op.gives[1:]):
+            raise _not_a_call(op.op, f"it gives {len(op.gives)} results")
+        number = op.gives[0]
+        value = values[number]
         return PortFrame(
-            tuple(values[n].shape for n in one.reads),
-            given.shape,
-            tuple(values[n].dtype for n in one.reads),
-            given.dtype,
-            tuple(self.fixed[n] for n in one.reads),
+            tuple(values[n].shape for n in op.reads),
+            value.shape,
+            tuple(values[n].dtype for n in op.reads),
+            value.dtype,
+            tuple(self.fixed[n] for n in op.reads),
             self.axes.get(number),
         )
 
-    def _stages(self, one: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
-        frame = self._frame(one)
-        if all(self.fixed[n] for n in one.reads):
-            raise _not_a_call(one.op, "it reads weights alone")
-        if one.meaning.rounds is not None and not isinstance(one.meaning, Windows | Steps):
-            raise _not_a_call(one.op, SETTLED)
-        meaning = one.meaning
+    def _stages(self, op: Operation, shapes: tuple[Shape, ...]) -> list[Stage]:
+        frame = self._frame(op)
+        if all(self.fixed[n] for n in op.reads):
+            raise _not_a_call(op.op, "it reads weights alone")
+        if op.meaning.rounds is not None and not isinstance(op.meaning, Windows | Steps):
+            raise _not_a_call(op.op, SETTLED)
+        meaning = op.meaning
         if shapes and shapes != frame.shapes:
             meaning, shape = _resized(meaning, shapes, frame.shape)
             frame = replace(frame, shapes=shapes, shape=shape)
         if 0 in frame.shape or any(0 in shape for shape in frame.shapes):
-            raise _not_a_call(one.op, "it has no elements")
-        found = _stages(meaning, frame)
-        if not any(isinstance(stage.does, TargetCall) for stage in found):
-            raise _not_a_call(one.op, SETTLED)
-        return found
+            raise _not_a_call(op.op, "it has no elements")
+        stages = _stages(meaning, frame)
+        if not any(isinstance(stage.does, TargetCall) for stage in stages):
+            raise _not_a_call(op.op, SETTLED)
+        return stages
 
 
 def _not_a_call(op: str, why: str) -> InputError:
     return InputError("operation", op, why, "")
-
-
-def _channels(run: Run) -> dict[int, int]:
-    """Returns the axis of the channels of those values of which a convolution or a pool says it, or
-    an operation between that keeps the shape."""
-    found: dict[int, int] = {}
-    values = run.values
-    for one in run.operations:
-        first = getattr(one.meaning, "steps", ())[:1]
-        meaning: Any = first[0].meaning if first else one.meaning
-        inner = meaning.windows if isinstance(meaning, Convolution) else meaning
-        if isinstance(inner, Windows):
-            turned = getattr(meaning, "turned", range(len(values[one.reads[inner.reads[0]]].shape)))
-            found[one.reads[inner.reads[0]]] = tuple(turned)[inner.channels]
-            found[one.gives[0]] = inner.channels
-    for some in (run.operations, run.operations[::-1], run.operations):
-        for one in some:
-            if not isinstance(one.meaning, Each | Normalises | Same | Pads | Joins):
-                continue
-            rank = len(values[one.gives[0]].shape)
-            ends = [n for n in (*one.reads, one.gives[0]) if len(values[n].shape) == rank]
-            known = next((found[n] for n in ends if n in found), None)
-            if known is not None:
-                found.update({n: known for n in ends if n not in found})
-    return found
 
 
 def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple[Meaning, Shape]:
@@ -232,12 +233,12 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
         return meaning, tuple(size for axis, size in left if meaning.keep or axis not in axes)
     if isinstance(meaning, Turns):
         return meaning, tuple(shapes[0][axis] for axis in meaning.axes)
-    if isinstance(meaning, Steps) and not any(one.more for one in meaning.steps):
+    if isinstance(meaning, Steps) and not any(step.more for step in meaning.steps):
         steps, known = list[Step](), list(shapes)
-        for one in meaning.steps:
-            given = tuple(known[n] for n in one.reads)
-            inside, to_shape = _resized(one.meaning, given, one.shape)
-            steps.append(replace(one, meaning=inside, shape=to_shape))
+        for step in meaning.steps:
+            step_shapes = tuple(known[n] for n in step.reads)
+            inside, to_shape = _resized(step.meaning, step_shapes, step.shape)
+            steps.append(replace(step, meaning=inside, shape=to_shape))
             known.append(to_shape)
         return replace(meaning, steps=tuple(steps)), known[-1]
     raise _not_a_call(meaning.word or type(meaning).__name__, "it can't be run at other sizes")
@@ -246,30 +247,30 @@ def _resized(meaning: Meaning, shapes: tuple[Shape, ...], shape: Shape) -> tuple
 def _stages(meaning: Meaning, frame: PortFrame) -> list[Stage]:
     """Returns what a meaning is in stages. InputError: a part of it is neither call nor known."""
     if not isinstance(meaning, Steps):
-        made, count = _call_of(meaning, frame), len(frame.shapes)
-        found = [Stage(tuple(range(count)), made, meaning, frame.shape)]
+        call, count = _call_of(meaning, frame), len(frame.shapes)
+        stages = [Stage(tuple(range(count)), call, meaning, frame.shape)]
         bias = getattr(meaning, "bias", None)
-        if bias is not None and (made.case is None or made.case.bias is None):
-            found.append(_addition_stage((count, bias), frame.shape))
-        return found
+        if bias is not None and (call.case is None or call.case.bias is None):
+            stages.append(_addition_stage((count, bias), frame.shape))
+        return stages
     try:
         first, functions = behind_of(meaning, frame.shapes)
         if isinstance(first, Steps):
             return _in_turn(meaning, frame)
-        found = _stages(first, frame)
+        stages = _stages(first, frame)
     except InputError:
         return _in_turn(meaning, frame)
     behind = replace(frame, shapes=(frame.shape,), dtypes=(frame.dtype,), fixed=(False,))
     for word, numbers in functions:
-        last = len(frame.shapes) + len(found) - 1
+        last = len(frame.shapes) + len(stages) - 1
         if word == "add":
             if frame.shapes[numbers[0]] != frame.shape:
                 return _in_turn(meaning, frame)
-            found.append(_addition_stage((last, numbers[0]), frame.shape))
+            stages.append(_addition_stage((last, numbers[0]), frame.shape))
         else:
             each = Each(word, "", numbers)
-            found.append(Stage((last,), _call_or_numpy(each, behind), each, frame.shape))
-    return found
+            stages.append(Stage((last,), _call_or_numpy(each, behind), each, frame.shape))
+    return stages
 
 
 def _addition_stage(reads: tuple[int, ...], shape: Shape) -> Stage:
@@ -283,29 +284,29 @@ def _in_turn(meaning: Steps, frame: PortFrame) -> list[Stage]:
     places = list(range(len(frame.shapes)))
     shapes, fixed = list(frame.shapes), list(frame.fixed)
     dtypes = list(frame.dtypes)
-    found: list[Stage] = []
-    for one in meaning.steps:
+    so_far: list[Stage] = []
+    for step in meaning.steps:
         inner = PortFrame(
-            tuple(shapes[n] for n in one.reads),
-            one.shape,
-            tuple(dtypes[n] for n in one.reads),
+            tuple(shapes[n] for n in step.reads),
+            step.shape,
+            tuple(dtypes[n] for n in step.reads),
             frame.dtype,
-            tuple(fixed[n] for n in one.reads),
-            frame.axis if one.shape == frame.shape else None,
+            tuple(fixed[n] for n in step.reads),
+            frame.axis if step.shape == frame.shape else None,
         )
-        stages = _stages_or_computed(one.meaning, inner)
-        base = len(frame.shapes) + len(found)
-        reads = [places[n] for n in one.reads]
+        stages = _stages_or_computed(step.meaning, inner)
+        base = len(frame.shapes) + len(so_far)
+        reads = [places[n] for n in step.reads]
         for stage in stages:
             numbers = [reads[n] if n < len(reads) else base + n - len(reads) for n in stage.reads]
-            found.append(replace(stage, reads=tuple(numbers)))
-        places.append(len(frame.shapes) + len(found) - 1)
-        shapes.append(one.shape)
+            so_far.append(replace(stage, reads=tuple(numbers)))
+        places.append(len(frame.shapes) + len(so_far) - 1)
+        shapes.append(step.shape)
         dtypes.append(frame.dtype)
         fixed.append(all(inner.fixed))
     if meaning.gives and meaning.gives[0] != len(places) - 1:
         raise _not_a_call(meaning.word or "several", "it gives what an earlier step computes")
-    return found
+    return so_far
 
 
 def _stages_or_computed(meaning: Meaning, frame: PortFrame) -> list[Stage]:
@@ -322,9 +323,9 @@ def _call_or_numpy(
     alone, as NumPy's function."""
     settled = meaning.rounds is not None and not isinstance(meaning, Windows)
     settled |= all(frame.fixed)
-    return (
-        _numpy_function(meaning, frame.shapes, frame.shape) if settled else _call_of(meaning, frame)
-    )
+    if not settled:
+        return _call_of(meaning, frame)
+    return _numpy_function(meaning, frame.shapes, frame.shape)
 
 
 # what NumPy computes of an operation that is several in one
@@ -368,11 +369,11 @@ def _numpy_function(
                 kind = reads[0].dtype
                 if kind.kind != "f":
                     raise _not_a_call("step", f"NumPy computes no {kind} here")
-                given: list[Any] = list(reads)
+                values: list[Any] = list(reads)
                 for place, value, _ in meaning.beside:
-                    given.insert(place, kind.type(value))
+                    values.insert(place, kind.type(value))
                 with np.errstate(all="ignore"):
-                    return np.asarray(known(*given), kind)
+                    return np.asarray(known(*values), kind)
 
             return each
     if isinstance(meaning, Reshapes | Same):
@@ -397,7 +398,7 @@ def _numpy_function(
 
     def moved(reads: Arrays) -> np.ndarray:
         first = np.full(1, fill, reads[0].dtype)
-        return np.concatenate([first, *(one.reshape(-1) for one in reads)])[index].reshape(to)
+        return np.concatenate([first, *(array.reshape(-1) for array in reads)])[index].reshape(to)
 
     return moved
 
@@ -419,9 +420,9 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         axes = sorted(axis % rank for axis in meaning.axes)
         if not axes or axes != list(range(rank - len(axes), rank)):
             raise _not_a_call(meaning.word, "it adds along other axes than the last")
-        asked = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
-        case = Case("sum", in_channels=asked.in_channels, length=asked.length, dtype=frame.dtype)
-        return TargetCall(case.spec(), (asked.x,), asked.y, case=case)
+        summed = sum_of(meaning, frame.shapes, frame.shape, (*frame.dtypes, frame.dtype))
+        case = Case("sum", in_channels=summed.in_channels, length=summed.length, dtype=frame.dtype)
+        return TargetCall(case.spec(), (summed.x,), summed.y, case=case)
     if isinstance(meaning, Normalises) and meaning.word == "softmax":
         if meaning.numbers or len(meaning.axes) != 1:
             raise _not_a_call(meaning.word, "no target's call says it")
@@ -436,13 +437,14 @@ def _call_of(meaning: Meaning, frame: PortFrame) -> TargetCall:
         eps, scaled, shifted = meaning.numbers
 
         def folded(reads: Arrays) -> dict[str, np.ndarray]:
-            given = [floats.widen(reads[n], frame.dtypes[n]).reshape(-1) for n in used[1:]]
-            mean, variance = given[-2:]
+            parameters = [floats.widen(reads[n], frame.dtypes[n]).reshape(-1) for n in used[1:]]
+            mean, variance = parameters[-2:]
             scale = 1 / np.sqrt(variance + eps)
-            scale = scale * given[0] if scaled else scale
-            shift = (given[int(scaled)] if shifted else 0.0) - mean * scale
+            scale = scale * parameters[0] if scaled else scale
+            shift = (parameters[int(scaled)] if shifted else 0.0) - mean * scale
             both = {"scale": scale, "shift": shift}
-            return {k: floats.round_to(one, frame.dtypes[used[0]]) for k, one in both.items()}
+            dtype = frame.dtypes[used[0]]
+            return {name: floats.round_to(numbers, dtype) for name, numbers in both.items()}
 
         return TargetCall(spec, (part,), replace(part, number=0), folded=folded)
     if isinstance(meaning, Each):
@@ -464,20 +466,20 @@ def _window_call(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCa
     if rank not in RANKS or (pooled and rank > 2):
         raise _not_a_call(word, f"it has {rank} spatial axes")
     # a pool reads what a sum over its windows does, so its parts are found in the same way
-    summed = replace(inner, kind="sum") if pooled else inner
-    whole = replace(meaning, windows=summed) if isinstance(meaning, Convolution) else summed
-    asked = sum_of(whole, frame.shapes, frame.shape, dtypes)
+    adding = replace(inner, kind="sum") if pooled else inner
+    whole = replace(meaning, windows=adding) if isinstance(meaning, Convolution) else adding
+    summed = sum_of(whole, frame.shapes, frame.shape, dtypes)
     op = f"{'avg' if inner.kind == 'average' else 'max'}_pool{RANKS[rank]}" if pooled else ""
-    depthwise = rank == 2 and 1 < inner.groups == asked.in_channels
+    depthwise = rank == 2 and 1 < inner.groups == summed.in_channels
     op = op or ("depthwise_conv2d" if depthwise else f"conv{RANKS[rank]}")
-    words: dict[str, Any] = {"in_channels": asked.in_channels, "dtype": frame.dtype}
+    words: dict[str, Any] = {"in_channels": summed.in_channels, "dtype": frame.dtype}
     if pooled:
         words |= {"ceil_mode": inner.ceil}
         words |= {"pad_with": "zeros" if inner.counts_padding else "nothing"}
     else:
-        words |= {"filters": asked.filters, "bias": None if asked.b is None else "normal"}
+        words |= {"filters": summed.filters, "bias": None if summed.b is None else "normal"}
         words |= {} if depthwise else {"groups": inner.groups}
-    same = Framed(inner.kernel, inner.stride, inner.dilation, "same").pads(asked.sizes)
+    same = Framed(inner.kernel, inner.stride, inner.dilation, "same").pads(summed.sizes)
     padding: Any = inner.padding
     if not any(map(any, inner.padding)):
         padding = "valid"
@@ -487,18 +489,18 @@ def _window_call(meaning: Meaning, inner: Windows, frame: PortFrame) -> TargetCa
         padding = "same"
     case = Case(
         *(op, inner.kernel),
-        length=asked.sizes[-1],
-        height=asked.sizes[:-1] or None,
+        length=summed.sizes[-1],
+        height=summed.sizes[:-1] or None,
         stride=inner.stride,
         dilation=inner.dilation,
         padding=padding,
-        batch=asked.batch,
+        batch=summed.batch,
         **words,
     )
-    if case.output_spatial() != tuple(len(one) for one in asked.index):
+    if case.output_spatial() != tuple(len(taken) for taken in summed.index):
         raise _not_a_call(word, "its last windows reach beyond the input as no case's do")
-    parts = {name: part for name, part in (("w", asked.w), ("b", asked.b)) if part is not None}
-    return TargetCall(case.spec(), (asked.x,), asked.y, parts, case=case)
+    parts = {name: part for name, part in (("w", summed.w), ("b", summed.b)) if part is not None}
+    return TargetCall(case.spec(), (summed.x,), summed.y, parts, case=case)
 
 
 def _product_call(meaning: Contracts, frame: PortFrame) -> TargetCall:
@@ -554,7 +556,7 @@ def _channel_rows(shape: Shape, axis: int | None) -> OperandPart:
 
 def activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     """Returns an activation. InputError: it is none that a target's call says."""
-    named = all(isinstance(one, tuple) and len(one) == 2 for one in meaning.numbers)
+    named = all(isinstance(pair, tuple) and len(pair) == 2 for pair in meaning.numbers)
     word, numbers = meaning.word, dict(meaning.numbers) if named else None
     alpha = "{alpha}" in ACTIVATIONS[word].numpy if word in ACTIVATIONS else False
     exact = word == "hard_sigmoid" and meaning.numbers == SIXTH
@@ -565,7 +567,7 @@ def activation_call(meaning: Each, frame: PortFrame) -> TargetCall:
     if meaning.reads is None and len(frame.shapes) != 1:
         raise _not_a_call(word, "it reads more than the activations")
     number = (meaning.reads or (0,))[0]
-    given = {} if exact or not numbers else {"alpha": numbers["alpha"]}
+    parameters = {} if exact or not numbers else {"alpha": numbers["alpha"]}
     part = _channel_rows(frame.shape, frame.axis)
-    spec = _step_spec("activation", frame.dtype, part.shape[-1], **given) | {"activation": word}
-    return TargetCall(spec, (replace(part, number=number),), part)
+    spec = _step_spec("activation", frame.dtype, part.shape[-1], **parameters)
+    return TargetCall(spec | {"activation": word}, (replace(part, number=number),), part)

@@ -27,7 +27,6 @@ from probe.recording.contract import (
     CONSTANT,
     INPUT,
     Again,
-    Isolated,
     Operation,
     Recorder,
     Seen,
@@ -200,20 +199,20 @@ class Run:
     @cached_property
     def needed(self) -> set[int]:
         """Returns the values that its outputs are computed from, themselves included."""
-        found = set(self.outputs)
-        for one in reversed(self.operations):
-            if found.intersection(one.gives):
-                found.update(one.reads, one.gives)
-        return found
+        numbers = set(self.outputs)
+        for op in reversed(self.operations):
+            if numbers.intersection(op.gives):
+                numbers.update(op.reads, op.gives)
+        return numbers
 
     @cached_property
     def axis_sizes(self) -> set[int]:
         """Returns the sizes that values have along axes, and their numbers of elements."""
-        found = set[int]()
+        sizes = set[int]()
         for shape in {value.shape for value in self.values}:
             for start in range(len(shape)):
-                found.update(accumulate(shape[start:], mul))
-        return found
+                sizes.update(accumulate(shape[start:], mul))
+        return sizes
 
     @property
     def results(self) -> list[np.ndarray | None]:
@@ -230,10 +229,6 @@ class Run:
         both = ((self.array(n), chosen) for n, chosen in wanted)
         return [None if array is None else chosen.taken(array, side) for array, chosen in both]
 
-    def again(self, number: int) -> Isolated | None:
-        """Returns what runs one operation alone, by its number; None where it can't be."""
-        return self.operations[number].again
-
     def with_arrays(self, arrays: Mapping[int, np.ndarray]) -> Run:
         """Returns the same run with a few values replaced."""
         store, values = ProcessStore(self.store), list(self.values)
@@ -247,10 +242,10 @@ def container_dtype(dtype: str) -> np.dtype:
     """Returns the NumPy dtype that holds values of a dtype. ValueError where it isn't known."""
     if dtype in floats.FORMATS:
         return floats.container_of_format(dtype)
-    found = np.dtype(dtype)
-    if found.kind not in "biufc":
+    plain = np.dtype(dtype)
+    if plain.kind not in "biufc":
         raise ValueError(f"there is no dtype {dtype[:40]!r}")
-    return found
+    return plain
 
 
 def exact_numbers(array: Callable[[], Any], dtype: str) -> Callable[[], np.ndarray]:
@@ -262,96 +257,80 @@ class _Recorded:
     """Keeps a run, whose values it numbers as they come; all runs of one thing get the same
     numbers.
 
-    ``numbers``: of values, by the recorder's keys; ``ran``: operations so far. ``views``: digests
-    of views, by what tells them apart and what they show. ``brief``: of values only what they are,
-    their bits and addresses, and no operations.
+    ``numbers``: of values, by the recorder's keys. ``views``: digests of views, by what tells them
+    apart and what they show. ``brief``: of values only what they are, their bits and addresses, and
+    no operations.
     """
 
     def __init__(
         self, views: dict[Hashable, str], store: RunStore | None, brief: bool = False
     ) -> None:
         self.numbers: dict[Hashable, int] = {}
-        self.count = self.ran = 0
         self.views, self.keep, self.store = views, store is not None, store or ProcessStore()
-        self.brief = brief
+        self.brief, self.ran = brief, 0
         self.values, self.operations = list[Value](), list[Operation]()
         self.kinds, self.names = dict[str, np.dtype](), Counter[str]()
         self.large = 0
 
-    def __call__(self, one: Operation) -> None:
-        known = self.numbers
+    def __call__(self, op: Operation) -> None:
+        known, values, plain, meaning = self.numbers, self.values, False, op.meaning
         reads = tuple(
-            [known[seen.key] if seen.key in known else self.number(seen) for seen in one.reads]
+            [known[seen.key] if seen.key in known else self.number(seen) for seen in op.reads]
         )
-        self.begun(one, reads)
-        gives = []
-        for seen in one.gives:
-            known[seen.key] = self.count
-            gives.append(self.count)
-            self.met(seen, one, reads)
-            self.count += 1
-        self.done(one, reads, tuple(gives))
+        if not self.brief:
+            plain = all(values[n].plain for n in reads)
+            dtypes = [*(values[n].dtype for n in reads), *(seen.dtype for seen in op.gives)]
+            meaning = of_complex(meaning) if COMPLEX.intersection(dtypes) else meaning
+        begin = len(values)
+        for seen in op.gives:
+            known[seen.key] = len(values)
+            values.append(self._result(seen, op, reads, meaning, plain))
+        if not self.brief:
+            name = op.path or op.op
+            self.names[name] += 1
+            name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
+            gives = tuple(range(begin, len(values)))
+            rest = op.attributes, op.again, op.lines, op.imports, None, name, self.ran
+            self.operations.append(Operation(op.op, op.path, reads, gives, meaning, *rest))
         self.ran += 1
 
     def number(self, seen: Seen) -> int:
         """Returns the number of a value; one that no operation gave is met here."""
         if seen.key not in self.numbers:
-            self.numbers[seen.key] = self.count
-            self.met(seen, None, ())
-            self.count += 1
+            self.numbers[seen.key] = len(self.values)
+            array, content = seen.array(), None
+            name, more = self._kept(seen, array), ("", "")
+            if not self.brief:
+                plain = not floating(seen.dtype) or seen.role == CONSTANT
+                if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
+                    content = self._content(name, array)
+                more = seen.role, seen.name
+            value = Value(seen.shape, seen.dtype, name, -1, *more, content, None, seen.address)
+            self.values.append(value)
         return self.numbers[seen.key]
 
-    def begun(self, one: Operation, reads: tuple[int, ...]) -> None:
-        if self.brief:
-            return
-        dtypes = [*(self.values[n].dtype for n in reads), *(seen.dtype for seen in one.gives)]
-        self.meaning = of_complex(one.meaning) if COMPLEX.intersection(dtypes) else one.meaning
-        self.plain = all(self.values[n].plain for n in reads)
-
-    def met(self, seen: Seen, one: Operation | None, reads: tuple[int, ...]) -> None:
-        """Keeps a value, which is number ``count``; ``one``: what gave it."""
-        content, zeros, ends = None, None, (seen.shape, seen.dtype)
-        if one is None:
-            array = seen.array()
-            name = self._kept(seen, array)
-            if self.brief:
-                self.values.append(Value(*ends, name, address=seen.address))
-                return
-            plain = not floating(seen.dtype) or seen.role == CONSTANT
-            if seen.role == INPUT or array.size == 1 or (plain and self._fits(array)):
-                content = self._content(name, array)
-            made = Value(*ends, name, -1, seen.role, seen.name, content, None, seen.address)
-            self.values.append(made)
-            return
-        if one.view is None or len(one.gives) != 1:
+    def _result(
+        self, seen: Seen, op: Operation, reads: tuple[int, ...], meaning: Meaning, plain: bool
+    ) -> Value:
+        """Returns a value that an operation gives. ``plain``: whether all that it reads is."""
+        content, zeros = None, None
+        if op.view is None or len(op.gives) != 1:
             name = self._kept(seen, seen.array())
         else:  # what a view shows follows from what it shows and how: its bits need not be read
-            same = (one.view, *(self.values[n].digest for n in reads))
+            same = (op.view, *(self.values[n].digest for n in reads))
             if same not in self.views or (self.keep and not self.store.has(self.views[same])):
                 self.views[same] = self._kept(seen, seen.array())
             name = self.views[same]
-        if self.brief:
-            self.values.append(Value(*ends, name, self.ran, address=seen.address))
-            return
-        if self.plain and (self.meaning.exact or not floating(seen.dtype)):
+        if plain and (meaning.exact or not floating(seen.dtype)):
             array = seen.array()
             content = self._content(name, array) if self._fits(array) else None
-        if self.meaning.notices and content is None and seen is one.gives[0]:
+        if not self.brief and meaning.notices and content is None and seen is op.gives[0]:
             known = (
                 [exact_numbers(each.array, each.dtype) for each in some]
-                for some in (one.reads, one.gives)
+                for some in (op.reads, op.gives)
             )
-            zeros = self.meaning.noticed(*known)
-        self.values.append(Value(*ends, name, self.ran, "", "", content, zeros, seen.address))
-
-    def done(self, one: Operation, reads: tuple[int, ...], gives: tuple[int, ...]) -> None:
-        if self.brief:
-            return
-        name = one.path or one.op
-        self.names[name] += 1
-        name = f"{name}#{self.names[name]}" if self.names[name] > 1 else name
-        given = one.attributes, one.again, one.lines, one.imports, None, name, self.ran
-        self.operations.append(Operation(one.op, one.path, reads, gives, self.meaning, *given))
+            zeros = meaning.noticed(*known)
+        return Value(seen.shape, seen.dtype, name, self.ran, "", "", content, zeros, seen.address)
 
     def _kept(self, seen: Seen, array: np.ndarray) -> str:
         self.kinds.setdefault(seen.dtype, array.dtype)
@@ -383,24 +362,24 @@ def record_run(recorder: Recorder, keep: bool = True, store: RunStore | None = N
     except Again:
         return record_run(recorder, keep, store)
     # its target and note are known by now
-    found = Run(
+    run = Run(
         *(recorder.target, recorder.note, watch.values, watch.operations, outputs, watch.store),
         keys=watch.numbers,
         kinds=watch.kinds,
     )
     # what compiled operations compute, where the recorder can do without them
-    some = [one for one in found.operations if isinstance(one.meaning, Compiled)]
+    some = [op for op in run.operations if isinstance(op.meaning, Compiled)]
     other = getattr(recorder, "uncompiled", None)
     if not some or other is None or (uncompiled := other()) is None:
-        return found
+        return run
     try:
         plain = record_run(uncompiled, keep=False)
     except Exception:  # what runs compiled alone: the operation stays unknown
-        return found
-    operations = list(found.operations)
-    for one in some:
-        operations[one.number] = replace(one, meaning=compiled_meaning(one, found, plain))
-    return replace(found, operations=operations)
+        return run
+    operations = list(run.operations)
+    for op in some:
+        operations[op.number] = replace(op, meaning=compiled_meaning(op, run, plain))
+    return replace(run, operations=operations)
 
 
 def record_again(recorder: Recorder, run: Run) -> Run:
@@ -410,7 +389,7 @@ def record_again(recorder: Recorder, run: Run) -> Run:
     try:  # an input that no operation reads may be an output
         outputs = tuple(watch.number(seen) for seen in recorder.record(watch))
     finally:
-        ours, theirs = ([(v.shape, v.dtype) for v in one.values] for one in (run, watch))
+        ours, theirs = ([(v.shape, v.dtype) for v in side.values] for side in (run, watch))
         if theirs != ours[: len(theirs)]:
             raise Nondeterministic(OTHER_OPERATIONS) from None
     if len(theirs) != len(ours):
@@ -422,9 +401,9 @@ def record_again(recorder: Recorder, run: Run) -> Run:
 NAMED = 4
 
 
-def computes(one: Operation) -> bool:
+def computes(op: Operation) -> bool:
     """Returns whether an operation computes something that may be rounded in several ways."""
-    return not isinstance(one.meaning, Exact) or isinstance(one.meaning, Unknown)
+    return not isinstance(op.meaning, Exact) or isinstance(op.meaning, Unknown)
 
 
 def region_text(side: Run, numbers: Sequence[int]) -> str:
@@ -458,48 +437,48 @@ def as_one_operation(run: Run, group: Sequence[int], gives: Sequence[int]) -> Ru
     """
     moved: set[int] = set()  # by operations that only bring what the group reads into place
     for number in group:
-        one = run.operations[number]
-        from_outside = all(run.values[n].given not in group or n in moved for n in one.reads)
-        if from_outside and not computes(one):
-            moved.update(one.gives)
+        op = run.operations[number]
+        from_outside = all(run.values[n].given not in group or n in moved for n in op.reads)
+        if from_outside and not computes(op):
+            moved.update(op.gives)
     end = group[-1]
     group = [n for n in group if n == end or not moved.issuperset(run.operations[n].gives)]
     inside = [run.operations[n] for n in group]
-    given = {n for one in inside for n in one.gives}
-    read = tuple(dict.fromkeys(n for one in inside for n in one.reads if n not in given))
+    inner = {n for op in inside for n in op.gives}
+    read = tuple(dict.fromkeys(n for op in inside for n in op.reads if n not in inner))
     last, ends = inside[-1], (read, tuple(gives))
 
     def run_chain(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Runs the operations one after the other, each alone."""
         values = dict(zip(read, arrays, strict=True))
-        for one in inside:
-            assert one.again is not None
-            values.update(zip(one.gives, one.again([values[n] for n in one.reads]), strict=False))
+        for op in inside:
+            assert op.again is not None
+            values.update(zip(op.gives, op.again([values[n] for n in op.reads]), strict=False))
         return [values[n] for n in gives]
 
     def chain_lines(names: Sequence[str], out: str) -> list[str]:
         """Writes the operations, one after the other."""
-        known, found = dict(zip(read, names, strict=True)), []
-        for n, one in enumerate(inside):
-            assert one.lines is not None
-            alone = n == len(inside) - 1 and len(one.gives) == 1
-            made = out if alone else f"{out}_{n}"
-            several = {v: f"{made}[{k}]" for k, v in enumerate(one.gives)}
-            known |= several if len(one.gives) > 1 else {one.gives[0]: made}
-            found += one.lines([known[v] for v in one.reads], made)
-        given = known[gives[0]]
-        return found if given == out else [*found, f"{out} = {given}"]
+        known, lines = dict(zip(read, names, strict=True)), []
+        for n, op in enumerate(inside):
+            assert op.lines is not None
+            alone = n == len(inside) - 1 and len(op.gives) == 1
+            variable = out if alone else f"{out}_{n}"
+            several = {v: f"{variable}[{k}]" for k, v in enumerate(op.gives)}
+            known |= several if len(op.gives) > 1 else {op.gives[0]: variable}
+            lines += op.lines([known[v] for v in op.reads], variable)
+        result = known[gives[0]]
+        return lines if result == out else [*lines, f"{out} = {result}"]
 
-    able = len(gives) == 1 and all(one.lines is not None for one in inside)
-    made = Operation(
+    able = len(gives) == 1 and all(op.lines is not None for op in inside)
+    whole = Operation(
         *(region_text(run, group), last.path, *ends, _joint_meaning(run, inside, *ends), {}),
-        run_chain if all(one.again is not None for one in inside) else None,
+        run_chain if all(op.again is not None for op in inside) else None,
         chain_lines if able else None,
-        tuple(dict.fromkeys(line for one in inside for line in one.imports)),
+        tuple(dict.fromkeys(line for op in inside for line in op.imports)),
         name=last.name,
         number=len(run.operations),
     )
-    return replace(run, operations=[*run.operations, made])
+    return replace(run, operations=[*run.operations, whole])
 
 
 def _joint_meaning(
@@ -510,34 +489,34 @@ def _joint_meaning(
     if len(inside) == 1 and len(inside[0].gives) == 1 and inside[0].reads == read:
         return inside[0].meaning
     every: list[Entry] = []
-    for one in inside:
-        if isinstance(one.meaning, Unknown):
-            return one.meaning
-        if not isinstance(one.meaning, Steps):
-            shapes = [run.values[n].shape for n in one.gives]
-            step = Step(one.meaning, (), shapes[0], tuple(shapes[1:]), (one.op,))
-            every.append((step, [*one.reads], [*one.gives]))
+    for op in inside:
+        if isinstance(op.meaning, Unknown):
+            return op.meaning
+        if not isinstance(op.meaning, Steps):
+            shapes = [run.values[n].shape for n in op.gives]
+            step = Step(op.meaning, (), shapes[0], tuple(shapes[1:]), (op.op,))
+            every.append((step, [*op.reads], [*op.gives]))
             continue
-        own, count = one.meaning.steps, sum(1 + len(step.more) for step in one.meaning.steps)
-        keys: list[Any] = [*one.reads, *((one.number, n) for n in range(count))]
-        ends = one.meaning.gives or (len(keys) - 1,)
-        if min(ends) < len(one.reads):
-            return Unknown(f"{one.op} is a part of it, and gives what it reads")
-        for end, value in zip(ends, one.gives, strict=False):
+        own, count = op.meaning.steps, sum(1 + len(step.more) for step in op.meaning.steps)
+        keys: list[Any] = [*op.reads, *((op.number, n) for n in range(count))]
+        ends = op.meaning.gives or (len(keys) - 1,)
+        if min(ends) < len(op.reads):
+            return Unknown(f"{op.op} is a part of it, and gives what it reads")
+        for end, value in zip(ends, op.gives, strict=False):
             keys[end] = value
-        at = len(one.reads)
+        at = len(op.reads)
         for step in own:
             end = at + 1 + len(step.more)
             every.append((step, [keys[n] for n in step.reads], keys[at:end]))
             at = end
-    needed, kept = set[Any](gives), list[Entry]()
+    needed, chosen = set[Any](gives), list[Entry]()
     for entry in reversed(every):
         if needed.intersection(entry[2]):
-            kept.insert(0, entry)
+            chosen.insert(0, entry)
             needed.update(entry[1])
-    found = _number_steps(kept, {value: n for n, value in enumerate(read)}, len(read), gives)
-    last = len(read) + sum(len(entry[2]) for entry in kept) - 1
-    return replace(found, gives=()) if found.gives == (last,) else found
+    steps = _number_steps(chosen, {value: n for n, value in enumerate(read)}, len(read), gives)
+    last = len(read) + sum(len(entry[2]) for entry in chosen) - 1
+    return replace(steps, gives=()) if steps.gives == (last,) else steps
 
 
 # A step that has no numbers yet, and names of what it reads and gives.
@@ -548,37 +527,37 @@ def _number_steps(
     entries: Sequence[Entry], operands: Mapping[Any, int], count: int, wanted: Sequence[Any]
 ) -> Steps:
     """Returns steps with the numbers of what they read. ``operands``: numbers among ``count``."""
-    made, numbers = list[Step](), dict(operands)
+    numbered, numbers = list[Step](), dict(operands)
     for step, reads, gives in entries:
-        made.append(replace(step, reads=tuple(numbers[one] for one in reads)))
-        for one in gives:
-            numbers.setdefault(one, count)
+        numbered.append(replace(step, reads=tuple(numbers[key] for key in reads)))
+        for key in gives:
+            numbers.setdefault(key, count)
             count += 1
-    return Steps(tuple(made), tuple(numbers[one] for one in wanted))
+    return Steps(tuple(numbered), tuple(numbers[key] for key in wanted))
 
 
-def compiled_meaning(one: Operation, run: Run, plain: Run) -> Meaning:
+def compiled_meaning(op: Operation, run: Run, plain: Run) -> Meaning:
     """Returns what a compiled operation of ``run`` computes. ``plain``: the same, uncompiled.
 
     Its operands are found by their bits among the values of the other run, its results by which
     outputs of the function they are. ``Compiled``, as before, where that isn't settled.
     """
-    if len(run.outputs) != len(plain.outputs) or not {*one.gives} <= {*run.outputs}:
-        return one.meaning
-    wanted = [plain.outputs[run.outputs.index(number)] for number in one.gives]
-    ends = zip(one.gives, wanted, strict=True)
+    if len(run.outputs) != len(plain.outputs) or not {*op.gives} <= {*run.outputs}:
+        return op.meaning
+    wanted = [plain.outputs[run.outputs.index(number)] for number in op.gives]
+    ends = zip(op.gives, wanted, strict=True)
     both = ((run.values[n], plain.values[m]) for n, m in ends)
     if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in both):
-        return one.meaning
+        return op.meaning
     held: dict[Any, int] = {}
-    for number, read in enumerate(one.reads):
+    for number, read in enumerate(op.reads):
         held.setdefault(run.values[read].key, number)
     operands: dict[int, int] = {}
     for number, value in enumerate(plain.values):
         known = held.get(value.key)
         if known is not None and (value.given < 0 or known not in operands.values()):
             operands[number] = known
-    return steps_between(plain, operands, len(one.reads), wanted) or one.meaning
+    return steps_between(plain, operands, len(op.reads), wanted) or op.meaning
 
 
 class UncompiledSource(ABC):
@@ -623,8 +602,8 @@ def steps_between(
     """
     # an index that was found by comparing floating-point numbers is no constant, though it is whole
     loose = {n for n, number in operands.items() if known is not None and number not in known}
-    for one in plain.operations if loose else ():
-        loose.update(one.gives if loose.intersection(one.reads) else ())
+    for op in plain.operations if loose else ():
+        loose.update(op.gives if loose.intersection(op.reads) else ())
     needed, met, entries = set[int](), set(operands), list[Entry]()
     pending = list(wanted)
     while pending:
@@ -642,11 +621,11 @@ def steps_between(
         if value.given not in needed:
             needed.add(value.given)
             pending += plain.operations[value.given].reads
-    for one in (plain.operations[number] for number in sorted(needed)):
-        first, *more = (plain.values[n] for n in one.gives)
-        unknown = isinstance(one.meaning, Unknown)
-        op = (one.op, repr(one.attributes)) if unknown else (one.op,)
+    for op in (plain.operations[number] for number in sorted(needed)):
+        first, *more = (plain.values[n] for n in op.gives)
+        unknown = isinstance(op.meaning, Unknown)
+        word = (op.op, repr(op.attributes)) if unknown else (op.op,)
         shapes = tuple(each.shape for each in more)
-        step = Step(one.meaning, (), first.shape, shapes, op, first.zeros)
-        entries.append((step, one.reads, one.gives))
+        step = Step(op.meaning, (), first.shape, shapes, word, first.zeros)
+        entries.append((step, op.reads, op.gives))
     return _number_steps(entries, operands, count, wanted)

@@ -11,7 +11,7 @@ they mean the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -71,15 +71,15 @@ def related(left: Run, right: Run) -> tuple[bool, InputError | None]:
     # Weights of one shape that are read on both sides, each by one side. What the other side reads
     # elsewhere is one of branches that ran in another order; a single number without axes, as
     # bounds and factors in files are, is an argument.
-    weights = [one for one in met.values() if one[0].role == one[1].role == WEIGHT and one[0].shape]
-    other_kinds = {(one.shape, one.dtype) for _, one, _ in weights if one.digest not in held[0]}
+    weights = [w for w in met.values() if w[0].role == w[1].role == WEIGHT and w[0].shape]
+    other_kinds = {(v.shape, v.dtype) for _, v, _ in weights if v.digest not in held[0]}
     refused = None
-    for one, _, where in weights:
-        if one.digest not in held[1] and (one.shape, one.dtype) in other_kinds:
+    for value, _, where in weights:
+        if value.digest not in held[1] and (value.shape, value.dtype) in other_kinds:
             why = f"{where} has different weights on the two sides, so these are different models"
-            refused = InputError("weights", one.name or where, why, SAME_MODEL)
+            refused = InputError("weights", value.name or where, why, SAME_MODEL)
             break
-    ours, theirs = (Counter(one.op for one in side.operations) for side in (left, right))
+    ours, theirs = (Counter(op.op for op in side.operations) for side in (left, right))
     if refused is not None and ours == theirs:
         raise refused
     inputs = _same_inputs(left, right, [*met.values()])
@@ -109,14 +109,14 @@ def _weights(run: Run) -> set[str]:
     return {v.digest for v in run.values if v.role == WEIGHT and v.given < 0}
 
 
-def note_of_folded_weights(refused: InputError, found: Difference) -> str:
+def note_of_folded_weights(refused: InputError, difference: Difference) -> str:
     """Returns what is to be said of other weights behind outputs that are close; raises the error
     of those where not all of them are, or where an operation has a match that reads other
     weights: weights that were folded stand in other operations."""
-    ours, theirs = found.left, found.right
+    ours, theirs = difference.left, difference.right
     held = _weights(ours), _weights(theirs)
-    groups = [one.inside for one in found.operations if one.assumed and one.joint]
-    gives = {one.ends: one.gives for one in found.operations}
+    groups = [region.inside for region in difference.operations if region.assumed and region.joint]
+    gives = {region.ends: region.gives for region in difference.operations}
     for mine, other in align(ours, theirs):
         if mine is None or other is None:
             continue
@@ -131,17 +131,17 @@ def note_of_folded_weights(refused: InputError, found: Difference) -> str:
             continue
         # no other operations stand for it: it belongs to two groups of the same operations, or
         # some of its results agree, as those of the same rows do
-        inside = [one for one in groups if mine in one[0] and other in one[1]]
+        inside = [group for group in groups if mine in group[0] and other in group[1]]
         for first, second in inside:
             if [ours.operations[n].op for n in first] == [theirs.operations[n].op for n in second]:
                 raise refused
-        given = gives.get((mine, other), [])
-        if not inside and any(pair.compared and not pair.selection.whole for pair in given):
+        results = gives.get((mine, other), [])
+        if not inside and any(pair.compared and not pair.selection.whole for pair in results):
             raise refused
-    for one in found.outputs:
-        value = ours.values[one.left]
-        whole = one.compared == prod(value.shape)
-        if not whole or value.dtype not in floats.FORMATS or not is_near(one, value.dtype):
+    for pair in difference.outputs:
+        value = ours.values[pair.left]
+        whole = pair.compared == prod(value.shape)
+        if not whole or value.dtype not in floats.FORMATS or not is_near(pair, value.dtype):
             raise refused
     which = refused.why.partition(",")[0]
     return f"{which}; the outputs are close, so these are taken for one model, folded differently"
@@ -159,11 +159,11 @@ def _same_inputs(left: Run, right: Run, met: Met) -> bool:
             for run in (right, left)
         )
         beside = ((some[0] - some[1]).keys(), (some[1] - some[0]).keys())
-        if all(more <= kept for more, kept in zip(beside, held, strict=True)):
+        if all(more <= constants for more, constants in zip(beside, held, strict=True)):
             return True
-    inputs = [one for one in met if one[0].role == one[1].role == INPUT]
+    inputs = [read for read in met if read[0].role == read[1].role == INPUT]
     inputs = inputs or [(a, b, "") for a, b in zip(ours, theirs, strict=False)]
-    apart = [one for one in inputs if one[0].digest != one[1].digest]
+    apart = [read for read in inputs if read[0].digest != read[1].digest]
     shared = len(apart) < len(inputs)
     both = some[0].keys() & some[1].keys()
     for mine, other, where in apart:
@@ -199,11 +199,11 @@ def in_common(left: np.ndarray, right: np.ndarray) -> bool:
     for axis in range(left.ndim):
         least = [min(pair) for pair in zip(left.shape, right.shape, strict=True)]
         cut = tuple(slice(None) if n == axis else slice(m) for n, m in enumerate(least))
-        found = [
-            {array_digest(one) for one in np.moveaxis(side[cut], axis, 0) if one.any()}
+        digests = [
+            {array_digest(part) for part in np.moveaxis(side[cut], axis, 0) if part.any()}
             for side in (left, right)
         ]
-        if found[0] & found[1]:
+        if digests[0] & digests[1]:
             return True
     return False
 
@@ -231,46 +231,47 @@ SAME_OUTPUTS = (
 MASKS = "; inputs that only one side reads, such as a mask, are assumed to mean the same, too"
 
 
-def unlike(found: Difference, same: bool) -> bool:
+def unlike(difference: Difference, same: bool) -> bool:
     """Returns whether labels do not say of all outputs what must agree, as some operations have no
     match, or one that computes something else.
 
     ``same``: whether both sides take all of the same inputs. Else one of them also has to compute
     what the other doesn't: other rows are no other formula.
     """
-    met = {one.verdict for one in found.operations}
+    met = {region.verdict for region in difference.operations}
     if not ("unknown" in met or met.issuperset(NAMES)):
         return False
-    sides = found.left.values, found.right.values
+    sides = difference.left.values, difference.right.values
     shapes = [
         [(some[n].shape, some[n].dtype) for some, n in zip(sides, ends, strict=True)]
-        for ends in ((one.left, one.right) for one in found.outputs)
+        for ends in ((pair.left, pair.right) for pair in difference.outputs)
     ]
-    if all(one.selection.whole for one in found.outputs) or all(a != b for a, b in shapes):
+    if all(pair.selection.whole for pair in difference.outputs) or all(a != b for a, b in shapes):
         return False
-    alone = (found.sides(one) for one in found.operations if one.verdict in NAMES)
-    return same or any(computes(op) for some in alone for _, op in some)
+    alone = (region for region in difference.operations if region.verdict in NAMES)
+    return same or any(computes(op) for region in alone for _, op in difference.sides(region))
 
 
-def by_closeness(found: Difference, same: bool) -> Difference:
+def by_closeness(difference: Difference, same: bool) -> Difference:
     """Returns the comparison with close values taken for the same; where not both sides take all of
     the same inputs (``same``) only if all outputs are close then."""
-    told = pair_close_values(found)
-    ours = found.left.values
-    close = (one.selection.whole and is_near(one, ours[one.left].dtype) for one in told.outputs)
-    return told if same or all(close) else found
+    paired = pair_close_values(difference)
+    ours = difference.left.values
+    near = [is_near(pair, ours[pair.left].dtype) for pair in paired.outputs]
+    close = all(near) and all(pair.selection.whole for pair in paired.outputs)
+    return paired if same or close else difference
 
 
-def note_of_assumed(found: Difference, same_inputs: bool) -> str:
+def note_of_assumed(difference: Difference, same_inputs: bool) -> str:
     """Returns what is to be said of operations that are taken for the same, or nothing."""
-    some = [one for one in found.operations if one.assumed]
+    some = [region for region in difference.operations if region.assumed]
     if not some:
         return ""
     apart = [
         pair.scaled * float(floats.eps(dtype))
-        for one in some
-        for pair in one.gives
-        if (dtype := found.left.values[pair.left].dtype) in floats.FORMATS
+        for region in some
+        for pair in region.gives
+        if (dtype := difference.left.values[pair.left].dtype) in floats.FORMATS
     ]
     return (
         f"different operations whose results are close are {ASSUMED}, in "
@@ -279,42 +280,42 @@ def note_of_assumed(found: Difference, same_inputs: bool) -> str:
     )
 
 
-def pair_close_values(found: Difference) -> Difference:
+def pair_close_values(difference: Difference) -> Difference:
     """Compares two runs once more, with values that are close taken for the same.
 
-    ``found``: what labels alone came to; it is returned where nothing else is close. Costs a look
-    at samples of the values that have no match, and at all of those that are close there.
+    ``difference``: what labels alone came to; it is returned where nothing else is close. Costs a
+    look at samples of the values that have no match, and at all of those that are close there.
     """
     every = dict[int, int]()
-    ours, theirs = (_value_samples(found, side) for side in (0, 1))
+    ours, theirs = (_value_samples(difference, side) for side in (0, 1))
     for (shape, dtype), some in ours.items():
         others = theirs.get((shape, dtype), {})
-        for n, m in _closest(found, some, others, dtype) if some and others else ():
+        for n, m in _closest(difference, some, others, dtype) if some and others else ():
             # all of two values, and not their samples alone
-            one = Pair.of_all(n, m, prod(shape))
-            measure_pairs(found.left, found.right, [one])
-            if is_near(one, dtype):
+            pair = Pair.of_all(n, m, prod(shape))
+            measure_pairs(difference.left, difference.right, [pair])
+            if is_near(pair, dtype):
                 every[n] = m
-    return compare_runs(found.left, found.right, every) if every else found
+    return compare_runs(difference.left, difference.right, every) if every else difference
 
 
 # Some elements of values, by their numbers.
 Samples = dict[int, np.ndarray]
 
 
-def _value_samples(found: Difference, side: int) -> dict[tuple[tuple[int, ...], str], Samples]:
+def _value_samples(difference: Difference, side: int) -> dict[tuple[tuple[int, ...], str], Samples]:
     """Returns some elements, evenly among all, of a side's values that are not compared with
     anything, and that something reads; by the values' shape and format.
 
     The mean that a fused norm gives besides is close to the one by hand, which leads to the result.
     """
-    run = (found.left, found.right)[side]
-    used = {*run.outputs, *(n for one in run.operations for n in one.reads)}
-    regions = (one for one in found.operations if one.verdict in (*NAMES, "unknown"))
-    numbers = (one.ends[side] for one in regions)
-    given = (n for number in numbers if number is not None for n in run.operations[number].gives)
+    run = (difference.left, difference.right)[side]
+    used = {*run.outputs, *(n for op in run.operations for n in op.reads)}
+    regions = (region for region in difference.operations if region.verdict in (*NAMES, "unknown"))
+    numbers = (region.ends[side] for region in regions)
+    results = (n for number in numbers if number is not None for n in run.operations[number].gives)
     samples: dict[tuple[tuple[int, ...], str], Samples] = {}
-    for n in sorted(used.intersection(given)):
+    for n in sorted(used.intersection(results)):
         value = run.values[n]
         size = prod(value.shape)
         if value.content is not None or value.dtype not in floats.FORMATS or size < LEAST:
@@ -330,7 +331,7 @@ def _value_samples(found: Difference, side: int) -> dict[tuple[tuple[int, ...], 
 
 
 def _closest(
-    found: Difference, ours: Samples, theirs: Samples, dtype: str
+    difference: Difference, ours: Samples, theirs: Samples, dtype: str
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs of values that are about the closest to each other.
 
@@ -342,31 +343,31 @@ def _closest(
     many, limit = np.stack(list(theirs.values())), float(floats.eps(dtype)) ** NEAR
     apart = np.full((len(ours), len(many)), np.inf)
     for n, sample in enumerate(ours.values()):
-        kept = np.isfinite(sample)
-        if kept.sum() < LEAST:
+        finite = np.isfinite(sample)
+        if finite.sum() < LEAST:
             continue
-        same = (np.isfinite(many) == kept).all(1)
-        far = np.abs(many[:, kept] - sample[kept]).max(1, initial=0, where=same[:, None])
-        same &= far <= min(limit * np.abs(sample[kept]).max(), SPREAD * sample[kept].std())
+        same = (np.isfinite(many) == finite).all(1)
+        far = np.abs(many[:, finite] - sample[finite]).max(1, initial=0, where=same[:, None])
+        same &= far <= min(limit * np.abs(sample[finite]).max(), SPREAD * sample[finite].std())
         apart[n, same] = far[same]
     least = np.minimum(apart.min(1)[:, None], apart.min(0)[None])
     fair = np.isfinite(apart) & (apart <= ALIKE * least)
     names = [*ours], [*theirs]
-    given = [
+    givers = [
         [run.operations[run.values[n].given] for n in some]
-        for run, some in zip((found.left, found.right), names, strict=True)
+        for run, some in zip((difference.left, difference.right), names, strict=True)
     ]
-    computed = [[computes(one) for one in some] for some in given]
+    computed = [[computes(op) for op in some] for some in givers]
 
     def rank(both: tuple[int, int]) -> tuple[bool, bool, bool, float, int]:
-        one, two = given[0][both[0]], given[1][both[1]]
-        made = computed[0][both[0]], computed[1][both[1]]
+        first, second = givers[0][both[0]], givers[1][both[1]]
+        computing = computed[0][both[0]], computed[1][both[1]]
         return (
-            made[0] != made[1],
-            one.op != two.op,
-            one.op == two.op and one.path != two.path,
+            computing[0] != computing[1],
+            first.op != second.op,
+            first.op == second.op and first.path != second.path,
             float(apart[both]),
-            (one.number + two.number) * (-1 if all(made) else 1),
+            (first.number + second.number) * (-1 if all(computing) else 1),
         )
 
     taken: tuple[set[int], set[int]] = set(), set()
@@ -392,7 +393,7 @@ REORDERED = (
 PLACES = (Exact, Convolution, Contracts, Normalises, Reduces, Windows)
 
 
-def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[str]:
+def compare_by_index(difference: Difference, same_inputs: bool, same: bool) -> list[str]:
     """Fills in what of the outputs is moved or reads other inputs, and compares by index what is
     taken to agree; returns what is to be said.
 
@@ -405,37 +406,37 @@ def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[s
     output that is not compared in its place.
     """
     said, whole, placed = dict[str, None](), None, False
-    sides = found.left, found.right
+    sides = difference.left, difference.right
     indexed = dict[int, Pair]()  # what is not compared in its place, by index
-    for place, one in enumerate(found.outputs):
-        mine, theirs = found.left.values[one.left], found.right.values[one.right]
+    for place, pair in enumerate(difference.outputs):
+        mine, theirs = difference.left.values[pair.left], difference.right.values[pair.right]
         size = prod(mine.shape)
-        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or one.selection.whole:
+        if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype) or pair.selection.whole:
             continue
-        every = indexed[place] = Pair.of_all(one.left, one.right, size)
-        measure_pairs(found.left, found.right, [every])
+        every = indexed[place] = Pair.of_all(pair.left, pair.right, size)
+        measure_pairs(difference.left, difference.right, [every])
         if is_near(every, mine.dtype):
             continue
         if whole is None:
-            given = same_inputs or _one_side_has_more(found)
-            reached = {_part_computed_with(run) for run in sides} if given else {""}
+            all_given = same_inputs or _one_side_has_more(difference)
+            reached = {_part_computed_with(run) for run in sides} if all_given else {""}
             # two crops are other questions; two ways to leave elements out are two answers to one
             whole = reached == {"all"} or "gaps" in reached
             # one side has integers besides, such as a permutation: they say where elements stand
-            bits = input_bits(found.left), input_bits(found.right)
+            bits = input_bits(difference.left), input_bits(difference.right)
             values = [run.values[n] for run in sides for n in input_values(run)]
             whole_numbers = not any(v.floating for v in values if v.digest in bits[0] ^ bits[1])
-            more = bits[0] != bits[1] and whole_numbers and _one_side_has_more(found)
+            more = bits[0] != bits[1] and whole_numbers and _one_side_has_more(difference)
             placed = whole or (more and {_part_computed_with(run) for run in sides} == {"all"})
-        rows = _rows_in_common(found, mine.shape[0] if mine.shape else 0)
+        rows = _rows_in_common(difference, mine.shape[0] if mine.shape else 0)
         measured = every.first is not None  # else digests alone were kept
         if not mine.floating:
             # integers are labelled by what they hold: an equal number elsewhere says nothing
-            if whole and one.known and measured and not rows:
-                found.outputs[place] = every
+            if whole and pair.known and measured and not rows:
+                difference.outputs[place] = every
             continue
         at, to = (
-            np.asarray(one.selection.taken(np.arange(size).reshape(mine.shape), side)).reshape(-1)
+            np.asarray(pair.selection.taken(np.arange(size).reshape(mine.shape), side)).reshape(-1)
             for side in (0, 1)
         )
         elsewhere = at != to
@@ -448,63 +449,63 @@ def compare_by_index(found: Difference, same_inputs: bool, same: bool) -> list[s
             continue
         if not placed:  # what reads padding alone is the same at many places
             elsewhere &= np.bincount(to, minlength=size)[to] == 1
-        one.moved = int(elsewhere.sum())
+        pair.moved = int(elsewhere.sum())
         rest = size - len(at)
-        if rest and measured and one.known and (one.moved or whole):
-            if not _other_formula(found):
-                one.window = rest
-            elif whole and not one.moved and not rows:
-                found.outputs[place] = every
+        if rest and measured and pair.known and (pair.moved or whole):
+            if not _other_formula(difference):
+                pair.window = rest
+            elif whole and not pair.moved and not rows:
+                difference.outputs[place] = every
                 said[NOT_CLOSE] = None
                 continue
-        if one.moved or one.window:
-            one.by_index = every
-    if any(one.window for one in found.outputs):
+        if pair.moved or pair.window:
+            pair.by_index = every
+    if any(pair.window for pair in difference.outputs):
         # the first operation that reads the same on both sides, and picks other elements
-        for each in found.operations:
+        for each in difference.operations:
             apart = any(not pair.selection.whole for pair in each.gives)
             alike = each.reads and all(pair.selection.whole for pair in each.reads)
             if apart and alike and each.verdict in ("equal", "unknown"):
                 each.cause, each.note = "window", "reads different elements of its inputs"
                 break
-    if same_inputs and any(one.verdict in NAMES for one in found.operations):
-        said |= _all_outputs(found, indexed, same)
+    if same_inputs and any(region.verdict in NAMES for region in difference.operations):
+        said.update(dict.fromkeys(_all_outputs(difference, indexed, same)))
     return list(said)
 
 
-def _all_outputs(found: Difference, indexed: Mapping[int, Pair], same: bool) -> dict[str, None]:
+def _all_outputs(difference: Difference, indexed: Mapping[int, Pair], same: bool) -> Sequence[str]:
     """Different operations on the same inputs: outputs that are neither moved nor read others are
     taken to agree by index; where not ``same`` those that are close, of which labels don't say all.
     """
     settled, close = dict[int, Pair](), dict[int, Pair]()
-    for place, one in enumerate(found.outputs):
+    for place, pair in enumerate(difference.outputs):
         every = indexed.get(place)
-        if one.selection.whole:
-            one.known |= same
-        elif every is None or one.moved or one.window:
+        if pair.selection.whole:
+            pair.known |= same
+        elif every is None or pair.moved or pair.window:
             continue
-        elif same or one.compared < every.compared:
+        elif same or pair.compared < every.compared:
             settled[place] = every
-            if is_near(every, found.left.values[one.left].dtype):
+            if is_near(every, difference.left.values[pair.left].dtype):
                 close[place] = every
-    for place, one in (settled if same else close).items():
-        found.outputs[place] = one
+    for place, pair in (settled if same else close).items():
+        difference.outputs[place] = pair
     if same and len(close) < len(settled):
-        return {NOT_CLOSE: None}  # what is not close is not assumed to mean the same
-    return {SAME_OUTPUTS: None} if close else {}
+        return [NOT_CLOSE]  # what is not close is not assumed to mean the same
+    return [SAME_OUTPUTS] if close else []
 
 
-def _other_formula(found: Difference) -> bool:
+def _other_formula(difference: Difference) -> bool:
     """Returns whether some operation computes what has no match: then what the outputs read
     can't be told from what is computed of it."""
-    for one in found.operations:
-        ops = [op for _, op in found.sides(one)]
+    for region in difference.operations:
+        ops = [op for _, op in difference.sides(region)]
         if len(ops) == 1 and (computes(ops[0]) and not isinstance(ops[0].meaning, Pads)):
             return True
         if any(isinstance(op.meaning, Unknown) for op in ops):
             return True
-        same = one.reads and all(pair.selection.whole for pair in one.reads)
-        other = any(not pair.selection.whole for pair in one.gives)
+        same = region.reads and all(pair.selection.whole for pair in region.reads)
+        other = any(not pair.selection.whole for pair in region.gives)
         # numbers of its own (a divisor, a factor inside a loop) change a formula too: only of two
         # operations of one kind that have none is another window proved
         alike = len({type(op.meaning) for op in ops}) == 1 and isinstance(ops[0].meaning, PLACES)
@@ -513,13 +514,13 @@ def _other_formula(found: Difference) -> bool:
     return False
 
 
-def _one_side_has_more(found: Difference) -> bool:
+def _one_side_has_more(difference: Difference) -> bool:
     """Returns whether one side is given all that the other is, and more: a mask, an index."""
-    ours, theirs = input_bits(found.left), input_bits(found.right)
+    ours, theirs = input_bits(difference.left), input_bits(difference.right)
     return bool(ours & theirs) and (ours <= theirs or theirs <= ours)
 
 
-def part_taken(found: Difference) -> bool:
+def part_taken(difference: Difference) -> bool:
     """Returns whether both sides take other parts of an input, or one takes it in another order,
     before anything is computed: as in ``model(x[:1])``, ``model(x.flip(0))`` against ``model(x)``.
 
@@ -527,12 +528,12 @@ def part_taken(found: Difference) -> bool:
     be the difference only if both take a part or the rest runs the same operations: not eager
     against compiled.
     """
-    sides = found.left, found.right
+    sides = difference.left, difference.right
     inputs = [set(input_values(side)) for side in sides]
     taken, others = False, False
-    for one in found.operations:
-        alone = one.verdict in NAMES
-        for side, number, some in zip(sides, one.ends, inputs, strict=True):
+    for region in difference.operations:
+        alone = region.verdict in NAMES
+        for side, number, some in zip(sides, region.ends, inputs, strict=True):
             if number is None:
                 continue
             op = side.operations[number]
@@ -540,11 +541,11 @@ def part_taken(found: Difference) -> bool:
                 some.update(op.gives)
                 takes = isinstance(op.meaning, (*MOVED, Joins, Splits))
                 taken |= alone and takes
-                if takes and any(not pair.selection.whole for pair in one.gives):
+                if takes and any(not pair.selection.whole for pair in region.gives):
                     return True
             else:
                 others |= alone
-    return taken and (not others or all(one.known for one in found.outputs))
+    return taken and (not others or all(pair.known for pair in difference.outputs))
 
 
 def _only_moves(run: Run, op: Operation, inputs: Collection[int]) -> bool:
@@ -574,7 +575,7 @@ def _part_computed_with(run: Run) -> str:
         names[n] = np.arange(start, start + size, dtype=np.uint64).reshape(run.values[n].shape)
         start += size
     used = np.zeros(start, bool)
-    inputs = {n: one.astype(np.int64) for n, one in names.items()}
+    inputs = {n: array.astype(np.int64) for n, array in names.items()}
     computed = list(run.outputs)  # and what else is not only moved
     for op in run.operations:
         if not _moves_or_repeats(run, op, names):
@@ -587,20 +588,20 @@ def _part_computed_with(run: Run) -> str:
                 Labels(shape, names.get(n, np.zeros(shape, np.uint64)))
                 for n, shape in zip(op.reads, shapes[0], strict=True)
             ]
-            given = op.meaning.labels(labels, shapes[1], tag(op.op))
-            names.update((n, one.full()) for n, one in zip(op.gives, given, strict=True))
+            results = op.meaning.labels(labels, shapes[1], tag(op.op))
+            names.update((n, label.full()) for n, label in zip(op.gives, results, strict=True))
     for value in names.keys() & {*computed}:
         some = names[value].reshape(-1)
         used[some[some < start].astype(np.int64)] = True
-    found = "all"
+    extent = "all"
     for index in inputs.values():
         mask = used[index]
         if mask.all() or not mask.any():  # all of it, or it only says which elements
             continue
         if not _has_no_gaps(mask):
             return "gaps"
-        found = "part"
-    return found
+        extent = "part"
+    return extent
 
 
 def _has_no_gaps(mask: np.ndarray) -> bool:
@@ -615,29 +616,29 @@ def _has_no_gaps(mask: np.ndarray) -> bool:
     return bool(mask.sum() == count)
 
 
-def _rows_in_common(found: Difference, count: int) -> list[list[np.ndarray]]:
+def _rows_in_common(difference: Difference, count: int) -> list[list[np.ndarray]]:
     """Returns numbers for the rows of inputs that are not the same in place on both sides, though
     they have some rows in common: (left's, right's), equal where the rows' bits are."""
     # pairs of values that are inputs, or inputs whose elements were moved
-    sides = found.left, found.right
+    sides = difference.left, difference.right
     pairs = dict.fromkeys(zip(*map(input_values, sides), strict=False))
     moved = [set(input_values(run)) for run in sides]
     for run, some in zip(sides, moved, strict=True):
         for op in run.operations:
             some.update(op.gives if _moves_or_repeats(run, op, some) else ())
-    for region in found.operations:
+    for region in difference.operations:
         both = ((pair.left, pair.right) for pair in region.reads)
         pairs.update({(n, m): None for n, m in both if n in moved[0] and m in moved[1]})
     every = []
     for n, m in pairs:
-        mine, other = found.left.values[n], found.right.values[m]
+        mine, other = difference.left.values[n], difference.right.values[m]
         same = len(mine.shape) > 1 and mine.shape == other.shape and mine.dtype == other.dtype
         if not same or mine.digest == other.digest or not 1 < mine.shape[0] == count <= MOST_ROWS:
             continue
-        arrays = found.left.array(n), found.right.array(m)
+        arrays = difference.left.array(n), difference.right.array(m)
         if arrays[0] is None or arrays[1] is None:
             continue
-        rows = [[row.tobytes() for row in np.asarray(one)] for one in arrays]
+        rows = [[row.tobytes() for row in np.asarray(array)] for array in arrays]
         numbers = {row: k for k, row in enumerate(dict.fromkeys((*rows[0], *rows[1])))}
         if {*rows[0]} & {*rows[1]}:
             every.append([np.array([numbers[row] for row in some]) for some in rows])

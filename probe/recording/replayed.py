@@ -42,13 +42,14 @@ from probe.recording.apart import (
     recording_target,
     with_calls,
 )
-from probe.recording.contract import INPUT, Isolated, Operation
+from probe.recording.contract import Isolated, Operation
 from probe.recording.end_to_end import as_program
 from probe.recording.folder import RecordingFolder
 from probe.recording.ported import Ports, Stage, TargetCall
 from probe.recording.recording import Run, exact_numbers, record_run
+from probe.recording.related import input_values
 from probe.recording.store import ProcessStore, array_digest
-from probe.recording.sums import OperandPart, OperationSum
+from probe.recording.sums import OperandPart, OperationSum, Shape
 from probe.recording.walk import unsteady, values_apart
 from probe.target import Target, why_unavailable
 
@@ -66,16 +67,15 @@ class Replayed(Run):
     @property
     def said(self) -> str:
         """Returns how many of the operations ran on the target, and what did not."""
-        every = self.operations
-        same = len(every) - len(self.there) - len(self.alone or {})
-        told = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
-        told += [f"{same} move elements or round once, as everywhere"] * bool(same)
-        alone = self.alone or {}
+        every, alone = self.operations, self.alone or {}
+        same = len(every) - len(self.there) - len(alone)
+        parts = [f"{len(self.there)} of {counted(len(every), 'operation')} ran there"]
+        parts += [f"{same} move elements or round once, as everywhere"] * bool(same)
         whys = Counter(f"{every[n].op}: {why}" for n, why in alone.items())
         each = [why if count == 1 else f"{count} times {why}" for why, count in whys.items()]
         some = "; ".join(each[:4]) + f"; and {len(each) - 4} more" * (len(each) > 4)
-        told += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
-        return f"{self.target}: {', '.join(told)}"
+        parts += [f"{len(alone)} ran in the model's own library ({some})"] * bool(each)
+        return f"{self.target}: {', '.join(parts)}"
 
 
 class Port:
@@ -89,30 +89,31 @@ class Port:
 
     def call(
         self,
-        one: TargetCall,
+        called: TargetCall,
         reads: Sequence[np.ndarray],
         keep: bool = True,
         word: str = CONTIGUOUS,
     ) -> np.ndarray:
         """Returns the result of one call. ``keep``: its weights are sent once; else each time.
         ``word``: how its input lies in memory, where it is a case and its weights are not kept."""
-        operands = one.operands(reads)
-        given = [part.taken(reads[part.number]) for part in one.inputs]
-        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(given)}
+        operands = called.operands(reads)
+        activations = [part.taken(reads[part.number]) for part in called.inputs]
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(activations)}
         self.alive()
-        if one.case is not None and not keep:
-            shape = one.case.weight_shape
-            w = {} if "w" in operands else {"w": np.ones(shape, given[0].dtype)}
-            header = {"do": "run", "spec": with_layout(dict(one.spec), word)}
-            _, found = self.session.request(header, {**arrays, **operands, **w})
-            return one.output.put(found["y"])
+        if called.case is not None and not keep:
+            shape = called.case.weight_shape
+            w = {} if "w" in operands else {"w": np.ones(shape, activations[0].dtype)}
+            header = {"do": "run", "spec": with_layout(dict(called.spec), word)}
+            _, answer = self.session.request(header, {**arrays, **operands, **w})
+            return called.output.put(answer["y"])
         # weights go by what they hold: sizes of a model share them, and a request without them is
         # small
-        key = f"{self.name}-{self._key(one.spec, operands) if keep else 'once'}"
+        key = f"{self.name}-{self._key(called.spec, operands) if keep else 'once'}"
         if key not in self.keys or not keep:
-            self._send(key, [dict(one.spec)], [list(range(len(given)))], len(given), [operands])
-        _, found = self.session.request({"do": "through", "key": key}, arrays)
-        return one.output.put(found["y0"])
+            count = len(activations)
+            self._send(key, [dict(called.spec)], [list(range(count))], count, [operands])
+        _, answer = self.session.request({"do": "through", "key": key}, arrays)
+        return called.output.put(answer["y0"])
 
     @cached_property
     def foreign(self) -> bool:
@@ -133,22 +134,23 @@ class Port:
         """Runs all of a recording as one program of the library, ``times``: its output, the seconds
         of each call, and where there is no such program None, [] and why."""
         try:
-            made = as_program(run)
+            program = as_program(run)
         except InputError as error:
             return None, [], f"{error.value}: {error.why}"
         self.alive()
-        named = {str(n): one for n, one in enumerate(made.operands)}
-        flat = {f"{n}.{name}": a for n, one in named.items() for name, a in one.items()}
-        more = [list(array.shape) for array in made.inputs[1:]]
-        key = f"{self.name}-{self._key([made.specs, made.reads, more], flat)}"
+        named = {str(n): operands for n, operands in enumerate(program.operands)}
+        flat = {f"{n}.{name}": a for n, operands in named.items() for name, a in operands.items()}
+        more = [list(array.shape) for array in program.inputs[1:]]
+        key = f"{self.name}-{self._key([program.specs, program.reads, more], flat)}"
         if key not in self.keys:
-            self._send(key, made.specs, made.reads, len(made.inputs), made.operands, more)
-        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(made.inputs)}
+            steps = program.specs, program.reads
+            self._send(key, *steps, len(program.inputs), program.operands, more)
+        arrays = {f"x{n}" if n else "x": array for n, array in enumerate(program.inputs)}
         request = {"do": "whole", "key": key, "times": times}
-        header, found = self.session.request(request, arrays)
-        if "y" not in found:
+        header, answer = self.session.request(request, arrays)
+        if "y" not in answer:
             return None, [], header["why"]
-        return made.output(found["y"]), header["seconds"], ""
+        return program.output(answer["y"]), header["seconds"], ""
 
     def alive(self) -> None:
         """Starts the process again where it is gone: it has forgotten all weights."""
@@ -171,7 +173,7 @@ class Port:
         operands: Sequence[Mapping[str, np.ndarray]],
         more: Sequence[Sequence[int]] = (),
     ) -> None:
-        arrays = {f"{n}.{name}": a for n, one in enumerate(operands) for name, a in one.items()}
+        arrays = {f"{n}.{name}": a for n, own in enumerate(operands) for name, a in own.items()}
         header = {"do": "network", "key": key, "specs": specs, "own": True}
         self.session.request(header | {"reads": reads, "inputs": inputs, "more": more}, arrays)
         self.keys.add(key)
@@ -184,26 +186,29 @@ class There:
 
     port: Port
     ports: Ports
-    one: Operation
+    operation: Operation
     keep: bool = False
     word: str = CONTIGUOUS
 
     def __call__(self, reads: Sequence[np.ndarray]) -> list[np.ndarray]:
         values = list(reads)
-        for stage in self.ports.stages(self.one, [array.shape for array in reads]):
-            given = [values[n] for n in stage.reads]
+        for stage in self.ports.stages(self.operation, [array.shape for array in reads]):
+            operands = [values[n] for n in stage.reads]
             if isinstance(stage.does, TargetCall):
-                values.append(self.port.call(stage.does, given, self.keep, self.word))
+                values.append(self.port.call(stage.does, operands, self.keep, self.word))
             else:
-                values.append(stage.does(given))
+                values.append(stage.does(operands))
         return values[-1:]
+
+    @property
+    def _shapes(self) -> list[Shape]:
+        return [self.ports.run.values[n].shape for n in self.operation.reads]
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Returns the layouts in which users of the library have such an operation's input: of two
         spatial axes the memory format of images too, where there is one."""
-        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
-        does = self.ports.stages(self.one, shapes)[0].does
+        does = self.ports.stages(self.operation, self._shapes)[0].does
         case = does.case if isinstance(does, TargetCall) else None
         there = getattr(backends.get(self.port.session.target.name), "layouts", ())
         images = case is not None and case.spatial_rank == 2 and CHANNELS_LAST in there
@@ -214,12 +219,12 @@ class There:
     ) -> tuple[AnySession, dict[str, Any]] | None:
         """Returns the session and the spec that are asked about a sum in its place: where the call
         is that sum, its operands and its result alike; else None."""
-        shapes = [self.ports.run.values[n].shape for n in self.one.reads]
+        shapes = list(self._shapes)
         for part in (asked.x, asked.w, asked.b):
             if part is not None:
                 shapes[part.number] = part.whole
         try:
-            (stage, *more) = self.ports.stages(self.one, shapes)
+            (stage, *more) = self.ports.stages(self.operation, shapes)
         except InputError:
             return None
         does = stage.does
@@ -233,51 +238,52 @@ class There:
 
 
 def replay_run(
-    run: Run, port: Port | AnySession, given: Mapping[int, np.ndarray] | None = None
+    run: Run, port: Port | AnySession, inputs: Mapping[int, np.ndarray] | None = None
 ) -> Replayed:
     """Computes a run once more, each operation on the target where its library can be asked for it.
 
-    ``port``: the target's started session, or what keeps weights there for further runs; ``given``:
-    arrays of inputs that are not the recorded ones, which the run's values name already. An
-    operation that the library refuses runs by itself. Errors: TargetError where the target fails;
-    InputError where an operation can't be run by itself, or its operands were left out.
+    ``port``: the target's started session, or what keeps weights there for further runs;
+    ``inputs``: arrays of inputs that are not the recorded ones, which the run's values name
+    already. An operation that the library refuses runs by itself. Errors: TargetError where the
+    target fails; InputError where an operation can't be run by itself, or its operands were left
+    out.
     """
     port = port if isinstance(port, Port) else Port(port)
     ports, text = Ports(run), port.session.target.text
     values, operations = list(run.values), list[Operation]()
-    store, changed = ProcessStore(run.store), dict(given or {})
+    store, changed = ProcessStore(run.store), dict(inputs or {})
     there, alone = set[int](), dict[int, str]()
-    for one in run.operations:
-        same = not any(n in changed for n in one.reads)
-        found = None
+    for op in run.operations:
+        same = not any(n in changed for n in op.reads)
+        results = None
         try:
-            stages = ports.stages(one)
-            found = There(port, ports, one, True)(_reads(run, one, changed))
-            there.add(one.number)
+            stages = ports.stages(op)
+            results = There(port, ports, op, True)(_reads(run, op, changed))
+            there.add(op.number)
             lines = port.lines(stages)
             imports = lines.imports if lines else ()
-            again = There(port, ports, one)
-            operations.append(replace(one, again=again, lines=lines, imports=imports))
+            again = There(port, ports, op)
+            operations.append(replace(op, again=again, lines=lines, imports=imports))
         except InputError as error:
-            settled = one.meaning.rounds is not None or all(ports.fixed[n] for n in one.reads)
+            settled = op.meaning.rounds is not None or all(ports.fixed[n] for n in op.reads)
             if not settled:
-                alone[one.number] = error.why
+                alone[op.number] = error.why
         except TargetError as error:
             if error.kind != "unsupported":
                 raise
-            alone[one.number] = error.why
-        if one.number not in there:
-            operations.append(one)
-        if found is None and same:  # it gives what it gave
+            alone[op.number] = error.why
+        if op.number not in there:
+            operations.append(op)
+        if results is None and same:  # it gives what it gave
             continue
-        if found is None:
-            if one.again is None:
+        if results is None:
+            if op.again is None:
                 why = "it can't be run alone, and its operands have different bits on the target"
                 todo = "give the model's own library as the target"
-                raise InputError("operation", one.name, why, todo)
+                raise InputError("operation", op.name, why, todo)
             with np.errstate(all="ignore"):
-                found = one.again([np.array(a, order="C") for a in _reads(run, one, changed)])
-        for number, array in zip(one.gives, found, strict=False):
+                results = op.again([np.array(a, order="C") for a in _reads(run, op, changed)])
+        for number, array in zip(op.gives, results, strict=False):
             value = values[number]
             array = np.asarray(array).reshape(value.shape)
             name = array_digest(array)
@@ -287,15 +293,15 @@ def replay_run(
             content = None if value.content is None else array
             store.put(array, name)
             values[number] = replace(value, digest=name, content=content, zeros=None, address=None)
-        if one.meaning.notices and one.gives and one.gives[0] in changed:
+        if op.meaning.notices and op.gives and op.gives[0] in changed:
             known = (
                 [
                     exact_numbers(partial(_array_of, run, n, changed), values[n].dtype)
                     for n in numbers
                 ]
-                for numbers in (one.reads, one.gives)
+                for numbers in (op.reads, op.gives)
             )
-            values[one.gives[0]] = replace(values[one.gives[0]], zeros=one.meaning.noticed(*known))
+            values[op.gives[0]] = replace(values[op.gives[0]], zeros=op.meaning.noticed(*known))
     return Replayed(
         *(text, run.note, values, operations, run.outputs, store),
         *(frozenset(), "", run.made, run.keys, run.kinds, alone),
@@ -307,28 +313,28 @@ def _array_of(run: Run, number: int, changed: Mapping[int, np.ndarray]) -> np.nd
     return changed[number] if number in changed else run.array(number)
 
 
-def _reads(run: Run, one: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
-    found = [_array_of(run, n, changed) for n in one.reads]
-    if any(array is None for array in found):
-        why = f"{one.name} reads what was left out of the recording"
-        raise InputError("recording", one.name, why, "record it again with more --most bytes")
-    return found  # type: ignore[return-value]
+def _reads(run: Run, op: Operation, changed: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    arrays = [_array_of(run, n, changed) for n in op.reads]
+    if any(array is None for array in arrays):
+        why = f"{op.name} reads what was left out of the recording"
+        raise InputError("recording", op.name, why, "record it again with more --most bytes")
+    return arrays  # type: ignore[return-value]
 
 
 def replay_steadily(run: Run, port: Port, what: str) -> Replayed:
     """Replays a run twice: as of ``replay_run``, with what differs as ``unsteady``.
     Nondeterministic where outputs do."""
-    found, again = replay_run(run, port), replay_run(run, port)
-    apart = frozenset(values_apart(found, again))
-    if apart.intersection(found.outputs):
-        raise unsteady(found, again, what)
-    made, facts = run.made, port.session.facts
-    if made is not None:  # with the releases of the target's process
+    replayed, again = replay_run(run, port), replay_run(run, port)
+    apart = frozenset(values_apart(replayed, again))
+    if apart.intersection(replayed.outputs):
+        raise unsteady(replayed, again, what)
+    provenance, facts = run.made, port.session.facts
+    if provenance is not None:  # with the releases of the target's process
         libraries = {"numpy": facts.get("numpy_version")}
         libraries[str(facts.get("library"))] = facts.get("library_version")
         there = {"python": facts.get("python_version"), "libraries": libraries}
-        made = replace(made, made={**made.made, **there})
-    return replace(found, unsteady=apart, made=made)
+        provenance = replace(provenance, made={**provenance.made, **there})
+    return replace(replayed, unsteady=apart, made=provenance)
 
 
 class OnTarget:
@@ -347,20 +353,20 @@ class OnTarget:
     def base(self, arrays: Mapping[str, np.ndarray]) -> Run:
         """Records the model with these inputs: in this process, or where it is opened in another
         one, there."""
-        given = {name: array_digest(array) for name, array in arrays.items()}
+        digests = {name: array_digest(array) for name, array in arrays.items()}
         # outputs are wanted operation by operation, then as one program: of one recording
-        if self._last is None or self._last[0] != given:
+        if self._last is None or self._last[0] != digests:
             if elsewhere := getattr(self.opened, "side", None):
-                found: Run = elsewhere(arrays)
+                run: Run = elsewhere(arrays)
             else:
                 recorder = self.opened.recorder(arrays)
-                found = record_run(recorder)
-                fed = _fed_values(found, given)
-                if getattr(recorder, "straight", False) and fed.keys() == given.keys():
-                    self._straight[_shapes_of(arrays)] = found, fed
+                run = record_run(recorder)
+                fed = _fed_values(run, digests)
+                if getattr(recorder, "straight", False) and fed.keys() == digests.keys():
+                    self._straight[_shapes_of(arrays)] = run, fed
                     while len(self._straight) > KEPT:
                         self._straight.popitem(last=False)
-            self._last = given, found
+            self._last = digests, run
         return self._last[1]
 
     def _fed(self, arrays: Mapping[str, np.ndarray]) -> tuple[Run, dict[int, np.ndarray]]:
@@ -371,14 +377,14 @@ class OnTarget:
             return self.base(arrays), {}
         run, fed = self._straight[shapes]
         self._straight.move_to_end(shapes)
-        values, given = list(run.values), dict[int, np.ndarray]()
+        values, replaced = list(run.values), dict[int, np.ndarray]()
         store = ProcessStore(run.store)
         for name, number in fed.items():
-            one = values[number]
-            given[number] = array = np.ascontiguousarray(arrays[name])
-            content = None if one.content is None else array
-            values[number] = replace(one, digest=store.put(array), content=content, address=None)
-        return replace(run, values=values, store=store), given
+            value = values[number]
+            replaced[number] = array = np.ascontiguousarray(arrays[name])
+            content = None if value.content is None else array
+            values[number] = replace(value, digest=store.put(array), content=content, address=None)
+        return replace(run, values=values, store=store), replaced
 
     def side(self, arrays: Mapping[str, np.ndarray]) -> Replayed:
         """Records the model with these inputs, and replays that. Errors: as of ``replay_run``."""
@@ -386,14 +392,14 @@ class OnTarget:
 
     def plain(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Returns the outputs alone."""
-        run, given = self._fed(arrays)
+        run, replaced = self._fed(arrays)
         try:
-            found = replay_run(run, self.port, given).results
+            results = replay_run(run, self.port, replaced).results
         except (InputError, ValueError):  # by these numbers something has another shape
-            if not given:
+            if not replaced:
                 raise
-            found = self.side(arrays).results
-        return [np.array(one) for one in found if one is not None]
+            results = self.side(arrays).results
+        return [np.array(array) for array in results if array is not None]
 
     def end_to_end(
         self, arrays: Mapping[str, np.ndarray], times: int = 1
@@ -405,20 +411,21 @@ class OnTarget:
 KEPT = 2  # recordings, by shapes: of a size and of the full one
 
 
-def _fed_values(run: Run, given: Mapping[str, str]) -> dict[str, int]:
+def _fed_values(run: Run, digests: Mapping[str, str]) -> dict[str, int]:
     """Returns which value each input is, by its name, or by its bits where values have none: only
-    those that one value alone can be. ``given``: bits by name."""
-    every = [(n, one) for n, one in enumerate(run.values) if one.given < 0 and one.role == INPUT]
-    found = {}
-    for name, bits in given.items():
-        own = [n for n, one in every if one.name == name or (not one.name and one.digest == bits)]
+    those that one value alone can be. ``digests``: bits by name."""
+    every = [(n, run.values[n]) for n in input_values(run)]
+    numbers = {}
+    for name, bits in digests.items():
+        same = [v.name == name or (not v.name and v.digest == bits) for _, v in every]
+        own = [n for (n, _), alike in zip(every, same, strict=True) if alike]
         if len(own) == 1:
-            found[name] = own[0]
-    return found if len({*found.values()}) == len(found) else {}
+            numbers[name] = own[0]
+    return numbers if len({*numbers.values()}) == len(numbers) else {}
 
 
 def _shapes_of(arrays: Mapping[str, np.ndarray]) -> Any:
-    return tuple((name, one.shape, one.dtype) for name, one in sorted(arrays.items()))
+    return tuple((name, array.shape, array.dtype) for name, array in sorted(arrays.items()))
 
 
 class RunnableRecording:
@@ -455,22 +462,22 @@ class RunnableRecording:
             raise TargetError(where.text, "unavailable", why)
         session = Session(where, command=COMMAND, extra=self.extra)
         self.running.enter_context(session)
-        found = dict[int, Isolated]()
+        calls = dict[int, Isolated]()
         for n, (lines, imports) in self.stored.lines.items():
             dtypes = [run.values[read].dtype for read in run.operations[n].reads]
             request = {"do": "written", "lines": lines, "imports": imports, "dtypes": dtypes}
-            found[n] = Remote(session, request)
-        return found
+            calls[n] = Remote(session, request)
+        return calls
 
     def _replayed(self, run: Run, where: Target) -> Run:
         session: AnySession = open_session(where)
         self.running.enter_context(session)
         ports, port, operations = Ports(run), Port(session), list(run.operations)
-        for one in run.operations:
+        for op in run.operations:
             with suppress(InputError):
-                ports.stages(one)
-                if one.number not in (run.alone or {}):
-                    operations[one.number] = replace(one, again=There(port, ports, one))
+                ports.stages(op)
+                if op.number not in (run.alone or {}):
+                    operations[op.number] = replace(op, again=There(port, ports, op))
         return replace(run, operations=operations, untried="")
 
     def __exit__(self, *_: object) -> None:
@@ -492,26 +499,26 @@ class TargetRuns:
         self.runs: list[tuple[str, Mapping[str, np.ndarray], bool, Run]] = []
 
     def record(
-        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool = False
+        self, where: Target, arrays: Mapping[str, np.ndarray], what: str, gradients: bool = False
     ) -> tuple[Run, bool | None]:
         """Returns a run with these inputs, and whether it had gradients, where that is known."""
         if is_own_library(where, self.model):
-            run, process = self._recorded(where, given, what, gradients)
+            run, process = self._recorded(where, arrays, what, gradients)
             if RECORDERS.get(process.library) == RECORDERS.get(where.name):
                 return run, process.gradients
         if why := why_unavailable(where):  # before the model is run
             raise TargetError(where.text, "unavailable", why)
-        run, process = self._recorded(recording_target(where, self.model), given, what, gradients)
+        run, process = self._recorded(recording_target(where, self.model), arrays, what, gradients)
         if where.text not in self.ports:
             session: AnySession = open_session(where)
             self.running.enter_context(session)
             self.ports[where.text] = Port(session)
-        found = replay_steadily(run, self.ports[where.text], f"{what} on {where.text}")
-        return found, process.gradients
+        replayed = replay_steadily(run, self.ports[where.text], f"{what} on {where.text}")
+        return replayed, process.gradients
 
-    def base(self, where: Target, given: Mapping[str, np.ndarray], what: str) -> Run:
+    def base(self, where: Target, arrays: Mapping[str, np.ndarray], what: str) -> Run:
         """Returns the run of the model's own library that is replayed on a target."""
-        return self._recorded(recording_target(where, self.model), given, what, False)[0]
+        return self._recorded(recording_target(where, self.model), arrays, what, False)[0]
 
     def open(self, where: Target) -> None:
         """Opens the model in the process in which it is run for a target, and nowhere else: a
@@ -529,15 +536,15 @@ class TargetRuns:
         return self.there[where.text]
 
     def _recorded(
-        self, where: Target, given: Mapping[str, np.ndarray], what: str, gradients: bool
+        self, where: Target, arrays: Mapping[str, np.ndarray], what: str, gradients: bool
     ) -> tuple[Run, Apart]:
         process = self._process(where)
         for text, inputs, had, run in self.runs:
-            if text == where.text and inputs is given and had == gradients:
+            if text == where.text and inputs is arrays and had == gradients:
                 return run, process
         out = self.folder / f"run{len(self.runs)}"
-        run = process.record(out, given, what=what, gradients=gradients)
-        self.runs.append((where.text, given, gradients, run))
+        run = process.record(out, arrays, what=what, gradients=gradients)
+        self.runs.append((where.text, arrays, gradients, run))
         return run, process
 
 
@@ -581,16 +588,16 @@ def scripted(where: Target, version: str, called: TargetCall) -> Scripted | None
         return None
     (x,), spec = called.inputs, dict(called.spec)
     steps = (ProgramStep(spec, (0,), {name: name for name in operand_names(spec)}),)
-    given = Program(steps, 1, called.case is None)
+    program = Program(steps, 1, called.case is None)
     try:
-        made = backend().described(dict(where.switches), where.device, version)
-        source = made.emit(given, ValueShapes(given, x.shape))
+        described = backend().described(dict(where.switches), where.device, version)
+        source = described.emit(program, ValueShapes(program, x.shape))
     except Unsupported:
         return None
     if source.hold is not None:
         return None
-    imports = tuple(f"import {name}" for name in source.standard) + tuple(made.imports)
-    return Scripted(called, source, imports, tuple(made.setup()))
+    imports = tuple(f"import {name}" for name in source.standard) + tuple(described.imports)
+    return Scripted(called, source, imports, tuple(described.setup()))
 
 
 def _as_taken(part: OperandPart, names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ guessed.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -67,31 +68,31 @@ def other_operands(sides: Sides) -> str:
     Equal parts put into the right side's operands must leave every bit as it is.
     """
     left, right = sides
-    ours, theirs = (dict(zip(one.operation.reads, one.reads, strict=True)) for one in sides)
+    ours, theirs = (dict(zip(side.operation.reads, side.reads, strict=True)) for side in sides)
     signed = dict(theirs)  # the right's, with the left's zeros
-    for one in left.pairs:
-        if one.selection.empty:
+    for pair in left.pairs:
+        if pair.selection.empty:
             continue
-        other = theirs[one.right]
-        mixed = one.selection.put(other, one.selection.taken(ours[one.left], 0), 1)
-        signed[one.right] = mixed.reshape(other.shape)
-        if not equal_bits(other, signed[one.right], right.side.values[one.right].dtype):
+        other = theirs[pair.right]
+        mixed = pair.selection.put(other, pair.selection.taken(ours[pair.left], 0), 1)
+        signed[pair.right] = mixed.reshape(other.shape)
+        if not equal_bits(other, signed[pair.right], right.side.values[pair.right].dtype):
             return f"the operands were assumed to agree, but differ{NO_SOURCE}"
     if all(signed[n].tobytes() == theirs[n].tobytes() for n in theirs):
         return ""
     # +0 and -0 count as agreeing, and most operations make nothing else of them; atan2 does
-    given = right.given([signed[n] for n in right.operation.reads])
-    if equal_bits(given, right.outputs, right.value.dtype):
+    results = right.given([signed[n] for n in right.operation.reads])
+    if equal_bits(results, right.outputs, right.value.dtype):
         return ""
     return f"its operands have zeros of different signs, which change what it gives{NO_SOURCE}"
 
 
 def reads_more(sides: Sides) -> str:
     """Returns which side reads more than was said; empty if none does, as far as is known."""
-    for one in sides:
-        if one.reads_more():
+    for side in sides:
+        if side.reads_more():
             why = "its outputs depend on operands that it was not expected to read"
-            return f"on the {NAMES[one.place]}, {why}{NO_SOURCE}"
+            return f"on the {NAMES[side.place]}, {why}{NO_SOURCE}"
     return ""
 
 
@@ -99,7 +100,7 @@ def _exchanged(sides: Sides) -> tuple[list[int | None], list[int | None], str]:
     """Returns either side's operands at the other side's addresses, and which begin elsewhere, in
     words; empty if none is known to."""
     left = sides[0]
-    ours, theirs = (list(one.addresses) for one in sides)
+    ours, theirs = (list(side.addresses) for side in sides)
     pairs = {pair.left: pair.right for pair in left.pairs}
     right = {n: at for at, n in enumerate(sides[1].operation.reads)}
     said = []
@@ -123,41 +124,43 @@ def find_cause(
 
     Costs calls of its operations. What one run alone has, or does not differ, has no cause.
     """
-    pair = next((one for one in region.gives if not one.equal), None)
+    pair = next((result for result in region.gives if not result.equal), None)
     sides, why = None, "there are no outputs on both sides that differ"
     try:
         sides = isolated_sides(left, right, region)
     except KeyError:
         why = "its operands were left out of the recording"
     if sides is None:
-        made = Cause(why=why)
+        cause = Cause(why=why)
     else:
         pair = sides[0].pair
-        made = _region_cause(sides, region, most, {} if known is None else known)
+        cause = _region_cause(sides, region, most, {} if known is None else known)
     if pair is not None:
-        made.compared, made.differing = pair.compared, pair.differing
-    if sides is not None and not made.refuted:
-        told = made.comparison
-        proved = np.zeros(len(sides[0].outputs), bool) if told is None else told.proved()
-        counted = made.replayed if made.kind and told is None else 0
-        made.rounding = rounding_verdict(sides, proved, counted)
-    return made
+        cause.compared, cause.differing = pair.compared, pair.differing
+    if sides is not None and not cause.refuted:
+        if cause.comparison is not None:
+            proved, counted = cause.comparison.proved(), 0
+        else:
+            proved = np.zeros(len(sides[0].outputs), bool)
+            counted = cause.replayed if cause.kind else 0
+        cause.rounding = rounding_verdict(sides, proved, counted)
+    return cause
 
 
 def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Cause:
     if region.arguments:
         return _argument_cause(sides, region.arguments)
-    able = all(one.again is not None for one in sides)
+    able = all(side.again is not None for side in sides)
     if able:
         why = other_operands(sides)
     else:  # of a recording that isn't trusted nothing was tried
-        tried = (one.side.untried for one in sides)
+        tried = (side.side.untried for side in sides)
         why = next(filter(None, tried), "the operation can't be run alone")
     if why:
         elsewhere = _exchanged(sides)[2]
         return Cause(why=why + f"; {elsewhere}" * bool(elsewhere), refuted=able)
     try:  # is a side alone not what was recorded, or does it read more than was said?
-        kind, why = next(filter(any, (one.unsteady() for one in sides)), ("", ""))
+        kind, why = next(filter(any, (side.unsteady() for side in sides)), ("", ""))
         why = why or reads_more(sides)
     except TimeOver:
         raise
@@ -168,26 +171,25 @@ def _region_cause(sides: Sides, region: Region, most: int, known: Known) -> Caus
         causes = {kind: sides[0].pair.differing} if kind else {}
         return Cause(kind, why, causes=causes, refuted=why.endswith(NO_SOURCE))
     if region.assumed and region.joint:
-        made = Cause(why=CLOSE)
-        made = _formulas_cause(sides, most, known) or made
-        made.alone = True
-        return made
+        cause = Cause(why=CLOSE)
+        cause = _formulas_cause(sides, most, known) or cause
+        cause.alone = True
+        return cause
     meaning = sides[0].operation.meaning
     first, apart = first_of(meaning), differing_outputs(sides)
     if isinstance(first, SUMS):
-        made = _sums_cause(sides, most, known)
+        cause = _sums_cause(sides, most, known)
     elif isinstance(first, Each):
-        terms = terms_cause(*sides, apart)
-        made = terms or place.function_cause(*sides, apart, first.along)
+        cause = terms_cause(sides, apart) or place.function_cause(sides, apart, first.along)
     elif isinstance(meaning, Normalises):
-        made = place.rows_cause(*sides, meaning, apart)
+        cause = place.rows_cause(sides, meaning, apart)
     else:
         why = meaning.why if isinstance(meaning, Unknown) else "there is no test for it yet"
-        made = Cause(why=f"not explained yet: {why}")
-    if region.joint and not made.kind:
-        made = _formulas_cause(sides, most, known) or made
-    made.alone = True
-    return _with_addresses(made, sides)
+        cause = Cause(why=f"not explained yet: {why}")
+    if region.joint and not cause.kind:
+        cause = _formulas_cause(sides, most, known) or cause
+    cause.alone = True
+    return _with_addresses(cause, sides)
 
 
 CLOSE = "not explained yet: different formulas whose results are close"
@@ -197,39 +199,39 @@ def _formulas_cause(sides: Sides, most: int, known: Known) -> Cause | None:
     """Returns what sets the steps of both sides apart; None where one of them isn't known."""
     try:
         apart = differing_outputs(sides)
-        return terms_cause(*sides, apart) or formulas_cause(*sides, apart, known, most)
+        return terms_cause(sides, apart) or formulas_cause(sides, apart, known, most)
     except TimeOver:
         raise
     except Exception:  # left out of a recording, or a library raises what it likes
         return None
 
 
-def _with_addresses(made: Cause, sides: Sides) -> Cause:
+def _with_addresses(cause: Cause, sides: Sides) -> Cause:
     """Names the addresses of operands as the cause where each side, run alone on its own operands
     at the other's addresses, gives the other's bits. Orders that were revealed stay the proof of
     what each side adds; what else differs between the sides then changes nothing."""
     ours, theirs, text = _exchanged(sides)
     if not text:
-        return made
+        return cause
     left, right = sides
     dtype = left.value.dtype
     moved = left.moved(ours), right.moved(theirs)
     if moved[0] is None or moved[1] is None:
-        made.why += f"; {text}"
-        return made
+        cause.why += f"; {text}"
+        return cause
     differ = unequal_bits(left.outputs, right.outputs, dtype)
     gone = differ & ~unequal_bits(moved[0], right.outputs, dtype)
     gone &= ~unequal_bits(moved[1], left.outputs, dtype)
     count, every = int(gone.sum()), int(differ.sum())
     if count < every:  # none: where they begin changes nothing, and is not mentioned
-        made.why += f"; {text}, which explains {count} of {every}" * bool(count)
-        return made
-    if not made.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
-        made.why, made.examined, made.replayed = "", every, every
+        cause.why += f"; {text}, which explains {count} of {every}" * bool(count)
+        return cause
+    if not cause.kind:  # nothing replays what each side does, but exchanged addresses exchange bits
+        cause.why, cause.examined, cause.replayed = "", every, every
     exchanged = f"{text}; with the addresses exchanged, each side gives the other's bits"
-    made.kind, made.causes = "alignment", {"alignment": every}
-    made.why = f"{exchanged}; {made.why}" if made.why else exchanged
-    return made
+    cause.kind, cause.causes = "alignment", {"alignment": every}
+    cause.why = f"{exchanged}; {cause.why}" if cause.why else exchanged
+    return cause
 
 
 def _argument_cause(sides: Sides, arguments: str) -> Cause:
@@ -240,10 +242,10 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     """
     count, dtype = sides[0].pair.differing, sides[0].value.dtype
     alone, elsewhere = False, False  # whether something around a call decides, such as a switch
-    able = all(one.again is not None for one in sides)
+    able = all(side.again is not None for side in sides)
     try:
-        for one in sides if able else ():
-            kind, why = one.unsteady()
+        for side in sides if able else ():
+            kind, why = side.unsteady()
             if kind in ("nondeterministic", "uninitialised"):
                 return Cause(kind, why, causes={kind: count}, alone=alone)
             alone, elsewhere = not why, bool(why)
@@ -252,8 +254,8 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
     except Exception as error:  # a library raises what it likes
         return Cause(why=f"alone, the operation raises {type(error).__name__}", alone=alone)
     calls = [
-        (one.side.target, [array.shape for array in one.reads], getattr(one.again, "lies", None))
-        for one in sides
+        (side.side.target, [array.shape for array in side.reads], getattr(side.again, "lies", None))
+        for side in sides
     ]
     if (elsewhere or calls[0] != calls[1]) and is_near(sides[0].pair, dtype):
         why = (
@@ -262,9 +264,10 @@ def _argument_cause(sides: Sides, arguments: str) -> Cause:
         )
         return Cause(why=why, alone=alone)
     # the same operands on the same target, so nothing but the arguments can decide
-    both = [one.operation.meaning for one in sides]
-    windows = all(isinstance(one, Windows | Convolution) for one in both) and both[0] != both[1]
-    kind, came = "window+argument" if windows else "argument", count if alone else 0
+    both = [side.operation.meaning for side in sides]
+    windows = all(isinstance(meaning, Windows | Convolution) for meaning in both)
+    kind = "window+argument" if windows and both[0] != both[1] else "argument"
+    came = count if alone else 0
     return Cause(kind, arguments, came, came, {kind: count}, alone)
 
 
@@ -273,7 +276,7 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
     nothing was found against it. It is run alone once a side; what can't be is not refuted."""
     try:
         sides = isolated_sides(left, right, region)
-        if sides is None or any(one.again is None for one in sides):
+        if sides is None or any(side.again is None for side in sides):
             return ""
         return other_operands(sides) or reads_more(sides)
     except TimeOver:
@@ -284,43 +287,43 @@ def why_no_source(left: Run, right: Run, region: Region) -> str:
 
 def _sums_cause(sides: Sides, most: int, known: Known) -> Cause:
     """Returns how both sides add, revealed and replayed."""
-    made = Cause()
+    cause = Cause()
     try:
-        adds = [Adds(one) for one in sides]
-        told = as_comparison(adds)
-        if not len(told.differing):
-            return made
-        examined = reveal_sums(adds, told.differing, known, most)
-        told.left, told.right = (one.run for one in adds)
-        where = np.isin(told.differing, examined)
-        counted = Counter(name for name, here in zip(told.cause, where, strict=True) if here)
-        made.examined, made.replayed = len(examined), int(told.proved(examined).sum())
-        made.causes, made.comparison = dict(counted.most_common()), told
+        adds = [Adds(side) for side in sides]
+        comparison = as_comparison(adds)
+        if not len(comparison.differing):
+            return cause
+        examined = reveal_sums(adds, comparison.differing, known, most)
+        comparison.left, comparison.right = (side.run for side in adds)
+        where = np.isin(comparison.differing, examined)
+        counted = Counter(name for name, here in zip(comparison.cause, where, strict=True) if here)
+        cause.examined, cause.replayed = len(examined), int(comparison.proved(examined).sum())
+        cause.causes, cause.comparison = dict(counted.most_common()), comparison
     except TimeOver:
         raise
     except (ProbeError, ValueError, IndexError) as error:
-        made.why = f"not explained yet: {getattr(error, 'why', error)}"
-        return made
-    refused = [side.refusal for side in (told.left, told.right)]
-    evidence = told.left.evidence or told.right.evidence
-    explained = [name for name in made.causes if name not in ("unexplained", "not-a-sum")]
+        cause.why = f"not explained yet: {getattr(error, 'why', error)}"
+        return cause
+    refused = [side.refusal for side in (comparison.left, comparison.right)]
+    evidence = comparison.left.evidence or comparison.right.evidence
+    explained = [name for name in cause.causes if name not in ("unexplained", "not-a-sum")]
     products = "the products (Winograd or FFT, for example)"
     if "nondeterministic" in refused:
-        made.kind, made.why = "nondeterministic", evidence
+        cause.kind, cause.why = "nondeterministic", evidence
     elif refused.count("not-a-sum") == 1:
-        made.kind, made.causes = "algorithm", {"algorithm": made.examined}
+        cause.kind, cause.causes = "algorithm", {"algorithm": cause.examined}
         side = ("left", "right")[refused.index("not-a-sum")]
-        made.why = f"the {side} side does not add {products}, the other side does: {evidence}"
+        cause.why = f"the {side} side does not add {products}, the other side does: {evidence}"
     elif refused.count("not-a-sum") == 2:
-        made.why = f"neither side adds {products}: {evidence}"
+        cause.why = f"neither side adds {products}: {evidence}"
     elif not explained:
-        made.why = "no revealed summation gives the bits of both sides"
-        made.why += f": {evidence}" if evidence else ""
+        cause.why = "no revealed summation gives the bits of both sides"
+        cause.why += f": {evidence}" if evidence else ""
     else:
-        made.kind, summands = explained[0], told.left.case.summands
-        of = f"{made.replayed} of {made.examined} examined outputs replay on both sides"
-        made.why = f"{SAID.get(made.kind, made.kind)} in sums of {summands}; {of}"
-    return made
+        cause.kind, summands = explained[0], comparison.left.case.summands
+        of = f"{cause.replayed} of {cause.examined} examined outputs replay on both sides"
+        cause.why = f"{SAID.get(cause.kind, cause.kind)} in sums of {summands}; {of}"
+    return cause
 
 
 # What a class says of two sums.
@@ -360,53 +363,43 @@ class _Told:
     sums: list[tuple[Adds, np.ndarray]]
 
 
-def formulas_cause(
-    left: Alone, right: Alone, apart: np.ndarray, known: Known, most: int
-) -> Cause | None:
+def formulas_cause(sides: Sides, apart: np.ndarray, known: Known, most: int) -> Cause | None:
     """Returns what sets two formulas apart: they are two, or one whose sums are written and added
     in different ways. None where a step of either is not known.
 
     ``apart``: which of the outputs that must agree differ, of which ``most`` are asked about.
     """
-    runs = left.side, right.side
-    inside = [
-        [
-            run.operations[n]
-            for n in operations_between(
-                run, [one.operation.gives[one.output]], one.operation.reads
-            )[0]
-        ]
-        for run, one in zip(runs, (left, right), strict=True)
-    ]
-    for one in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
-        settled = one.meaning.exact and not isinstance(one.meaning, Unknown)
-        if not (settled or isinstance(first_of(one.meaning), SUMS) or _at_places(one.meaning)):
+    inside = list[list[Operation]]()
+    for side in sides:
+        end = side.operation.gives[side.output]
+        numbers, _ = operations_between(side.side, [end], side.operation.reads)
+        inside.append([side.side.operations[n] for n in numbers])
+    for op in (*inside[0], *inside[1]):  # is it of a kind that may be known by itself?
+        settled = op.meaning.exact and not isinstance(op.meaning, Unknown)
+        if not (settled or isinstance(first_of(op.meaning), SUMS) or _at_places(op.meaning)):
             return None
-    words = [
-        [word for one in some for word in _formula_words(one, run)]
-        for some, run in zip(inside, runs, strict=True)
-    ]
+    pairs = list(zip(sides, inside, strict=True))
+    words = [[word for op in some for word in _formula_words(op, s.side)] for s, some in pairs]
     # both sides are asked about the same outputs: a step that is known on one side alone proves
     # nothing
-    chosen, told = evenly(apart, most), []
-    for side, some in zip((left, right), inside, strict=True):
-        found = _replay_steps(side, some, side.index[chosen], known, most)
-        if found is None:
+    chosen, replays = evenly(apart, most), []
+    for side, some in pairs:
+        steps = _replay_steps(side, some, side.index[chosen], known, most)
+        if steps is None:
             return None
-        told.append(found)
-    least = np.minimum(told[0].states, told[1].states)
-    examined = (told[0].states != OPEN) & (told[1].states != OPEN)
+        replays.append(steps)
+    least = np.minimum(replays[0].states, replays[1].states)
+    examined = (replays[0].states != OPEN) & (replays[1].states != OPEN)
     count, came = int(examined.sum()), int((least == GOOD).sum())
     if not count or came < count:
         return None
-    cost = sum(adds.sum.summands for one in told for adds, _ in one.sums)
+    cost = sum(adds.sum.summands for steps in replays for adds, _ in steps.sums)
     listed = max(1, LISTED // max(cost, 1))
-    both = zip((left, right), inside, strict=True)
-    said = [region_text(one.side, [n.number for n in some]) for one, some in both]
+    said = [region_text(side.side, [n.number for n in some]) for side, some in pairs]
     against = f"{said[0]} on the left, {said[1]} on the right"
     if words[0] != words[1]:
         kind, what = "algorithm", f"two formulas: {against}"
-    elif kind := _of_one_sum(told, which := evenly(np.flatnonzero(examined), listed)):
+    elif kind := _of_one_sum(replays, which := evenly(np.flatnonzero(examined), listed)):
         count = came = len(which)
         what = f"the same products are added in different ways: {against}"
     else:
@@ -415,18 +408,18 @@ def formulas_cause(
     return Cause(kind, f"{what}; {all_of}", count, came)
 
 
-def _of_one_sum(told: Sequence[_Told], which: np.ndarray) -> str:
+def _of_one_sum(replays: Sequence[_Told], which: np.ndarray) -> str:
     """Returns what sets two sums of the same products apart, where each of these outputs is one on
     both sides; empty where it isn't, or it can't be seen which product is which."""
-    if any(len(one.sums) != 1 or (one.sums[0][1][which] < 0).any() for one in told):
+    if any(len(replay.sums) != 1 or (replay.sums[0][1][which] < 0).any() for replay in replays):
         return ""
     kinds = set[str]()
     for n in which.tolist():
-        left, right = (_by_product(*one.sums[0], n) for one in told)
+        left, right = (_by_product(*replay.sums[0], n) for replay in replays)
         if left is None or right is None or left[1].keys() != right[1].keys():
             return ""
         names = {leaf: left[1][key] for key, leaf in right[1].items()}
-        ours, theirs = (one.restricted(leaves.values()) for one, leaves in (left, right))
+        ours, theirs = (added.restricted(leaves.values()) for added, leaves in (left, right))
         # the right side's, its leaves with the left's numbers
         nodes = [[names.get(child, child) for child in node] for node in theirs.tree.nodes]
         changed = {
@@ -447,50 +440,50 @@ def _by_product(
     """Returns how an output is added, and its leaves by what they multiply, but for products of
     zero; None where two have the same factors, or nothing is known."""
     position, filter_ = adds.places[origin[n]].tolist()
-    summation, given, dtype = (
+    summation, operands, dtype = (
         adds.run.summation((position, filter_)),
         adds.run.operands,
         adds.sum.dtype,
     )
     group = filter_ // (adds.sum.filters // adds.sum.groups)
-    x, w = given.columns[group][:, position], given.weights[:, filter_]
+    x, w = operands.columns[group][:, position], operands.weights[:, filter_]
     pairs = zip(floats.widen(x, dtype).tolist(), floats.widen(w, dtype).tolist(), strict=True)
     leaves = [(tuple(sorted(pair)), leaf) for leaf, pair in enumerate(pairs) if all(pair)]
-    found = dict(leaves)
-    known = summation is not None and {*found.values()} <= {*summation.tree.leaves}
-    return (summation, found) if known and len(found) == len(leaves) else None  # type: ignore[return-value]
+    numbers = dict(leaves)
+    known = summation is not None and {*numbers.values()} <= {*summation.tree.leaves}
+    return (summation, numbers) if known and len(numbers) == len(leaves) else None  # type: ignore[return-value]
 
 
-def _formula_words(one: Operation, run: Run) -> list[str]:
+def _formula_words(op: Operation, run: Run) -> list[str]:
     """Returns what an operation computes, in words; of what only moves or changes nothing, none.
 
     All sums of products have one word, however they are written, a bias is an addition, and a mean
     is divided behind: that a sum is added in another order is no other formula.
     """
-    shown = [(run.values[n].shape, run.values[n].digest) for n in one.reads]
-    if any((run.values[n].shape, run.values[n].digest) in shown for n in one.gives):
+    shown = [(run.values[n].shape, run.values[n].digest) for n in op.reads]
+    if any((run.values[n].shape, run.values[n].digest) in shown for n in op.gives):
         return []
-    found = []
-    for each in [step.meaning for step in getattr(one.meaning, "steps", ())] or [one.meaning]:
+    words = []
+    for each in [step.meaning for step in getattr(op.meaning, "steps", ())] or [op.meaning]:
         first = getattr(each, "windows", each)
         if isinstance(first, Contracts | Windows) and getattr(first, "kind", "") != "max":
             pool = isinstance(first, Windows) and first.pool
             biased = getattr(first, "bias", None) is not None or (not pool and len(first.reads) > 2)
             divided = getattr(first, "kind", "") == "average"
-            found += ["sum", *["add"] * biased, *["divide"] * divided]
+            words += ["sum", *["add"] * biased, *["divide"] * divided]
         elif isinstance(each, Reduces) and each.word in ("sum", "mean"):
-            found += ["sum", *["divide"] * (each.word == "mean")]
+            words += ["sum", *["divide"] * (each.word == "mean")]
         elif isinstance(each, Each) or not (each.exact or isinstance(each, Holds)):
-            found.append(each.word or one.op)
-    return found
+            words.append(each.word or op.op)
+    return words
 
 
 def _replay_steps(
-    one: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
+    alone: Alone, inside: Sequence[Operation], wanted: np.ndarray, known: Known, most: int
 ) -> _Told | None:
     """Returns what a side's outputs ``wanted`` (flat indices) come to after all of its steps; None
     where a step is not known."""
-    values, side, last = one.side.values, one.side, one.operation.gives[one.output]
+    values, side, last = alone.side.values, alone.side, alone.operation.gives[alone.output]
     used = {last, *(n for each in inside for n in each.reads)}
     ends = [[n for n in each.gives if n in used] for each in inside]
     if any(len(some) != 1 for some in ends):
@@ -513,7 +506,7 @@ def _replay_steps(
     sums: list[tuple[Adds, dict[int, np.ndarray]]] = []
     for each, out in zip(inside, outs, strict=True):
         pair = Pair.of_all(out, out, needs[out].size)
-        step = Alone.of(side, each.number, each.gives.index(out), pair, one.place)
+        step = Alone.of(side, each.number, each.gives.index(out), pair, alone.place)
         if step.again is None or not equal_bits(step.given(), step.outputs, step.value.dtype):
             return None
         try:
@@ -535,15 +528,15 @@ def _replay_steps(
         states[out] = own
         if adds is not None:
             sums.append((adds, {out: np.arange(own.size).reshape(own.shape)}))
-    found = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
-    return _Told(states[last].reshape(-1)[wanted], found)
+    places = [(adds, at[last].reshape(-1)[wanted]) for adds, at in sums if last in at]
+    return _Told(states[last].reshape(-1)[wanted], places)
 
 
 def _at_places(meaning: Meaning) -> Each | None:
     """Returns the first function of an operation that computes nothing but functions of the
     elements at each place; None of all else."""
     steps = [step.meaning for step in getattr(meaning, "steps", ())] or [meaning]
-    return steps[0] if all(isinstance(one, Each) for one in steps) else None  # type: ignore[return-value]
+    return steps[0] if all(isinstance(inner, Each) for inner in steps) else None  # type: ignore[return-value]
 
 
 def _lifted(shape: tuple[int, ...], rank: int, each: Each | None, read: int) -> tuple[int, ...]:
@@ -611,37 +604,36 @@ def _in_numpy(step: Alone, meaning: Meaning) -> np.ndarray | None:
     if dtype not in STEPPED or set(step.dtypes) != {dtype} or len(used) != function.nin:
         return None
     with np.errstate(all="ignore"):
-        found = np.asarray(function(*used))
-    return found if found.shape == step.value.shape else None
+        result = np.asarray(function(*used))
+    return result if result.shape == step.value.shape else None
 
 
-def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
+def terms_cause(sides: Sides, apart: np.ndarray) -> Cause | None:
     """Returns why two sums of the same terms differ: their order; None where they are no such sums,
     or NumPy does not give all differing outputs ``apart`` of both sides."""
+    left, right = sides
     ours, theirs = _addition_tree(left), _addition_tree(right)
     if ours is None or theirs is None:
         return None
     # both sides' operands by name; of the right side None where it is no one's
     numbers, values = left.operation.reads, left.side.values
     letters = dict(zip(dict.fromkeys(numbers), LETTERS, strict=False))
-    same = {one.right: one.left for one in left.pairs if one.equal and one.selection.whole}
+    same = {pair.right: pair.left for pair in left.pairs if pair.equal and pair.selection.whole}
     for n in right.operation.reads:
         weight = right.side.values[n]
         if n not in same and weight.given < 0:
             same[n] = next((m for m in numbers if values[m].key == weight.key), -1)
     names = [letters.get(n) for n in numbers]
     others = [letters.get(same.get(n, -1)) for n in right.operation.reads]
-    terms = [sorted(map(str, _term_leaves(*one))) for one in ((ours, names), (theirs, others))]
-    if terms[0] != terms[1] or str(None) in terms[0]:
-        return None
     said = _terms_text(ours, names), _terms_text(theirs, others)
-    if said[0] == said[1]:
+    terms = [sorted(re.findall(r"\w+", text)) for text in said]
+    if terms[0] != terms[1] or str(None) in terms[0] or said[0] == said[1]:
         return None
     for side, tree in ((left, ours), (right, theirs)):
-        found = _add_terms(tree, side.reads)
-        if found.shape != side.value.shape:
+        total = _add_terms(tree, side.reads)
+        if total.shape != side.value.shape:
             return None
-        if unequal_bits(side.taken(found)[apart], side.outputs[apart], side.value.dtype).any():
+        if unequal_bits(side.taken(total)[apart], side.outputs[apart], side.value.dtype).any():
             return None
     why = (
         f"{said[0]} on the left, {said[1]} on the right, of the operands as the left reads them; "
@@ -654,13 +646,13 @@ def terms_cause(left: Alone, right: Alone, apart: np.ndarray) -> Cause | None:
 Terms = int | tuple["Terms", "Terms"]
 
 
-def _addition_tree(one: Alone) -> Terms | None:
+def _addition_tree(alone: Alone) -> Terms | None:
     """Returns how an operation adds what it reads; None where it does anything else."""
-    meaning = one.operation.meaning
-    count = len(one.operation.reads)
-    if set(one.dtypes) - {one.dtypes[-1]} or one.dtypes[-1] not in STEPPED:
+    meaning = alone.operation.meaning
+    count = len(alone.operation.reads)
+    if set(alone.dtypes) - {alone.dtypes[-1]} or alone.dtypes[-1] not in STEPPED:
         return None
-    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), one.value.shape)]
+    steps: Sequence[Step] = [Step(meaning, tuple(range(count)), alone.value.shape)]
     if isinstance(meaning, Steps):
         steps = meaning.steps if not meaning.gives else ()
     values: list[Terms] = list(range(count))
@@ -669,24 +661,18 @@ def _addition_tree(one: Alone) -> Terms | None:
         plain = isinstance(what, Each) and what == Each(what.word, zero="adds")
         if not plain:
             return None
-        made, *rest = (values[n] for n in step.reads)
+        total, *rest = (values[n] for n in step.reads)
         for each in rest:
-            made = made, each
-        values.append(made)
+            total = total, each
+        values.append(total)
     return values[-1] if steps else None
-
-
-def _term_leaves(tree: Terms, names: Sequence[str | None]) -> list[str | None]:
-    if isinstance(tree, int):
-        return [names[tree]]
-    return [name for one in tree for name in _term_leaves(one, names)]
 
 
 def _terms_text(tree: Terms, names: Sequence[str | None]) -> str:
     """Returns the sum in words; the two sides of one addition have no order."""
     if isinstance(tree, int):
         return str(names[tree])
-    both = sorted((_terms_text(one, names) for one in tree), key=lambda one: (-len(one), one))
+    both = sorted((_terms_text(part, names) for part in tree), key=lambda part: (-len(part), part))
     return " + ".join(f"({one})" if len(one) > 1 else one for one in both)
 
 

@@ -43,11 +43,11 @@ def array_digest(array: np.ndarray) -> str:
         return xxhash.xxh3_128_hexdigest(array.data)
     if array.flags.c_contiguous or array.nbytes < PIECE:
         return xxhash.xxh3_128_hexdigest(_flat_bytes(array).data)
-    found = xxhash.xxh3_128()
+    hasher = xxhash.xxh3_128()
     rows = max(1, PIECE * len(array) // array.nbytes)
     for at in range(0, len(array), rows):
-        found.update(_flat_bytes(array[at : at + rows]).data)
-    return found.hexdigest()
+        hasher.update(_flat_bytes(array[at : at + rows]).data)
+    return hasher.hexdigest()
 
 
 def _flat_bytes(array: np.ndarray) -> np.ndarray:
@@ -80,16 +80,16 @@ def bits_of(value: Any) -> Bits:
     if not isinstance(value, Path):
         array, dtype = array_of(value)
         return Bits(dtype, array.shape, array_digest(array))
-    found, size = xxhash.xxh3_128(), 0
+    hasher, size = xxhash.xxh3_128(), 0
     try:
         with value.open("rb") as file:
             while piece := file.read(FILE_PIECE):
-                found.update(piece)
+                hasher.update(piece)
                 size += len(piece)
     except OSError as error:
         why = error.strerror or "it can't be read"
         raise InputError("value", value, why, "give a file that is there") from None
-    return Bits("file", (size,), found.hexdigest())
+    return Bits("file", (size,), hasher.hexdigest())
 
 
 def array_of(value: Any) -> tuple[np.ndarray, str]:
@@ -127,8 +127,8 @@ def array_of(value: Any) -> tuple[np.ndarray, str]:
         why = f"it is not one array ({' '.join(str(error).split())[:100]})"
         raise InputError("value", kind, why, "check its parts, by name") from None
     if array.dtype.kind in "OT":  # NumPy's strings of any length are pointers too
-        given = isinstance(value, np.ndarray)
-        why = "an array of objects has no bits of its own" if given else "it is not one array"
+        is_array = isinstance(value, np.ndarray)
+        why = "an array of objects has no bits of its own" if is_array else "it is not one array"
         raise InputError("value", kind, why, "check arrays of numbers, by name")
     if array.dtype.names is not None:
         why = "the bytes between the fields of a structured array are not defined"
@@ -162,23 +162,23 @@ def named_arrays(value: Any) -> Iterator[tuple[str, Any]]:
     arrays have one name; one has no parts.
     """
     names = set[str]()
-    for own, one in _named_parts(value, ""):
+    for own, array in _named_parts(value, ""):
         if own in names:
             todo = "give them other names"
             raise InputError("value", own, "two arrays have this name", todo)
         names.add(own)
-        yield own, one
+        yield own, array
 
 
 def _named_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     parts: Any = None
     if isinstance(value, Mapping):
-        parts = [(str(key), one) for key, one in value.items()]
+        parts = [(str(key), part) for key, part in value.items()]
     elif _package(value) in ("pandas", "polars") and hasattr(value, "columns"):
         parts = [(str(key), value[key].to_numpy()) for key in value.columns]
     elif isinstance(value, list | tuple) and not _only_numbers(value):
         fields = getattr(value, "_fields", range(len(value)))
-        parts = [(str(key), one) for key, one in zip(fields, value, strict=True)]
+        parts = [(str(key), part) for key, part in zip(fields, value, strict=True)]
     elif isinstance(value, np.ndarray) and value.dtype.names is not None:
         parts = [(key, value[key]) for key in value.dtype.names]
     if parts is None:
@@ -187,8 +187,8 @@ def _named_parts(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     if not parts:
         todo = "give at least one array (an array without elements is fine)"
         raise InputError("value", name or type(value).__name__, "it holds no arrays", todo)
-    for key, one in parts:
-        yield from _named_parts(one, f"{name}.{key}" if name else key)
+    for key, part in parts:
+        yield from _named_parts(part, f"{name}.{key}" if name else key)
 
 
 def _only_numbers(value: Any) -> bool:
@@ -247,8 +247,8 @@ class ProcessStore:
         return name
 
     def bits(self, name: str) -> np.ndarray | None:
-        found = self.arrays.get(name)
-        return self.behind.bits(name) if found is None and self.behind is not None else found
+        bits = self.arrays.get(name)
+        return self.behind.bits(name) if bits is None and self.behind is not None else bits
 
     def has(self, name: str) -> bool:
         return name in self.arrays or (self.behind is not None and self.behind.has(name))
@@ -266,21 +266,21 @@ class _Everywhere:
 
     def get(self, name: str, array: np.ndarray) -> np.ndarray:
         """Returns an array's bytes, held already or copied; beyond ``memory_room()`` on disk."""
-        found = self.arrays.get(name)
-        if found is None:
+        held = self.arrays.get(name)
+        if held is None:
             size = self.size + array.nbytes
             # below SURE free memory is not read, which takes half a ms: most runs of small models
             # stay far below it
             inside = size <= SURE or (size <= MOST and size <= memory_room())
-            found = None if inside else self._on_disk(array)
-            if found is None:
-                found = np.empty(array.nbytes, np.uint8)
-                np.copyto(found.view(array.dtype).reshape(array.shape), array)
-                found.flags.writeable = False
-                self.size += found.nbytes
-                weakref.finalize(found, self._gone, found.nbytes).atexit = False
-            self.arrays[name] = found
-        return found
+            held = None if inside else self._on_disk(array)
+            if held is None:
+                held = np.empty(array.nbytes, np.uint8)
+                np.copyto(held.view(array.dtype).reshape(array.shape), array)
+                held.flags.writeable = False
+                self.size += held.nbytes
+                weakref.finalize(held, self._gone, held.nbytes).atexit = False
+            self.arrays[name] = held
+        return held
 
     def _gone(self, size: int) -> None:
         self.size -= size
@@ -302,9 +302,9 @@ class _Everywhere:
                 rest = rest[self.file.write(rest) :]
         except OSError:  # through the map a full disk would end the process
             return None
-        found = segment[self.taken : self.taken + size]
+        piece = segment[self.taken : self.taken + size]
         self.taken += -(-size // ALIGNED) * ALIGNED
-        return found
+        return piece
 
 
 def _segment(size: int) -> tuple[IO[bytes], np.ndarray]:

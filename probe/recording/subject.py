@@ -11,9 +11,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,8 @@ def open_model(
         net: Opened = recorders("opencv").of_net(model)
         return net
     if hasattr(model, "plain") and hasattr(model, "record"):
-        return _Fixed(model)
+        own: Any = SimpleNamespace(inputs=(), recorder=lambda _: model)  # it is a recorder already
+        return own  # type: ignore[no-any-return]
     if not callable(model):
         why = f"{type(model).__name__} is neither a model nor a function nor a file"
         raise InputError("model", type(model).__name__, why, f"give a file ({ENDINGS})")
@@ -172,24 +174,13 @@ OPTIONAL = ("matplotlib", "pandas", "IPython")
 def _without_optional() -> Iterator[None]:
     """Has an import do without packages that a model file needs none of. Only in a process of ours:
     a user's Keras could not take data frames afterwards."""
-    hidden = [one for one in OPTIONAL if one not in sys.modules]
+    hidden = [name for name in OPTIONAL if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         yield
     finally:
-        for one in hidden:
-            del sys.modules[one]
-
-
-@dataclass
-class _Fixed:
-    """A recorder that is one already."""
-
-    made: Recorder
-    inputs: tuple[Input, ...] = ()
-
-    def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        return self.made
+        for name in hidden:
+            del sys.modules[name]
 
 
 class FunctionSubject:
@@ -202,11 +193,11 @@ class FunctionSubject:
     def __init__(self, function: Callable[..., Any], name: str = "") -> None:
         self.function, self.name, self.inputs = function, name, tuple[Input, ...]()
         kinds = type(function).__mro__
-        self.torch = any((one.__module__, one.__name__) == TORCH for one in kinds)
-        if any(one.__module__.startswith("keras.") for one in kinds):
+        self.torch = any((kind.__module__, kind.__name__) == TORCH for kind in kinds)
+        if any(kind.__module__.startswith("keras.") for kind in kinds):
             self.inputs = tuple(
-                Input(str(one.name), tuple(one.shape), str(one.dtype).rpartition(".")[2])
-                for one in getattr(function, "inputs", None) or []
+                Input(str(tensor.name), tuple(tensor.shape), str(tensor.dtype).rpartition(".")[2])
+                for tensor in getattr(function, "inputs", None) or []
             )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
@@ -220,32 +211,32 @@ class FunctionSubject:
             if arrays:
                 why, todo = f"{why} besides", "give an array for each of its arguments"
             raise InputError("inputs", ", ".join(arrays) or "(none)", why, todo)
-        given: list[Any] = list(arrays.values())
+        arguments: list[Any] = list(arrays.values())
         if self.torch:
             torch = import_module("torch")
-            given = [torch.from_numpy(np.array(array)) for array in given]
-        shown = given
+            arguments = [torch.from_numpy(np.array(array)) for array in arguments]
+        shown = arguments
         if len(self.inputs) > 1:  # a second argument of a Keras model says whether it trains
-            given = [{name.partition(":")[0]: array for name, array in arrays.items()}]
+            arguments = [{name.partition(":")[0]: array for name, array in arrays.items()}]
 
         def call() -> Any:
             try:
-                return self.function(*given)
+                return self.function(*arguments)
             except (ProbeError, MemoryError):
                 raise
             except Exception as error:  # of a function by name: what it was called with, too
-                if not self.name or not given:
+                if not self.name or not arguments:
                     raise
-                told = ", ".join(
-                    f"{type(one).__name__} {str(one.dtype).rpartition('.')[2]} {list(one.shape)}"
-                    for one in shown
+                called = ", ".join(
+                    f"{type(a).__name__} {str(a.dtype).rpartition('.')[2]} {list(a.shape)}"
+                    for a in shown
                 )
                 todo = "check --inputs or --shape" + TENSORS * (not self.torch)
-                why = f"{_error_text(error)} (called with {told}; {todo})"
+                why = f"{_error_text(error)} (called with {called}; {todo})"
                 raise TargetError(self.name, "error", why) from None
 
-        made = function_recorder(call, self.name, (self.function, given))
-        guard: Any = Guarded(made, self.name) if self.name else made
+        recorder = function_recorder(call, self.name, (self.function, arguments))
+        guard: Any = Guarded(recorder, self.name) if self.name else recorder
         return guard  # type: ignore[no-any-return]
 
 
@@ -255,14 +246,14 @@ TENSORS = "; a function of tensors begins with x = torch.from_numpy(x), or name 
 
 def _required(function: Callable[..., Any]) -> list[str]:
     """Parameters that a function can't be called without; of a module of PyTorch its forward's."""
-    if any((one.__module__, one.__name__) == TORCH for one in type(function).__mro__):
+    if any((kind.__module__, kind.__name__) == TORCH for kind in type(function).__mro__):
         function = function.forward  # type: ignore[attr-defined]
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
+    return [each.name for each in parameters if each.kind in kinds and each.default is each.empty]
 
 
 class ModelFile:
@@ -271,13 +262,13 @@ class ModelFile:
     def __init__(self, inner: Opened, name: str) -> None:
         self.inner, self.name = inner, name
         self.inputs = tuple(  # exporters write -1 and 0 too for sizes that they leave open
-            replace(one, shape=tuple(n if n and n > 0 else None for n in one.shape))
-            for one in inner.inputs
+            replace(spec, shape=tuple(n if n and n > 0 else None for n in spec.shape))
+            for spec in inner.inputs
         )
 
     def recorder(self, arrays: Mapping[str, np.ndarray]) -> Recorder:
-        made: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
-        return made  # type: ignore[no-any-return]
+        recorder: Any = Guarded(guarded(lambda: self.inner.recorder(arrays), self.name))
+        return recorder  # type: ignore[no-any-return]
 
 
 class Guarded:
@@ -306,8 +297,8 @@ class Guarded:
         return getattr(self.inner, "straight", False)
 
     def plain(self) -> list[np.ndarray]:
-        found: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
-        return found
+        outputs: list[np.ndarray] = guarded(self.inner.plain, self.name or self.target)
+        return outputs
 
     def record(self, visit: Visit) -> list[Seen]:
         """As of ``Recorder``. What fails unwatched too is no mistake of ours."""
@@ -355,33 +346,34 @@ def function_recorder(
         name = getattr(function, "__name__", type(function).__name__)
         raise InputError("function", name, why, NO_ARGUMENTS)
     with arrays_restored(bare[1] if bare is not None else ()):
-        found = list(nested_leaves(guarded(function, name) if name else function()))
-    if (library := library_of_values(found)) != "":
+        values = list(nested_leaves(guarded(function, name) if name else function()))
+    if (library := library_of_values(values)) != "":
         module = recorders(library)
-        made = module.RECORDER(function)
-        if ran := getattr(made, "ran", None):
-            ran(found)
+        recorder = module.RECORDER(function)
+        if ran := getattr(recorder, "ran", None):
+            ran(values)
         # the bits of this call, which walk.watched need not make again
-        made.already = [array_digest(one) for one in module.RECORDER(lambda: found).plain()]
-        return made  # type: ignore[no-any-return]
-    if any(isinstance(one, np.ndarray | np.generic) for one in found):
+        plain = module.RECORDER(lambda: values).plain()
+        recorder.already = [array_digest(array) for array in plain]
+        return recorder  # type: ignore[no-any-return]
+    if any(isinstance(value, np.ndarray | np.generic) for value in values):
         if bare is not None and bare[1]:
-            return _OfNumpy(*bare, [array_digest(np.asarray(one)) for one in found])
+            return _OfNumpy(*bare, [array_digest(np.asarray(value)) for value in values])
         why = "it returns NumPy arrays, from which the library that computed them can't be seen"
         todo = (
             "return the library's own arrays (without .numpy()), give the model file, or, if it is "
             "NumPy itself, take the arrays as arguments: inputs=(x,)"
         )
         raise InputError("function", "ndarray", why, todo)
-    types = ", ".join(dict.fromkeys(type(one).__name__ for one in found)) or "nothing"
+    types = ", ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
     raise InputError("function", types, "it returns no array of a library", f"return one: {KNOWN}")
 
 
-def library_of_values(found: Any) -> str:
+def library_of_values(values: Any) -> str:
     """Returns the library with a recorder of functions that gave values; empty: none is known."""
-    kinds = (kind for one in nested_leaves(found) for kind in type(one).__mro__)
+    kinds = (kind for value in nested_leaves(values) for kind in type(value).__mro__)
     packages = (kind.__module__.partition(".")[0] for kind in kinds)
-    return next((PACKAGES[one] for one in packages if one in PACKAGES), "")
+    return next((PACKAGES[package] for package in packages if package in PACKAGES), "")
 
 
 class _OfNumpy:
@@ -391,9 +383,9 @@ class _OfNumpy:
     """
 
     def __init__(
-        self, function: Callable[..., Any], given: Sequence[Any], already: list[str]
+        self, function: Callable[..., Any], arguments: Sequence[Any], already: list[str]
     ) -> None:
-        self.inner = import_module("probe.recorders.ndarray").ArrayRecorder(function, *given)
+        self.inner = import_module("probe.recorders.ndarray").ArrayRecorder(function, *arguments)
         self.inner.already = already
         self.target, self.note, self.plain = self.inner.target, self.inner.note, self.inner.plain
 
@@ -410,7 +402,7 @@ class _OfNumpy:
             raise
         except Exception:  # another library takes no watched arrays
             outputs = []
-        if outputs and all(one.key in gave for one in outputs):
+        if outputs and all(output.key in gave for output in outputs):
             return outputs
         why = "it returns NumPy arrays that no recorded call of NumPy on its inputs gave"
         todo = (
@@ -421,27 +413,25 @@ class _OfNumpy:
         raise InputError("function", "ndarray", why, todo)
 
 
-def net_recorder(net: Any, given: Sequence[Any]) -> Recorder:
-    """Returns a recorder of a net of OpenCV's: ``given``: a mapping of its inputs, or one array.
-
-    InputError: it has other inputs.
-    """
-    arrays = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else None
-    names = arrays or dict(zip(("",), given, strict=False))
-    return open_model(net).recorder({name: np.asarray(one) for name, one in names.items()})
+def net_recorder(net: Any, arguments: Sequence[Any]) -> Recorder:
+    """Returns a recorder of a net of OpenCV's. ``arguments``: a mapping of its inputs, or one
+    array. InputError: it has other inputs."""
+    arrays = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], Mapping) else None
+    names = arrays or dict(zip(("",), arguments, strict=False))
+    return open_model(net).recorder({name: np.asarray(array) for name, array in names.items()})
 
 
 NO_ARGUMENTS = "give a function of no arguments: lambda: model(x)"
 KNOWN = "of PyTorch, TensorFlow, Keras or JAX"
 
 
-def nested_leaves(found: Any) -> Iterator[Any]:
+def nested_leaves(value: Any) -> Iterator[Any]:
     """Yields what stands in nested tuples, lists and dictionaries."""
-    if isinstance(found, Mapping):
-        for one in found.values():
-            yield from nested_leaves(one)
-    elif isinstance(found, Sequence) and not isinstance(found, str | bytes):
-        for one in found:
-            yield from nested_leaves(one)
+    if isinstance(value, Mapping):
+        for part in value.values():
+            yield from nested_leaves(part)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for part in value:
+            yield from nested_leaves(part)
     else:
-        yield found
+        yield value

@@ -142,7 +142,7 @@ class OperationSum(Summed):
     @property
     def kernel(self) -> Shape:
         """Returns how many taps there are along each spatial axis."""
-        return tuple(one.shape[1] for one in self.index)
+        return tuple(taps.shape[1] for taps in self.index)
 
     @property
     def spatial_rank(self) -> int:
@@ -170,7 +170,7 @@ class OperationSum(Summed):
 
     def to_json(self) -> dict[str, Any]:
         """Returns what says how many of what are added where: orders go with it."""
-        index = [(one.shape, xxhash.xxh3_64_hexdigest(one.tobytes())) for one in self.index]
+        index = [(array.shape, xxhash.xxh3_64_hexdigest(array.tobytes())) for array in self.index]
         names = ("dtype", "batch", "in_channels", "filters", "groups", "sizes", "bias", "pooled")
         return {name: getattr(self, name) for name in names} | {"index": index}
 
@@ -229,22 +229,22 @@ def sum_of(
         why = "its operands have different formats"
         raise InputError("dtype", "+".join(sorted(mixed)), why, "")
     if isinstance(inner, Contracts):
-        found = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
-        found = replace(found, y=replace(found.y, whole=output))
+        summed = _product_sum(inner, shapes, steps[0].shape if steps else output, dtypes[-1])
+        summed = replace(summed, y=replace(summed.y, whole=output))
     elif isinstance(inner, Windows):
-        found = _window_sum(meaning, inner, shapes, output, dtypes[-1])
+        summed = _window_sum(meaning, inner, shapes, output, dtypes[-1])
     elif isinstance(inner, Reduces):
-        found = _reduction_sum(inner, shapes[0], output, dtypes[-1])
+        summed = _reduction_sum(inner, shapes[0], output, dtypes[-1])
     else:
         raise InputError("operation", type(meaning).__name__, "it is not a sum of products", "")
-    return replace(found, functions=functions)
+    return replace(summed, functions=functions)
 
 
 def first_of(meaning: Meaning) -> Meaning:
     """Returns what an operation that is several in one starts with."""
     steps = getattr(meaning, "steps", ())
-    found: Meaning = steps[0].meaning if steps else meaning
-    return found
+    first: Meaning = steps[0].meaning if steps else meaning
+    return first
 
 
 def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple[Function, ...]]:
@@ -255,15 +255,15 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     """
     count, functions = len(shapes), list[Function]()
 
-    def shapes_an_operand(_: int, one: Step, read: int) -> bool:
+    def shapes_an_operand(_: int, step: Step, read: int) -> bool:
         # the bias of a depthwise convolution, which Keras reshapes and TensorFlow squeezes again
-        same = read < count and prod(one.shape) == prod(shapes[read])
-        return same and _keeps_order(one.meaning)
+        same = read < count and prod(step.shape) == prod(shapes[read])
+        return same and _keeps_order(step.meaning)
 
-    def shapes_the_sums(number: int, one: Step, read: int) -> bool:
+    def shapes_the_sums(number: int, step: Step, read: int) -> bool:
         # the last axis has to stay: what is added behind a product lies along it
-        last = one.shape[-1:] == steps[0].shape[-1:]
-        return number > 0 and read >= count and last and isinstance(one.meaning, Reshapes | Same)
+        last = step.shape[-1:] == steps[0].shape[-1:]
+        return number > 0 and read >= count and last and isinstance(step.meaning, Reshapes | Same)
 
     steps = _leave_out_steps(getattr(meaning, "steps", ()), count, shapes_an_operand)
     if steps and isinstance(steps[0].meaning, Contracts):
@@ -272,10 +272,10 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
     if steps and steps[0].reads != tuple(range(len(steps[0].reads))):
         raise InputError("operation", type(first).__name__, "several operations in one", "")
     for number, step in enumerate(steps[1:], count):
-        others, one = tuple(n for n in step.reads if n != number), step.meaning
+        others, behind = tuple(n for n in step.reads if n != number), step.meaning
         if number not in step.reads:
             raise InputError("operation", meaning.word, "several operations in one", "")
-        if one.word == "add" and len(others) == 1:
+        if behind.word == "add" and len(others) == 1:
             row = not functions and sum(size > 1 for size in shapes[others[0]]) < 2
             if row and isinstance(first, Windows) and len(first.reads) == 2 and not first.pool:
                 first = replace(first, reads=(*first.reads, *others))
@@ -283,10 +283,10 @@ def behind_of(meaning: Meaning, shapes: Sequence[Shape]) -> tuple[Meaning, tuple
                 first = replace(first, bias=others[0])
             else:
                 functions.append(("add", others))
-        elif isinstance(one, Each) and not others:
-            functions.append((one.word, one.numbers))
+        elif isinstance(behind, Each) and not others:
+            functions.append((behind.word, behind.numbers))
         else:
-            raise InputError("operation", one.word, "it is computed after the sum", "")
+            raise InputError("operation", behind.word, "it is computed after the sum", "")
     return first, tuple(functions)
 
 
@@ -295,23 +295,23 @@ def _leave_out_steps(
 ) -> Sequence[Step]:
     """Leaves out steps that ``only`` give another shape to the one value that they read: asked with
     a step's number, itself, and what it reads. ``count``: of what all steps read."""
-    if any(one.more for one in steps):
+    if any(step.more for step in steps):
         return steps
-    kept, numbers = list[Step](), {n: n for n in range(count)}
-    for number, one in enumerate(steps):
-        reads = tuple(numbers[n] for n in one.reads)
-        if len(reads) == 1 and only(number, one, reads[0]):
+    remaining, numbers = list[Step](), {n: n for n in range(count)}
+    for number, step in enumerate(steps):
+        reads = tuple(numbers[n] for n in step.reads)
+        if len(reads) == 1 and only(number, step, reads[0]):
             numbers[count + number] = reads[0]
         else:
-            numbers[count + number] = count + len(kept)
-            kept.append(replace(one, reads=reads))
-    return kept
+            numbers[count + number] = count + len(remaining)
+            remaining.append(replace(step, reads=reads))
+    return remaining
 
 
 def _keeps_order(meaning: Meaning) -> bool:
     """Returns whether elements stay in their order, if none is left out."""
     if isinstance(meaning, Steps):
-        return not meaning.gives and all(_keeps_order(one.meaning) for one in meaning.steps)
+        return not meaning.gives and all(_keeps_order(step.meaning) for step in meaning.steps)
     if isinstance(meaning, Picks):  # one index of an axis; with no element left out of size 1
         return np.ndim(meaning.index) == 0
     return isinstance(meaning, Reshapes | Same)
@@ -336,19 +336,19 @@ class ProductLetters:
     @classmethod
     def of(cls, meaning: Contracts, shapes: Sequence[Shape]) -> ProductLetters:
         """Returns those of a product. InputError: its outputs are no sums of products alone."""
-        one, two = (shapes[number] for number in meaning.reads)
-        texts, out = meaning.spelled(one, two)
+        left_shape, right_shape = (shapes[number] for number in meaning.reads)
+        texts, out = meaning.spelled(left_shape, right_shape)
         sizes: dict[str, int] = {}
-        for text, shape in zip(texts, (one, two), strict=True):
+        for text, shape in zip(texts, (left_shape, right_shape), strict=True):
             if len(set(text)) < len(text):
                 raise InputError("equation", meaning.equation, "it reads a diagonal", "")
             for letter, size in zip(text, shape, strict=True):
                 sizes[letter] = max(sizes.get(letter, 1), size)
-        both = zip(texts, (one, two), strict=True)
+        both = zip(texts, (left_shape, right_shape), strict=True)
         first, second = ({x for x, n in zip(*each, strict=True) if n == sizes[x]} for each in both)
         if (first ^ second) - set(out):
             raise InputError("equation", meaning.equation, "an operand is summed by itself", "")
-        return cls(meaning.reads, (one, two), texts, out, sizes, (first, second))
+        return cls(meaning.reads, (left_shape, right_shape), texts, out, sizes, (first, second))
 
     def count(self, some: Sequence[str]) -> int:
         """Returns how many elements axes have together."""
@@ -444,7 +444,7 @@ def _window_sum(
     shape = [shapes[number][axis] for axis in turned]
     batch = [a for a in range(len(shape)) if a not in inner.spatial and a != channels]
     order = [*batch, *inner.spatial, channels]
-    sizes, positions = (tuple(one[axis] for axis in inner.spatial) for one in (shape, out))
+    sizes, positions = (tuple(whole[axis] for axis in inner.spatial) for whole in (shape, out))
     filters, entries = out[channels], prod(shape[axis] for axis in batch)
     holes = getattr(meaning, "holes", (1,) * len(sizes))
     along = enumerate(zip(sizes, positions, holes, strict=True))
@@ -461,7 +461,7 @@ def _window_sum(
         place, rest = np.divmod(np.arange(outputs)[:, None] * step + taps, hole)
         return np.where((rest == 0) & (place >= 0) & (place < size), place, -1)
 
-    found = OperationSum(
+    summed = OperationSum(
         *(dtype, entries, shape[channels], filters),
         x=OperandPart.of(
             number, shapes[number], [turned[a] for a in order], entries, *sizes, shape[channels]
@@ -474,19 +474,19 @@ def _window_sum(
         index=tuple(tap_indices(k, *each) for k, each in along),
     )
     if inner.pool:
-        return replace(found, divides=inner.kind == "average", pooled=True)
+        return replace(summed, divides=inner.kind == "average", pooled=True)
     w, b = inner.reads[1], inner.reads[2] if len(inner.reads) > 2 else None
     if b is not None and prod(shapes[b]) != filters:
         raise InputError("bias", shapes[b], "it is not one number for each filter", "")
-    weights = OperandPart.of(w, shapes[w], inner.weights, *found.weight_shape)
-    if inner.groups > 1 and shapes[w][inner.weights[-2]] == found.in_channels:
+    weights = OperandPart.of(w, shapes[w], inner.weights, *summed.weight_shape)
+    if inner.groups > 1 and shapes[w][inner.weights[-2]] == summed.in_channels:
         # as (in, out / groups) of transposed convolutions in PyTorch: the groups lie there
         at, every = inner.weights[-2], [n + (n > inner.weights[-2]) for n in inner.weights]
-        pieces = (*shapes[w][:at], inner.groups, found.group_channels, *shapes[w][at + 1 :])
+        pieces = (*shapes[w][:at], inner.groups, summed.group_channels, *shapes[w][at + 1 :])
         axes = (*every[:-2], at + 1, at, every[-1])
         weights = replace(weights, pieces=pieces, axes=axes)
     return replace(
-        found,
+        summed,
         w=weights,
         b=None if b is None else OperandPart.of(b, shapes[b], range(len(shapes[b])), filters),
     )
@@ -503,21 +503,21 @@ class SumSession(OwnSession):
     """
 
     def __init__(
-        self, name: str, asked: OperationSum, reads: Sequence[np.ndarray], again: Isolated
+        self, name: str, summed: OperationSum, reads: Sequence[np.ndarray], again: Isolated
     ) -> None:
-        super().__init__(name, partial(_Pool if asked.pooled else _Operation, owner=self))
-        self.asked, self.reads, self.again, self.faint = asked, reads, again, 0
+        super().__init__(name, partial(_Pool if summed.pooled else _Operation, owner=self))
+        self.asked, self.reads, self.again, self.faint = summed, reads, again, 0
         self.behind: Behind | None = None
         self.divisors: np.ndarray | None = None
-        if asked.divides:
+        if summed.divides:
             self.behind = self._divided()
-        elif asked.functions:
-            added = {n: asked.filled(reads[n], n) for n in asked.added}
-            self.behind = _functions_behind(asked.functions, asked.dtype, added)
+        elif summed.functions:
+            added = {n: summed.filled(reads[n], n) for n in summed.added}
+            self.behind = _functions_behind(summed.functions, summed.dtype, added)
             # a bound would cut the counts that answers are: faint ones stay below it, and a power
             # of two is exact; float16 has nothing as small as 2 to the minus 30
-            bounded = any(word in ("relu6", "clip") for word, _ in asked.functions)
-            self.faint = FAINT * (bounded and asked.dtype != "float16")
+            bounded = any(word in ("relu6", "clip") for word, _ in summed.functions)
+            self.faint = FAINT * (bounded and summed.dtype != "float16")
 
     def stream(self, header: Mapping[str, Any], arrays: Any = None) -> Iterator[Answer]:
         """As of ``InlineSession``; questions are put so that answers get through ``behind``."""
@@ -525,13 +525,13 @@ class SumSession(OwnSession):
             yield from self._put(header, arrays)
             return
         names = ("x", "b", "b_values") if header["mode"] == "weights" else ()
-        given = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
+        faint = {k: self._faint(v, -self.faint) if k in names else v for k, v in arrays.items()}
         # what is added behind answers nothing
         recorded, added = self.reads, self.asked.added
         self.reads = [np.zeros_like(r) if n in added else r for n, r in enumerate(recorded)]
         try:
-            for answer, found in self._put(header, given):
-                yield answer, found | {"outputs": self._answers(found["outputs"], arrays)}
+            for answer, results in self._put(header, faint):
+                yield answer, results | {"outputs": self._answers(results["outputs"], arrays)}
         finally:
             self.reads = recorded
 
@@ -549,47 +549,47 @@ class SumSession(OwnSession):
         dtype = self.asked.dtype
         return floats.round_to(np.ldexp(floats.widen(array, dtype), power), dtype)
 
-    def _answers(self, found: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    def _answers(self, answered: np.ndarray, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the sums that were answered: those with few bits are told from their quotient."""
         if self.divisors is None:
-            return self._faint(found, self.faint) if self.faint else found
+            return self._faint(answered, self.faint) if self.faint else answered
         dtype, filters = self.asked.dtype, self.asked.filters
-        select = arrays.get("select", np.arange(found[0].size))
-        times = self.divisors[select // filters].reshape(found[0].shape)
+        select = arrays.get("select", np.arange(answered[0].size))
+        times = self.divisors[select // filters].reshape(answered[0].shape)
         # what was added are whole numbers of few bits: rounding to these takes the quotient's
         # rounding away
-        digits, power = np.frexp(floats.widen(found, dtype) * times)
+        digits, power = np.frexp(floats.widen(answered, dtype) * times)
         bits = min(KEPT_BITS, floats.format_of(dtype).precision - 2)
         return floats.round_to(np.ldexp(np.rint(np.ldexp(digits, bits)), power - bits), dtype)
 
     def _divided(self) -> Behind:
         """By what each sum is divided, and how: asked with ones, and with a number in each sum."""
-        asked = self.asked
-        dtype, shape = asked.dtype, asked.weight_shape
-        ones, w = (floats.round_to(np.ones(s), dtype) for s in (asked.input_shape(), shape))
+        summed = self.asked
+        dtype, shape = summed.dtype, summed.weight_shape
+        ones, w = (floats.round_to(np.ones(s), dtype) for s in (summed.input_shape(), shape))
         counts = self._read(ones, None)
-        given = floats.widen(self._outputs(ones, w), dtype).reshape(-1, asked.filters)
+        divided = floats.widen(self._outputs(ones, w), dtype).reshape(-1, summed.filters)
         # a sum of ones over what was given for it is the divisor, but for the roundings of both
-        self.divisors = np.rint(counts[:, 0] / given[:, 0])
-        x = floats.round_to(operands.normal(0, "x", asked.input_shape()), dtype)
-        leaf = asked.summands // 2
+        self.divisors = np.rint(counts[:, 0] / divided[:, 0])
+        x = floats.round_to(operands.normal(0, "x", summed.input_shape()), dtype)
+        leaf = summed.summands // 2
         # ones alone divide the same at once and by a reciprocal: one number in each sum tells these
         # apart
-        single = np.zeros((asked.summands, asked.filters))
+        single = np.zeros((summed.summands, summed.filters))
         single[leaf] = 1
         w = floats.round_to(single.reshape(shape), dtype)
-        if not asked.weighted:  # what the weights would make of it is put there
+        if not summed.weighted:  # what the weights would make of it is put there
             x = floats.round_to(floats.widen(x, dtype) * single[:, 0], dtype)
         sums = self._read(x, leaf)
-        found = self._outputs(x, w).reshape(sums.shape)
+        outputs = self._outputs(x, w).reshape(sums.shape)
         inverse = floats.widen(floats.round_to(1 / self.divisors, dtype), dtype)
         for by, how in ((self.divisors, np.divide), (inverse, np.multiply)):
             apply = partial(_divided, by=by, how=how, dtype=dtype)
             wanted = apply(floats.round_to(sums, dtype), np.arange(len(sums)), np.zeros(1, int))
-            if ulp.equal(wanted, found, dtype):
+            if ulp.equal(wanted, outputs, dtype):
                 return Behind(apply, True)
         why = "its sums are divided in a way that is not known"
-        raise InputError("count", asked.summands, why, "")
+        raise InputError("count", summed.summands, why, "")
 
     def _outputs(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         request = {"do": "run", "spec": self.asked.spec()}
@@ -598,12 +598,12 @@ class SumSession(OwnSession):
 
     def _read(self, x: np.ndarray, leaf: int | None) -> np.ndarray:
         """Returns what one leaf meets, or all together, as float64 (positions, filters)."""
-        asked, found = self.asked, []
-        for column in window.columns(asked, x):
-            values = floats.widen(np.ascontiguousarray(column), asked.dtype)
+        summed, lines = self.asked, []
+        for column in window.columns(summed, x):
+            values = floats.widen(np.ascontiguousarray(column), summed.dtype)
             line = values.sum(axis=0) if leaf is None else values[leaf]
-            found += [line] * (asked.filters // asked.groups)
-        return np.stack(found, axis=1)
+            lines += [line] * (summed.filters // summed.groups)
+        return np.stack(lines, axis=1)
 
 
 def _divided(
@@ -627,7 +627,7 @@ def _functions_behind(
             steps.append({"relu": (0.0, None), "relu6": (0.0, 6.0)}.get(word, numbers))
             continue
         cuts = word == "clip" and len(numbers) == 2
-        ends = tuple(None if one is None else float(one) for one in numbers) if cuts else ()
+        ends = tuple(None if bound is None else float(bound) for bound in numbers) if cuts else ()
         # an answer of zero has to stay what it is, and answers above it have to get through
         if not cuts or (ends[0] or 0) > 0 or (ends[1] is not None and ends[1] <= 0):
             why = "it is computed behind the sum in the same operation"
@@ -652,16 +652,16 @@ class _Operation(Operator):
 
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec)
-        self.asked = asked = owner.asked
+        self.asked = summed = owner.asked
 
         def call(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
             budget.require_time()
             reads = list(owner.reads)
-            for part, array in ((asked.x, x), (asked.w, w), (asked.b, b)):
+            for part, array in ((summed.x, x), (summed.w, w), (summed.b, b)):
                 if part is not None and array is not None:
                     reads[part.number] = array
             with np.errstate(all="ignore"):
-                return owner.again(reads)[asked.y.number]
+                return owner.again(reads)[summed.y.number]
 
         self.call = call
 
@@ -675,11 +675,11 @@ class _Operation(Operator):
         return None if b is None or self.asked.b is None else self.asked.b.put(b)
 
     def output(self, y: np.ndarray) -> np.ndarray:
-        found = self.asked.y.taken(np.asarray(y))
+        sums = self.asked.y.taken(np.asarray(y))
         if self.asked.scale == 1:
-            return found
+            return sums
         with np.errstate(over="ignore"):  # times a power of two: exact, but for what overflows
-            wide = floats.widen(found, self.asked.dtype) * self.asked.scale
+            wide = floats.widen(sums, self.asked.dtype) * self.asked.scale
             return floats.round_to(wide, self.asked.dtype)
 
 
@@ -692,9 +692,10 @@ class _Pool(_Operation):
 
     def __init__(self, spec: dict[str, Any], owner: SumSession) -> None:
         super().__init__(spec, owner)
-        pool, asked = self.call, owner.asked
-        reads, number = window.Geometry.of(asked).reads(), np.zeros(1, np.int64)
-        for index in asked.index:  # so many outputs on, a window begins behind the end of the first
+        pool, summed = self.call, owner.asked
+        reads, number = window.Geometry.of(summed).reads(), np.zeros(1, np.int64)
+        # so many outputs on, a window begins behind the end of the first
+        for index in summed.index:
             starts = np.where(index < 0, index.max(initial=0), index).min(axis=1)
             every = next(
                 n
@@ -703,25 +704,25 @@ class _Pool(_Operation):
             )
             # of each axis the set, of all together a number: two windows of one set meet nowhere
             number = (number[:, None] * every + np.arange(len(index)) % every).reshape(-1)
-        sets = [np.flatnonzero(number == one) for one in np.unique(number)]
+        sets = [np.flatnonzero(number == member) for member in np.unique(number)]
 
         def call(x: np.ndarray, w: np.ndarray, b: None) -> np.ndarray:
-            weights = floats.widen(w, asked.dtype).reshape(-1, asked.filters)
+            weights = floats.widen(w, summed.dtype).reshape(-1, summed.filters)
             if (weights == 1).all():
-                return pool(asked.x.put(x), w, b)
-            flat, found = x.reshape(asked.batch, -1, asked.filters), None
+                return pool(summed.x.put(x), w, b)
+            flat, outputs = x.reshape(summed.batch, -1, summed.filters), None
             for chosen in sets:
                 rows = reads[chosen]
                 inside = rows >= 0
-                met = floats.widen(flat[:, rows], asked.dtype) * weights
-                given = np.zeros_like(flat)
-                given[:, rows[inside]] = floats.round_to(met, asked.dtype)[:, inside]
-                y = asked.y.taken(np.asarray(pool(asked.x.put(given), w, b)))
-                lines = y.reshape(asked.batch, -1, asked.filters)
-                found = np.zeros_like(lines) if found is None else found
-                found[:, chosen] = lines[:, chosen]
-            assert found is not None
-            return asked.y.put(found)
+                met = floats.widen(flat[:, rows], summed.dtype) * weights
+                placed = np.zeros_like(flat)
+                placed[:, rows[inside]] = floats.round_to(met, summed.dtype)[:, inside]
+                y = summed.y.taken(np.asarray(pool(summed.x.put(placed), w, b)))
+                lines = y.reshape(summed.batch, -1, summed.filters)
+                outputs = np.zeros_like(lines) if outputs is None else outputs
+                outputs[:, chosen] = lines[:, chosen]
+            assert outputs is not None
+            return summed.y.put(outputs)
 
         self.call = call
 

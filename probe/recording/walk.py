@@ -66,7 +66,7 @@ def walk(
         side, said = watched(recorder, f"the {name} side")
         sides.append(side)
         notes.append(said)
-    inner: list[Any] = [getattr(one, "inner", one) for one in (left, right)]
+    inner: list[Any] = [getattr(side, "inner", side) for side in (left, right)]
     gradients = [getattr(one, "gradients", None) for one in inner]
     if sorted(map(str, gradients)) == ["False", "True"]:  # both run the same kernels, or neither
         number = gradients.index(False)
@@ -99,10 +99,10 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
         raise unsteady(run, again, what)
     notes = [f"{what}: {recorder.note}"] if recorder.note else []
     if outputs != plain:
-        one, two = (_digests(recorder, run, fill) for fill in FILLS)
-        if one != two:
+        first, second = (_digests(recorder, run, fill) for fill in FILLS)
+        if first != second:
             raise unsteady(run, again if some else record_again(recorder, run), what)
-        if outputs != one:
+        if outputs != first:
             notes.append(
                 f"{what}: {CHANGED} (a fused or compiled part runs differently when recorded), so "
                 "the results for single operations hold for the recorded run only"
@@ -113,7 +113,7 @@ def watched(recorder: Recorder, what: str, store: RunStore | None = None) -> tup
 def _digests(recorder: Recorder, run: Run, fill: int) -> list[str]:
     """Digests of an unwatched run's outputs, after memory of the values' sizes was filled."""
     _soil(run, fill)
-    return [array_digest(one) for one in recorder.plain()]
+    return [array_digest(array) for array in recorder.plain()]
 
 
 def _soil(side: Run, fill: int = FILLS[0]) -> None:
@@ -124,14 +124,14 @@ def _soil(side: Run, fill: int = FILLS[0]) -> None:
         for v in side.values
         if v.dtype in floats.FORMATS
     )
-    sizes = {one for one in every if 0 < one <= alone.MOST_BYTES}
+    sizes = {size for size in every if 0 < size <= alone.MOST_BYTES}
     alone.fill_freed_memory(sorted(sizes)[-MOST_SIZES:], fill)
 
 
 def values_apart(run: Run, again: Run) -> set[int]:
     """Returns the values that have different bits in two runs of one recorder."""
     both = enumerate(zip(run.values, again.values, strict=True))
-    return {n for n, (one, other) in both if one.digest != other.digest}
+    return {n for n, (value, repeated) in both if value.digest != repeated.digest}
 
 
 def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
@@ -155,24 +155,21 @@ def unsteady(run: Run, again: Run, what: str) -> Nondeterministic:
         return Nondeterministic(f"{start}: it starts from different values ({name}); {FIX}")
     if not differing:
         return Nondeterministic(f"{start}, but not while it is recorded; {FIX}")
-    number = min(differing)
-    op = run.operations[number]
+    op = run.operations[min(differing)]
     where = f"{op.op} at {op.path}" if op.path else op.op
-    found = (
-        f"{start}: the first operation that does is {where}, number {number + 1} of "
-        f"{len(run.operations)}"
-    )
+    place = f"number {op.number + 1} of {len(run.operations)}"
+    text = f"{start}: the first operation that does is {where}, {place}"
     if said := _misaligned(run, again, op):
-        return Misaligned(f"{found}, {said}; {ALLOCATE}")
-    return Nondeterministic(f"{found}; {FIX}")
+        return Misaligned(f"{text}, {said}; {ALLOCATE}")
+    return Nondeterministic(f"{text}; {FIX}")
 
 
 def _misaligned(run: Run, again: Run, op: Operation) -> str:
     """Returns where an operation's operands begin in two runs, if that alone decides its bits: run
     alone at the addresses of either run, it gives that run's. Empty if it does not, or can't be."""
     ours, theirs = (
-        ([one[n].address for n in op.reads], [one[n].digest for n in op.gives])
-        for one in (run.values, again.values)
+        ([values[n].address for n in op.reads], [values[n].digest for n in op.gives])
+        for values in (run.values, again.values)
     )
     if ours[0] == theirs[0]:
         return ""
@@ -182,15 +179,15 @@ def _misaligned(run: Run, again: Run, op: Operation) -> str:
         if moved is None:
             return ""
         for addresses, wanted in (ours, theirs):
-            found = moved(addresses)([np.array(arrays[n]) for n in op.reads])
-            if [array_digest(a) for a in found] != wanted:
+            results = moved(addresses)([np.array(arrays[n]) for n in op.reads])
+            if [array_digest(a) for a in results] != wanted:
                 return ""
     except Exception:  # it can not be run alone, or a library raises what it likes
         return ""
     said = [
-        f"{value_name(run, n) or f'operand {at + 1}'} at {one}, then at {two}"
-        for at, (n, one, two) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
-        if one != two
+        f"{value_name(run, n) or f'operand {at + 1}'} at {first}, then at {second}"
+        for at, (n, first, second) in enumerate(zip(op.reads, ours[0], theirs[0], strict=True))
+        if first != second
     ]
     head = f"whose operands begin at different addresses, in bytes behind a multiple of {BOUNDARY}"
     return f"{head}: {', '.join(said)}"
@@ -219,46 +216,47 @@ def compare_and_explain(
     """Compares two runs, live or on disk, and explains the sources. Raises InputError."""
     same_inputs, refused = related.related(left, right)
     tell("comparing")
-    found = compare_runs(left, right)
-    whole = same_inputs and not part_taken(found)
+    difference = compare_runs(left, right)
+    whole = same_inputs and not part_taken(difference)
     same = whole and refused is None and related.shares_weights(left, right)
     # an array is given to both: a mask or a table may be in another form
     some = same_inputs or related.input_bits(left) & related.input_bits(right)
-    if some and not budget.spent() and related.unlike(found, whole):
+    if some and not budget.spent() and related.unlike(difference, whole):
         tell("looking for values that are close")
-        found = related.by_closeness(found, whole)
-    found.notes, found.same_inputs = list(notes), same
-    found.notes += filter(None, [related.note_of_assumed(found, same_inputs)])
-    found.notes += compare_by_index(found, same_inputs, same)
-    found.notes += [
-        f"{one.name}: the arguments differ ({one.arguments}){ARGUED[one.verdict]}"
-        for one in found.operations
-        if one.arguments and one.verdict in ARGUED and found.argued
+        difference = related.by_closeness(difference, whole)
+    difference.notes, difference.same_inputs = list(notes), same
+    difference.notes += filter(None, [related.note_of_assumed(difference, same_inputs)])
+    difference.notes += compare_by_index(difference, same_inputs, same)
+    difference.notes += [
+        f"{region.name}: the arguments differ ({region.arguments}){ARGUED[region.verdict]}"
+        for region in difference.operations
+        if region.arguments and region.verdict in ARGUED and difference.argued
     ]
     if refused is not None:
-        found.notes.append(related.note_of_folded_weights(refused, found))
+        difference.notes.append(related.note_of_folded_weights(refused, difference))
     if explain:
         tell("looking for differences behind the first")
-        alone.find_own_differences(found, seconds / 2)
-    for one in found.operations:
-        for side, op in found.sides(one):
+        alone.find_own_differences(difference, seconds / 2)
+    for region in difference.operations:
+        for side, op in difference.sides(region):
             if side.alone is None or op.number not in side.alone:
                 continue
-            one.own = None  # nothing is said of what did not run on the target that a side is of
-            if one.verdict in ("source", "equal", "healed"):
+            region.own = None  # nothing is said of what did not run on the target that a side is of
+            if region.verdict in ("source", "equal", "healed"):
                 why = f"it ran in the model's own library, not on {side.target}"
-                one.doubted(f"{why}: {side.alone[op.number]}")
-    for one in found.sources:  # not what they give besides, which may be memory that
-        apart = [pair for pair in one.gives if not pair.equal]  # nothing reads: a workspace
-        unsteady = left.unsteady.intersection(pair.left for pair in apart)
-        if unsteady or right.unsteady.intersection(pair.right for pair in apart):
-            one.doubted("gives different bits each time it is run: memory not initialised")
+                region.doubted(f"{why}: {side.alone[op.number]}")
+    for region in difference.sources:
+        # not of what they give besides, which may be memory that nothing reads: a workspace
+        apart = [pair for pair in region.gives if not pair.equal]
+        if any(p.left in left.unsteady or p.right in right.unsteady for p in apart):
+            region.doubted("gives different bits each time it is run: memory not initialised")
     if explain:
-        _explain_sources(found, tell, seconds)
-    _refute(found, seconds)
-    _orphaned(found)
-    fill_reasons(found)
-    return found
+        _explain_sources(difference, tell, seconds)
+    _refute(difference, seconds)
+    for region in difference.orphans:
+        region.doubted(NO_SOURCE)
+    fill_reasons(difference)
+    return difference
 
 
 ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so do its inputs"}
@@ -266,67 +264,49 @@ ARGUED = {"equal": "; on these inputs the outputs agree", "carried": ", and so d
 NO_SOURCE = "its inputs differ, but no operation before it was found to be a source"
 
 
-def _orphaned(found: Difference) -> None:
-    """What is carried comes from a source before it; else something was missed, and it is unknown
-    whether the operation only passes a difference on."""
-    apart: tuple[set[int], set[int]] = set(), set()
-    for side, (run, some) in enumerate(zip((found.left, found.right), apart, strict=True)):
-        for one in found.operations:
-            number = one.ends[side]
-            if number is not None and (one.verdict == "source" or one.own):
-                some.update(run.operations[number].gives)
-        for op in run.operations:
-            if some.intersection(op.reads):
-                some.update(op.gives)
-    for one in found.operations:
-        if one.verdict == "carried" and not any(
-            pair.left in apart[0] or pair.right in apart[1] for pair in one.reads
-        ):
-            one.doubted(NO_SOURCE)
-
-
-def _refute(found: Difference, seconds: float) -> None:
+def _refute(difference: Difference, seconds: float) -> None:
     """Takes the verdict from what isn't a source when it is run alone: explaining asks this too, so
     that what it has come to is not asked again."""
-    every = enumerate(found.operations)
-    asked = [one for n, one in every if one.verdict == "source" and n not in found.causes]
+    every = enumerate(difference.operations)
+    known = difference.causes
+    sources = [region for n, region in every if region.verdict == "source" and n not in known]
     begun = time.monotonic()
-    for done, one in enumerate(asked):
+    for done, region in enumerate(sources):
         if budget.spent() or (done and time.monotonic() - begun > seconds):
             return
         try:
-            why = why_no_source(found.left, found.right, one)
+            why = why_no_source(difference.left, difference.right, region)
         except TimeOver:
             return
         if why:
-            one.doubted(why)
+            region.doubted(why)
 
 
-def _explain_sources(found: Difference, tell: Callable[[str], None], seconds: float) -> None:
+def _explain_sources(difference: Difference, tell: Callable[[str], None], seconds: float) -> None:
     """Fills in the causes of what differs by itself, sources first, as long as there is time."""
-    every = list(enumerate(found.operations))
-    asked = [(n, one) for n, one in every if one.verdict == "source"]
-    behind = [(n, one) for n, one in every if one.own]
+    every = list(enumerate(difference.operations))
+    sources = [(n, region) for n, region in every if region.verdict == "source"]
+    behind = [(n, region) for n, region in every if region.own]
     begun, done = time.monotonic(), 0
     known: dict[Any, Any] = {}
-    for number, one in asked + behind:
+    for number, region in sources + behind:
         if budget.spent() or (time.monotonic() - begun > seconds and done):
             break
         left = seconds - (time.monotonic() - begun)
         until = f"; the next ones are left out after {span(left)}" if left > 0 else ""
-        tell(f"explaining {one.name} ({done + 1} of {len(asked) + len(behind)}{until})")
+        tell(f"explaining {region.name} ({done + 1} of {len(sources) + len(behind)}{until})")
         try:
-            cause = find_cause(found.left, found.right, one, known=known)
+            cause = find_cause(difference.left, difference.right, region, known=known)
         except TimeOver:
             break
         if budget.spent():  # whoever asked last may have taken no answer for one
             break
-        found.causes[number] = cause
-        one.cause = cause.kind
-        if cause.refuted and not one.own:
-            one.doubted(cause.why)
+        difference.causes[number] = cause
+        region.cause = cause.kind
+        if cause.refuted and not region.own:
+            region.doubted(cause.why)
         done += 1
-    if done < len(asked) + len(behind):
-        some = f"{done} of the {len(asked) + len(behind)} operations that differ by themselves were"
+    if done < len(sources) + len(behind):
+        some = f"{done} of the {len(sources) + len(behind)} operations that differ by themselves"
         why = budget.spent() or f"it took {seconds:.0f} s"
-        found.notes.append(f"{some} explained: {why}")
+        difference.notes.append(f"{some} were explained: {why}")

@@ -72,7 +72,6 @@ def program_text(
     partial: bool = False,
     note: str = "",
 ) -> str:
-    """Returns the program that ``save`` writes."""
     about: dict[str, Any] = {"format": 1, "note": note, "runs": []}
     arrays: dict[str, np.ndarray] = {}
     for number, side in enumerate(sides):
@@ -109,10 +108,10 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
             "target", side.target.text, why, "take a different target, or a nearby length"
         )
     case, operands, orders = side.case, side.operands, side.orders
-    kept = side.replays & ~side.reached
+    replayed = side.replays & ~side.reached
     for place in side.variants:
-        kept[place] = False
-    index = np.where(kept, orders.index, -1)  # -1: its replay did not give the library's bits
+        replayed[place] = False
+    index = np.where(replayed, orders.index, -1)  # -1: its replay did not give the library's bits
     # a window that reads padding alone has no sum, and gives 0
     index[(orders.index < 0) & orders.replayed] = NOTHING_READ
     missing = int((index == -1).sum())
@@ -128,8 +127,8 @@ def _data_of_run(side: CaseRun, partial: bool) -> tuple[dict[str, Any], dict[str
     arrays |= {} if operands.b is None else {"b": operands.b}
     described = []
     for number, summation in enumerate(orders.summations):
-        told, own = _data_of_summation(summation)
-        described.append(told)
+        data, own = _data_of_summation(summation)
+        described.append(data)
         arrays |= {f"{number}.{name}": array for name, array in own.items()}
     geometry = Geometry.of(case)
     windows = {name: list(getattr(geometry, name)) for name in ("sizes", "outputs")}
@@ -213,39 +212,39 @@ good = []
 '''
 
 
-def brief(found: Comparison) -> str:
+def brief(comparison: Comparison) -> str:
     """Returns the program of a few products; empty where it would not be a few lines."""
-    count = len(found.differing)
-    if not 0 < count <= OUTPUTS or found.case.dtype not in ("float32", "float64"):
+    count = len(comparison.differing)
+    if not 0 < count <= OUTPUTS or comparison.case.dtype not in ("float32", "float64"):
         return ""
-    shown = [differing_example(found, number) for number in range(count)]
-    pairs = [without_zeros(one, PRODUCTS // 2) for one in shown if one is not None]
-    for side in (side for one in pairs for side in (one.left, one.right)):
+    shown = [differing_example(comparison, number) for number in range(count)]
+    pairs = [without_zeros(evidence, PRODUCTS // 2) for evidence in shown if evidence is not None]
+    for side in (side for evidence in pairs for side in (evidence.left, evidence.right)):
         if side.summation is None or side.result != side.library:
             return ""
         if len(side.summation.tree.leaves) > PRODUCTS or not side.summation.plain(side.dtype):
             return ""
-    size = floats.format_of(found.case.dtype).bits // 8
-    head = HEAD.format(dtype=found.case.dtype, size=size, width=2 * size)
+    size = floats.format_of(comparison.case.dtype).bits // 8
+    head = HEAD.format(dtype=comparison.case.dtype, size=size, width=2 * size)
     return head + "".join(map(_lines_of_pair, pairs)) + "sys.exit(0 if all(good) else 1)\n"
 
 
-def _lines_of_pair(found: Evidence) -> str:
+def _lines_of_pair(evidence: Evidence) -> str:
     """Returns the lines of one output on both sides: the products once, then each side's sums."""
     lines = [""]
     known: dict[str, str] = {}
-    for name, side in (("left", found.left), ("right", found.right)):
+    for name, side in (("left", evidence.left), ("right", evidence.right)):
         assert side.summation is not None
         tree, rounding = side.summation
-        made = {}
-        for one in side.products:
-            if one.leaf in tree.leaves:
-                x, w = (_exact_number(bits, side.dtype) for bits in (one.x, one.w))
-                made[leaf_name(one.leaf)] = f"{x} * {w}"
+        terms = {}
+        for product in side.products:
+            if product.leaf in tree.leaves:
+                x, w = (_exact_number(bits, side.dtype) for bits in (product.x, product.w))
+                terms[leaf_name(product.leaf)] = f"{x} * {w}"
         if BIAS in tree.leaves and side.bias is not None:
-            made["b"] = _exact_number(side.bias, side.dtype)
-        lines += [f"{key} = {value}" for key, value in made.items() if known.get(key) != value]
-        known |= made
+            terms["b"] = _exact_number(side.bias, side.dtype)
+        lines += [f"{key} = {value}" for key, value in terms.items() if known.get(key) != value]
+        known |= terms
         lines.append(f"# {name}: out{list(side.output)}")
         for node, children in enumerate(tree.nodes):
             sums = " + ".join(_term(child, rounding) for child in children)

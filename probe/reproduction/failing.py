@@ -54,9 +54,9 @@ def failing(left: Target, right: Target | None = None, inline: bool = False) -> 
         for session in sessions:
             stack.callback(session.close)
             session.start()
-        found = Failing(sessions[0], sessions[-1])
-        stack.callback(found.close)
-        yield found
+        failed = Failing(sessions[0], sessions[-1])
+        stack.callback(failed.close)
+        yield failed
 
 
 class Failing:
@@ -81,35 +81,29 @@ class Failing:
         return self.first.target, self.second.target
 
     def conventions(self, finding: Finding) -> bool:
-        """Returns whether outputs of the same place are compared, rather than those of equal
-        windows."""
+        """Whether outputs of the same place are compared, rather than those of equal windows."""
         return self.first is not self.second or finding.padding is not None
 
     def by_bits(self, finding: Finding) -> bool:
-        """Returns whether outputs that must agree differ, and each side agrees with itself."""
+        """Whether outputs that must agree differ, and each side agrees with itself."""
         try:
-            one = self._run(self.first, finding, finding.left)
-            two = self._run(self.second, finding, finding.right)
+            left = self._run(self.first, finding, finding.left)
+            right = self._run(self.second, finding, finding.right)
         except TargetError as error:
             self._again(error)
             return False
         dtype, blocks = finding.case.dtype, finding.blocks(self.conventions(finding))
-        if all(ulp.equal(one[block], two[block], dtype) for block in blocks):
+        if all(ulp.equal(left[block], right[block], dtype) for block in blocks):
             return False
         # a side that does not agree with itself differs without any cause
         again = self._run(self.first, finding, finding.left)
-        return bool(ulp.equal(one, again, dtype))
+        return bool(ulp.equal(left, again, dtype))
 
     def by_order(self, finding: Finding) -> bool:
-        """Returns whether outputs that must agree are added in other ways, for all finite
-        operands."""
-        if self.by_bits(finding):
-            return True
-        try:
-            return bool(self.explained(finding).by_order)
-        except TargetError as error:
-            self._again(error)
-            return False
+        """Whether outputs that must agree are added in other ways, for all finite operands."""
+        return self.by_bits(finding) or self.survives(
+            lambda small: bool(self.explained(small).by_order), finding
+        )
 
     def predicate(self, by: str) -> Predicate:
         """``by_bits`` or ``by_order``. InputError for another word."""
@@ -124,8 +118,7 @@ class Failing:
         return {"left": left, "right": right} if left or right else {}
 
     def survives(self, predicate: Predicate, finding: Finding) -> bool:
-        """Returns what a predicate says of a finding; False where the target does not compute
-        it."""
+        """What a predicate says of a finding; False where the target does not compute it."""
         try:
             return predicate(finding)
         except TargetError as error:
@@ -139,10 +132,10 @@ class Failing:
 
     def judged(self, finding: Finding) -> Comparison | None:
         """``explained`` of the differing outputs alone; None where none differs. TargetError."""
-        found = self._compared(finding)
-        if not len(found.differing):
+        comparison = self._compared(finding)
+        if not len(comparison.differing):
             return None
-        return found.reveal(self.first, self.second, self._known, found.differing)
+        return comparison.reveal(self.first, self.second, self._known, comparison.differing)
 
     def _compared(self, finding: Finding) -> Comparison:
         return compare_shapes(finding, self.first, self.second, finding.operands)
@@ -201,20 +194,20 @@ class Effect:
         return asdict(self) | {"cause": self.cause}
 
 
-def effect(found: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
+def effect(comparison: Comparison, label: str, kernels: Kernels | None = None) -> Effect:
     """Returns the effect that an explanation tells of."""
     values = [
-        np.asarray(floats.widen(y, found.case.dtype), np.float64)
-        for y in found.values(found.differing)
+        np.asarray(floats.widen(y, comparison.case.dtype), np.float64)
+        for y in comparison.values(comparison.differing)
     ]
     far, larger = np.abs(values[0] - values[1]), np.maximum(*map(np.abs, values))
     known = np.isfinite(far) & (larger > 0)
     many = bool(known.any())
     return Effect(
-        *(label, found.compared, len(found.differing), found.max_ulp),
+        *(label, comparison.compared, len(comparison.differing), comparison.max_ulp),
         max_difference=float(far[known].max()) if many else None,
         max_relative=float((far[known] / larger[known]).max()) if many else None,
-        causes=found.causes or {name: len(which) for name, which in found.apart.items()},
+        causes=comparison.causes or {name: len(which) for name, which in comparison.apart.items()},
         kernels=kernels,
     )
 
@@ -234,7 +227,6 @@ class KeepsCause:
 
     @cached_property
     def before(self) -> Effect:
-        """Returns what the start does."""
         return effect(self._explained, self.start.label, self.failed.kernels(self.start))
 
     @cached_property
@@ -250,47 +242,45 @@ class KeepsCause:
         """Returns whether a finding that fails does so by the same cause, in the same kernels."""
         if self.anything:
             return True
-        found = self.failed.judged(finding) or self.failed.explained(finding)
-        after = effect(found, finding.label)
+        comparison = self.failed.judged(finding) or self.failed.explained(finding)
+        after = effect(comparison, finding.label)
         if not same_cause(self.before, after):
             return False
-        if "reach" in after.causes and _numeric(self._explained) and not _numeric(found):
+        if "reach" in after.causes and _numeric(self._explained) and not _numeric(comparison):
             return False
-        if self._bare and after.differing and not self._shown_by_products(found):
+        if self._bare and after.differing and not self._shown_by_products(comparison):
             return False
         if not names_a_kernel(self.before.kernels):
             return True
         return same_kernels(self.before.kernels, self.failed.kernels(finding))
 
-    def after(self, found: Comparison, finding: Finding) -> Effect:
-        """Returns the effect of the smallest finding."""
-        return effect(found, finding.label, self.failed.kernels(finding))
+    def after(self, comparison: Comparison, finding: Finding) -> Effect:
+        return effect(comparison, finding.label, self.failed.kernels(finding))
 
     def told(self, after: Effect) -> dict[str, bool | None]:
-        """Returns whether the cause was kept and the kernels; None for kernels that no source
-        names."""
+        """Whether the cause was kept and the kernels; None for kernels that no source names."""
         known = names_a_kernel(self.before.kernels)
         return {
             "cause": same_cause(self.before, after),
             "kernels": same_kernels(self.before.kernels, after.kernels) if known else None,
         }
 
-    def _shown_by_products(self, found: Comparison) -> bool:
-        """Returns whether an output's products that are not 0 alone show the start's main cause."""
+    def _shown_by_products(self, comparison: Comparison) -> bool:
+        """Whether an output's products that are not 0 alone show the start's main cause."""
         main = self.before.cause
         if main is None or not set(main.split("+")) <= set(KINDS):
             return True
-        return shown_by_products(found, main, first=True) is not None
+        return shown_by_products(comparison, main, first=True) is not None
 
 
-def _numeric(found: Comparison) -> bool:
-    """Returns whether an output that is NaN on one side is a number other than 0 on the other."""
-    values = np.stack([floats.widen(y, found.case.dtype) for y in found.values(found.differing)])
-    return bool((np.isfinite(values) & (values != 0)).any())
+def _numeric(comparison: Comparison) -> bool:
+    """Whether an output that is NaN on one side is a number other than 0 on the other."""
+    values = np.stack(comparison.values(comparison.differing))
+    wide = floats.widen(values, comparison.case.dtype)
+    return bool((np.isfinite(wide) & (wide != 0)).any())
 
 
 def same_cause(before: Effect, after: Effect) -> bool:
-    """Returns whether the main cause is still there and no other one has come."""
     return before.cause in after.causes and set(after.causes) <= set(before.causes)
 
 
@@ -299,53 +289,50 @@ def names_a_kernel(kernels: Kernels | None) -> bool:
     return any(_computing(side) for side in (kernels or {}).values())
 
 
-def same_kernels(one: Kernels | None, other: Kernels | None) -> bool:
-    """Returns whether the same kernels compute both sides; what only moves operands doesn't
-    count."""
-    sides = set(one or {}) | set(other or {})
-    return all(
-        _computing((one or {}).get(s, {})) == _computing((other or {}).get(s, {})) for s in sides
-    )
+def same_kernels(kernels: Kernels | None, other: Kernels | None) -> bool:
+    """Whether the same kernels compute both sides; what only moves operands doesn't count."""
+    left, right = kernels or {}, other or {}
+    return all(_computing(left.get(s, {})) == _computing(right.get(s, {})) for s in {*left, *right})
 
 
 def _computing(side: dict[str, list[str]]) -> dict[str, frozenset[str]]:
     """Returns names by source, without the sources that name none."""
-    found = {
+    named = {
         source: frozenset(computing([name for name in names if not name.startswith("(")]))
         for source, names in side.items()
     }
-    return {source: names for source, names in found.items() if names}
+    return {source: names for source, names in named.items() if names}
 
 
-def shown_by_products(found: Comparison, cause: str, first: bool = False) -> int | None:
+def shown_by_products(comparison: Comparison, cause: str, first: bool = False) -> int | None:
     """Returns which differing output (a number among them) shows a cause by its products that
     aren't 0.
 
     The one with the fewest of those, or the ``first``; None where none of the first ``MOST`` does.
     """
-    numbers = [n for n, name in enumerate(found.cause) if name == cause][:MOST]
-    given, case = found.left.operands, found.left.case
+    numbers = [n for n, name in enumerate(comparison.cause) if name == cause][:MOST]
+    operands, case = comparison.left.operands, comparison.left.case
     classes, leaves = classes_of(case)
     best: tuple[int, int] | None = None
     for number in numbers:
-        pair = int(found.differing[number])
-        position, filter_ = (int(n) for n in found.pairs.left[pair])
+        pair = int(comparison.differing[number])
+        position, filter_ = (int(n) for n in comparison.pairs.left[pair])
         # products of 0 change no sum, wherever they are added; nor does a bias of 0
         group = filter_ // (case.filters // case.groups)
-        x = floats.widen(given.columns[group][:, position], case.dtype)
-        w = floats.widen(given.weights[:, filter_], case.dtype)
-        b = None if given.b is None else floats.widen(given.b[filter_ : filter_ + 1], case.dtype)
-        kept = [
+        x = floats.widen(operands.columns[group][:, position], case.dtype)
+        w = floats.widen(operands.weights[:, filter_], case.dtype)
+        counting = [
             leaf for leaf in leaves[classes[position]].tolist() if x[leaf] != 0 and w[leaf] != 0
         ]
-        kept += [BIAS] * (b is not None and float(b[0]) != 0)
-        left = found.left.summation(found.pairs.left[pair])
-        right = found.right.summation(found.pairs.right[pair])
-        if left is None or right is None or len(kept) < 2:
+        if operands.b is not None and floats.widen(operands.b[filter_], case.dtype) != 0:
+            counting.append(BIAS)
+        left = comparison.left.summation(comparison.pairs.left[pair])
+        right = comparison.right.summation(comparison.pairs.right[pair])
+        if left is None or right is None or len(counting) < 2:
             continue
-        apart = left.restricted(kept).causes(right.restricted(kept))
-        if "+".join(apart) == cause and (best is None or len(kept) < best[0]):
-            best = (len(kept), number)
+        apart = left.restricted(counting).causes(right.restricted(counting))
+        if "+".join(apart) == cause and (best is None or len(counting) < best[0]):
+            best = (len(counting), number)
             if first:
                 return number
     return None if best is None else best[1]
@@ -364,20 +351,17 @@ def by_values(failed: Failing, finding: Finding) -> list[str]:
         return []
     assert finding.at is not None and finding.against is not None
     high = max(finding.at, finding.against)
-    good: list[int] = []
-    bad: list[int] = []
     for value in range(high + 1, high + 1 + VALUES):
         try:
-            one = finding.reshaped(at=value, against=high).drawn_as("cancel")
+            beside = finding.reshaped(at=value, against=high).drawn_as("cancel")
         except InputError:
             return []
-        (good if failed.survives(lambda f: same_sums(failed, f), one) else bad).append(value)
-    if not good or bad:
-        return []
-    words = {"length": ("length", "lengths"), "batch": ("batch", "batches of")}[finding.vary]
+        if not failed.survives(lambda finding: same_sums(failed, finding), beside):
+            return []
+    word, words = {"length": ("length", "lengths"), "batch": ("batch", "batches of")}[finding.vary]
     return [
-        f"{words[0]} {high} or more, as far as it was tried with the smallest case: {words[1]} "
-        f"{good[0]} to {good[-1]} add every compared output as {words[0]} {high} does"
+        f"{word} {high} or more, as far as it was tried with the smallest case: {words} "
+        f"{high + 1} to {high + VALUES} add every compared output as {word} {high} does"
     ]
 
 
@@ -386,8 +370,8 @@ def by_switches(
 ) -> list[str]:
     """Returns which other settings of the target give both sides of both cases the same sums: of
     the first ``SWITCHES`` that the backend suggests and that can run here."""
-    found, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
-    for text in sorted(suggested, key=lambda one: "isa" in one):
+    ways, tried, suggested = list[str](), 0, backends.get(where.name).suggestions
+    for text in sorted(suggested, key=lambda text: "isa" in text):
         if budget.spent() or tried == SWITCHES:
             break
         # settings of switches alone: no devices, no backends that are different libraries
@@ -404,22 +388,21 @@ def by_switches(
         tell(f"trying {other.text}")
         try:
             with failing(other) as failed:
-                good = same_sums(failed, finding) and not failed.by_bits(start)
+                if not same_sums(failed, finding) or failed.by_bits(start):
+                    continue
         except ProbeError:
             continue
-        if good:
-            own = ", ".join(f"`{k}={v}`" for k, v in proof.switch_variables(other).items())
-            shown = f"`{other.text}`" + (f" ({own})" if own else "")
-            found.append(
-                f"{shown}: the smallest case adds every compared output alike, and the case as it "
-                "was found agrees, bit for bit"
-            )
-    return found
+        own = ", ".join(f"`{k}={v}`" for k, v in proof.switch_variables(other).items())
+        ways.append(
+            f"`{other.text}`{f' ({own})' if own else ''}: the smallest case adds every compared "
+            "output alike, and the case as it was found agrees, bit for bit"
+        )
+    return ways
 
 
 def same_sums(failed: Failing, finding: Finding) -> bool:
     """Returns whether every compared output is added alike on both sides, for all finite
     operands."""
-    found = failed.explained(finding)
-    whole = found.replayed == found.compared
-    return whole and not found.by_order and not len(found.differing)
+    comparison = failed.explained(finding)
+    whole = comparison.replayed == comparison.compared
+    return whole and not comparison.by_order and not len(comparison.differing)

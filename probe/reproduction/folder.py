@@ -72,34 +72,33 @@ def reproduce(
     ``right``: another target for the right side. ``options``: those of ``ReportOptions``. Errors:
     those of ``proved_reproduction``; TargetError.
     """
-    asked = ReportOptions(**options)
-    avoid = asked.avoid and left == (right or left)
+    tell, choices = tell or silent, ReportOptions(**options)
+    avoid = choices.avoid and left == (right or left)
     with failing(left, right) as failed:
-        made = proved_reproduction(failed, finding, asked, tell)
-        if avoid and "reach" not in made.explanation.causes:
-            made.avoids = by_values(failed, made.finding)
+        repro = proved_reproduction(failed, finding, choices, tell)
+        if avoid and "reach" not in repro.explanation.causes:
+            repro.avoids = by_values(failed, repro.finding)
     if avoid:
-        made.avoids += by_switches(made.finding, finding, left, tell or silent)
-    others = []
-    for target in asked.also:
-        (tell or silent)(f"asking {target.text}")
+        repro.avoids += by_switches(repro.finding, finding, left, tell)
+    for target in choices.also:
+        tell(f"asking {target.text}")
         try:
             with failing(target) as failed:
-                said = "differs" if failed.by_bits(made.finding) else "does not differ"
+                said = "differs" if failed.by_bits(repro.finding) else "does not differ"
                 version = str(failed.first.facts["library_version"])
         except ProbeError as error:
             said, version = machine.publishable(str(error)), ""
-        others.append(FurtherTarget(target.text, version, said, machine.label(), "the smallest"))
-    made.elsewhere = [*made.elsewhere, *others]
-    (tell or silent)("writing its shortest script")
-    made.short = shortest_script(made.finding, made.targets, made.versions, made.evidence)
-    return made
+        further = FurtherTarget(target.text, version, said, machine.label(), "the smallest")
+        repro.elsewhere = [*repro.elsewhere, further]
+    tell("writing its shortest script")
+    repro.short = shortest_script(repro.finding, repro.targets, repro.versions, repro.evidence)
+    return repro
 
 
 def proved_reproduction(
     failed: Failing,
     finding: Finding,
-    asked: ReportOptions,
+    choices: ReportOptions,
     tell: Say | None = None,
 ) -> Reproduction:
     """``reproduce`` on targets that are started, for many findings one after the other.
@@ -109,64 +108,70 @@ def proved_reproduction(
     """
     tell = tell or silent
     tell("shrinking")
-    shrunk = None
-    kept = KeepsCause(failed, finding, asked.any_cause)
-    if not asked.keep:
-        shrunk = shrunken(failed, finding, asked.by, asked.most, kept=kept)
-    smallest = finding if shrunk is None else shrunk.finding
+    shrunk, smallest = None, finding
+    condition = KeepsCause(failed, finding, choices.any_cause)
+    if not choices.keep:
+        shrunk = shrunken(failed, finding, choices.by, choices.most, kept=condition)
+        smallest = shrunk.finding
     tell("explaining")
-    found = failed.explained(smallest)
-    after = kept.after(found, smallest)
-    if "nondeterministic" in {found.left.refusal, found.right.refusal}:
+    comparison = failed.explained(smallest)
+    after = condition.after(comparison, smallest)
+    refusals = {comparison.left.refusal, comparison.right.refusal}
+    if "nondeterministic" in refusals:
         raise Nondeterministic(f"{smallest.label}: the same run again gives different bits")
-    if "alignment" in {found.left.refusal, found.right.refusal}:
+    if "alignment" in refusals:
         why = "the same run again gives different bits if its operands have a different address"
         raise Misaligned(f"{smallest.label}: {why}")
-    if not len(found.differing):
+    if not len(comparison.differing):
         why = "the operands do not show the difference"
         raise InputError("case", smallest.label, why, "leave out --keep, or try --operands cancel")
     targets = failed.targets
     facts = (failed.first.facts, failed.second.facts)
     versions = (str(facts[0]["library_version"]), str(facts[1]["library_version"]))
     script = program.script_of_finding(smallest, targets, versions, failed.conventions(smallest))
-    tell(f"proving it in {asked.times} fresh processes")
-    before = time.perf_counter()
-    ran = proof.prove(script, targets, expected_bits(found), asked.times)
-    made = Reproduction(
-        *(smallest, targets, versions, found, evidence_of(found, kept.before.cause), script, ran),
+    tell(f"proving it in {choices.times} fresh processes")
+    began = time.perf_counter()
+    ran = proof.prove(script, targets, expected_bits(comparison), choices.times)
+    evidence = evidence_of(comparison, condition.before.cause)
+    repro = Reproduction(
+        *(smallest, targets, versions, comparison, evidence, script, ran),
         facts=facts_of(targets, facts),
         shrunk=shrunk,
-        elsewhere=asked.elsewhere,
+        elsewhere=choices.elsewhere,
         runs=failed.runs,
-        seconds=time.perf_counter() - before,
-        before=kept.before,
+        seconds=time.perf_counter() - began,
+        before=condition.before,
         after=after,
-        kept=None if asked.keep else kept.told(after),
+        kept=None if choices.keep else condition.told(after),
     )
-    add_emulated(made)
-    return made
+    add_emulated(repro)
+    return repro
 
 
-def add_emulated(made: Reproduction) -> None:
+def add_emulated(repro: Reproduction) -> None:
     """Writes the text of ``emulated.py`` and runs it: one that is wrong is none.
 
     A few lines where those print every bit pattern that the script does; else the general one.
     """
-    brief = emulate.brief(made.explanation)
-    if brief and proof.replay_gives(brief, made.ran.bits)[:2] == (True, True):
-        made.emulated, made.not_emulated, made.shown = brief, "", True
+    brief = emulate.brief(repro.explanation)
+    if brief and proof.replay_gives(brief, repro.ran.bits)[:2] == (True, True):
+        repro.emulated, repro.not_emulated, repro.shown = brief, "", True
         return
-    made.emulated, made.not_emulated = emulated_text(made.explanation)
-    if not made.emulated:
+    comparison = repro.explanation
+    pairs = comparison.pairs.some(comparison.pairs.same_window)
+    note = "What reproduce.py computes, added up in the same order by NumPy alone."
+    try:
+        sides = [comparison.left, comparison.right]
+        repro.emulated = emulate.program_text(sides, pairs=pairs, partial=True, note=note)
+    except InputError as error:
+        repro.not_emulated = error.why
         return
-    right, made.shown, some = proof.replay_gives(made.emulated, made.ran.bits)
+    right, repro.shown, some = proof.replay_gives(repro.emulated, repro.ran.bits)
     if not right or not some:
-        why = (
-            "the replay in NumPy gives different bits from the library's"
-            if not right
-            else "they are not sums"
-        )
-        made.emulated, made.not_emulated, made.shown = "", f"{why}, where the two differ", None
+        why = "they are not sums"
+        if not right:
+            why = "the replay in NumPy gives different bits from the library's"
+        repro.emulated, repro.not_emulated, repro.shown = "", f"{why}, where the two differ", None
 
 
 def shrunken(
@@ -181,60 +186,49 @@ def shrunken(
 
     ``kept``: what it has to keep beside the difference; None: nothing.
     """
-    conventions = failed.conventions(finding)
     fails = failed.predicate(by)
-
     if kept is not None and fails(finding):
         kept.before  # noqa: B018 (what the target refuses of the start is an error, not an answer)
 
     def also(predicate: Predicate) -> Predicate:
-        return lambda one: predicate(one) and (kept is None or failed.survives(kept.keeps, one))
+        return lambda small: (
+            predicate(small) and (kept is None or failed.survives(kept.keeps, small))
+        )
 
-    found = smallest_finding(
+    smallest = smallest_finding(
         finding,
         also(fails),
         shows=None if by == "bits" else also(failed.by_bits),
-        kinds=("integers", "cancel") if conventions else ("cancel",),
+        kinds=("integers", "cancel") if failed.conventions(finding) else ("cancel",),
         most=most,
         tell=tell,
     )
     failed.revive()
-    if found is None:
+    if smallest is None:
         why = "the outputs that must agree do agree, bit for bit"
         todo = "give other lengths, --operands cancel, or --by order; `probe sweep` finds some"
         raise InputError("case", finding.label, why, todo)
-    return found
+    return smallest
 
 
-def expected_bits(found: Comparison) -> list[tuple[str, str]]:
+def expected_bits(comparison: Comparison) -> list[tuple[str, str]]:
     """Returns bit patterns of the differing outputs in the order of the script's, hexadecimal."""
-    dtype = found.case.dtype
+    dtype = comparison.case.dtype
     width = floats.format_of(dtype).bits // 4
-    values = [
-        [f"{int(bits):0{width}x}" for bits in floats.to_bits(y, dtype)]
-        for y in found.values(found.differing)
-    ]
-    return list(zip(*values, strict=True))
+    sides = (floats.to_bits(y, dtype) for y in comparison.values(comparison.differing))
+    return [(f"{a:0{width}x}", f"{b:0{width}x}") for a, b in zip(*sides, strict=True)]
 
 
-def evidence_of(found: Comparison, cause: str | None = None) -> Evidence | None:
+def evidence_of(comparison: Comparison, cause: str | None = None) -> Evidence | None:
     """Returns one differing output in full; without products that are 0 where those only take room.
 
     ``cause``: of outputs by this cause, the one that shows it in the fewest products.
     """
-    shown = differing_example(found, None if cause is None else shown_by_products(found, cause))
-    return shown if shown is None or "window" in found.causes else without_zeros(shown, WRITTEN)
-
-
-def emulated_text(found: Comparison) -> tuple[str, str]:
-    """Returns the text of ``emulated.py`` for any size; or empty, and why."""
-    pairs = found.pairs.some(found.pairs.same_window)
-    note = "What reproduce.py computes, added up in the same order by NumPy alone."
-    try:
-        sides = [found.left, found.right]
-        return emulate.program_text(sides, pairs=pairs, partial=True, note=note), ""
-    except InputError as error:
-        return "", error.why
+    number = None if cause is None else shown_by_products(comparison, cause)
+    shown = differing_example(comparison, number)
+    if shown is None or "window" in comparison.causes:
+        return shown
+    return without_zeros(shown, WRITTEN)
 
 
 def fresh(out: Path, force: bool = False) -> None:
@@ -244,60 +238,49 @@ def fresh(out: Path, force: bool = False) -> None:
         raise InputError("out", out, why, "give another folder, or --force")
 
 
-def write_folder(made: Reproduction, out: Path, form: str | None = None) -> None:
+def write_folder(repro: Reproduction, out: Path, form: str | None = None) -> None:
     """Writes ``reproduce.py``, ``report.md``, ``machine.json``, and of sums the other two.
 
-    ``form``: a name in ``forms.FORMS``; the target's own if None. InputError: no such form, or the
+    ``form``: a name in ``report.FORMS``; the target's own if None. InputError: no such form, or the
     folder can't be made.
     """
-    chosen = report.form_of(made.targets[0], form)
+    chosen = report.form_of(repro.targets[0], form)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or "it can't be made"
         raise InputError("out", out, why, "give a folder that can be made") from None
-    made.files = ["reproduce.py", "report.md", "machine.json"]
-    emulate.write_text(made.script, out / "reproduce.py")
-    drawn = find_spec("matplotlib") is not None  # the report is whole without its picture
-    drawn &= made.evidence is not None and all(
-        side.summation is not None for side in (made.evidence.left, made.evidence.right)
-    )
-    alike = {"window", "reach"} & set(made.explanation.causes)  # the trees do not set them apart
-    if drawn and made.evidence is not None and not alike:
-        words = program.sides_in_words(made.finding, made.targets)
+    comparison, evidence = repro.explanation, repro.evidence
+    repro.files = ["reproduce.py", "report.md", "machine.json"]
+    # trees do not set windows apart, nor what reaches an output; a report is whole without them
+    drawn = not {"window", "reach"} & set(comparison.causes) and find_spec("matplotlib") is not None
+    drawn &= bool(evidence and evidence.left.summation and evidence.right.summation)
+    repro.files += ["order.png"] * drawn + ["emulated.py"] * bool(repro.emulated)
+    about = {  # the machine, and what ``probe verify`` needs
+        "format": FORMAT,
+        "targets": [target.text for target in repro.targets],
+        "library_versions": list(repro.versions),
+        "variables": [library_variables(target) for target in repro.targets],
+        "case": repro.finding.to_json(),
+        "compared": comparison.compared,
+        "differing": len(comparison.differing),
+        "max_ulp": comparison.max_ulp,
+        "causes": comparison.causes,
+        "kernels": comparison.kernels,
+        "bits": repro.ran.bits,
+        "machine": repro.facts,
+    } | ({"model": repro.model} if repro.model else {})
+    texts = {
+        "reproduce.py": repro.script,
+        "report.md": report.report_text(repro, chosen),
+        "machine.json": json.dumps(about, indent=2, default=plain) + "\n",
+    } | ({"emulated.py": repro.emulated} if repro.emulated else {})
+    for name, text in texts.items():
+        emulate.write_text(text, out / name)
+    if drawn and evidence is not None:
         from probe.plots import trees
 
-        trees.sides(made.evidence, (words[0], words[1])).savefig(
-            out / "order.png", metadata={"Software": None}
-        )
-        made.files.append("order.png")
-    if made.emulated:
-        emulate.write_text(made.emulated, out / "emulated.py")
-        made.files.append("emulated.py")
-    told = report.report_text(made, chosen)
-    emulate.write_text(told, out / "report.md")
-    text = json.dumps(machine_json(made), indent=2, default=plain) + "\n"
-    emulate.write_text(text, out / "machine.json")
-    texts = {"reproduce.py": made.script, "report.md": told, "machine.json": text}
-    texts |= {"emulated.py": made.emulated} if made.emulated else {}
-    made.sizes = {name: len(one) for name, one in texts.items()}
-
-
-def machine_json(made: Reproduction) -> dict[str, Any]:
-    """Returns the content of ``machine.json``: the machine, and what ``probe verify`` needs."""
-    found = made.explanation
-    variables = [library_variables(target) for target in made.targets]
-    return {
-        "format": FORMAT,
-        "targets": [target.text for target in made.targets],
-        "library_versions": list(made.versions),
-        "variables": variables,
-        "case": made.finding.to_json(),
-        "compared": found.compared,
-        "differing": len(found.differing),
-        "max_ulp": found.max_ulp,
-        "causes": found.causes,
-        "kernels": found.kernels,
-        "bits": made.ran.bits,
-        "machine": made.facts,
-    } | ({"model": made.model} if made.model else {})
+        left, right = program.sides_in_words(repro.finding, repro.targets)
+        picture = trees.sides(evidence, (left, right))
+        picture.savefig(out / "order.png", metadata={"Software": None})
+    repro.sizes = {name: len(text) for name, text in texts.items()}

@@ -27,7 +27,7 @@ from probe.recording.difference import Difference, Region
 from probe.recording.ported import Ports, TargetCall
 from probe.recording.recording import Run
 from probe.recording.source import SAID
-from probe.reproduction import folder as room
+from probe.reproduction import folder
 from probe.reproduction.failing import failing
 from probe.reproduction.report import Reproduction
 from probe.target import Target
@@ -52,57 +52,57 @@ class Modelled:
 
 def case_of_region(sides: Sides) -> Modelled:
     """Returns the case of a difference. InputError: it is none, with the reason."""
-    calls = [_single_call(one) for one in sides]
-    cases = [one.case for one in calls]
-    given: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
-    for call, one in zip(calls, sides, strict=True):
+    calls = [_single_call(alone) for alone in sides]
+    cases: list[Case] = []
+    operands: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
+    for call, alone in zip(calls, sides, strict=True):
         assert call.case is not None
-        parts, part = call.operands(one.reads), call.inputs[0]
+        parts, part = call.operands(alone.reads), call.inputs[0]
         if "w" not in parts:
             raise _no_case("it has no weights")
-        x = part.taken(one.reads[part.number]).reshape(call.case.input_shape())
+        x = part.taken(alone.reads[part.number]).reshape(call.case.input_shape())
         w = parts["w"].swapaxes(-1, -2) if call.spec.get("transposed") else parts["w"]
         w = np.ascontiguousarray(w).reshape(call.case.weight_shape)
-        given.append((x, w, parts.get("b")))
-    for name, left, right in zip("wb", given[0][1:], given[1][1:], strict=True):
+        cases.append(call.case)
+        operands.append((x, w, parts.get("b")))
+    for name, left, right in zip("wb", operands[0][1:], operands[1][1:], strict=True):
         if not _same_bytes(left, right):
             raise _no_case(f"the two runs have different {name}")
-    assert cases[0] is not None and cases[1] is not None
-    mine, theirs = cases[0].arguments(), cases[1].arguments()
+    mine, theirs = (case.arguments() for case in cases)
     apart = [name for name in mine if mine[name] != theirs[name]]
     if len(apart) > 1 or (apart and apart[0] not in ("batch", "length")):
         raise _no_case(f"the two calls differ in {' and '.join(apart)}")
     vary = apart[0] if apart else None
-    values: list[Any] = [None if vary is None else getattr(one, vary) for one in cases]
+    values: list[Any] = [None if vary is None else getattr(case, vary) for case in cases]
     large = int(vary is not None and values[1] > values[0])
-    case: Any = cases[large]
-    shapes = ComparedShapes.named(case, vary, values[0], values[1] if vary else None)
-    x, rows = _arranged(given, vary, large)
+    shapes = ComparedShapes.named(cases[large], vary, *values)
+    x, rows = _arranged(operands, vary, large)
+    _, w, b = operands[large]
     finding = Finding(
         *(shapes.case, shapes.vary, shapes.at, shapes.against, None),
-        *(np.ascontiguousarray(x), np.ascontiguousarray(given[large][1]), given[large][2]),
+        *(np.ascontiguousarray(x), np.ascontiguousarray(w), b),
     )
     bits = [
-        call.output.taken(np.asarray(one.gives[one.output])).reshape(case.output_shape())
-        for call, one, case in zip(calls, sides, (finding.left, finding.right), strict=True)
+        call.output.taken(np.asarray(alone.gives[alone.output])).reshape(case.output_shape())
+        for call, alone, case in zip(calls, sides, (finding.left, finding.right), strict=True)
     ]
-    some: list[int | None] = [None, None]
+    known: list[int | None] = [None, None]
     if rows is not None:  # rows of the larger side stand elsewhere now, those in front are known
-        bits[large], some[large] = bits[large][rows], len(rows)
-    targets = tuple(Target.parse(one.side.target) for one in sides)
-    first = tuple(
-        one.addresses[call.inputs[0].number] for one, call in zip(sides, calls, strict=True)
+        bits[large], known[large] = bits[large][rows], len(rows)
+    targets = tuple(Target.parse(alone.side.target) for alone in sides)
+    addresses = tuple(
+        alone.addresses[call.inputs[0].number] for alone, call in zip(sides, calls, strict=True)
     )
-    return Modelled(finding, targets, tuple(bits), tuple(some), first)  # type: ignore[arg-type]
+    return Modelled(finding, targets, tuple(bits), tuple(known), addresses)  # type: ignore[arg-type]
 
 
 def _no_case(why: str) -> InputError:
     return InputError("operation", "(of the model)", why, "its own script is written")
 
 
-def _single_call(one: Alone) -> TargetCall:
+def _single_call(alone: Alone) -> TargetCall:
     """Returns an operation as one call that a case says."""
-    stages = Ports(one.side).stages(one.operation)
+    stages = Ports(alone.side).stages(alone.operation)
     does: Any = stages[0].does
     if len(stages) == 1 and getattr(does, "spec", {}).get("op") == "product":
         # a product of two arrays as one of weights: a function's own arrays are no layer's, so that
@@ -116,43 +116,40 @@ def _single_call(one: Alone) -> TargetCall:
             does = replace(does, case=case, parts={"w": w})
     if len(stages) > 1 or getattr(does, "case", None) is None:
         raise _no_case("it is not one product of weights or one convolution")
-    found: TargetCall = does
-    return found
+    return does
 
 
-def _same_bytes(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and one.tobytes() == other.tobytes()
+def _same_bytes(array: np.ndarray | None, other: np.ndarray | None) -> bool:
+    if array is None or other is None:
+        return array is other
+    return array.shape == other.shape and array.tobytes() == other.tobytes()
 
 
 def _arranged(
-    given: Sequence[tuple[np.ndarray, Any, Any]], vary: str | None, large: int
+    operands: Sequence[tuple[np.ndarray, Any, Any]], vary: str | None, large: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Returns the larger side's input, of which the smaller one's is the beginning; and which of
     its entries were put in front for that, None where they stand there."""
-    one, other = given[1 - large][0], given[large][0]
+    fewer, more = operands[1 - large][0], operands[large][0]
     # a case of fewer rows, or of a shorter length, is the beginning of the larger one
-    begun = other[: len(one)] if vary == "batch" else other[..., : one.shape[-2], :]
-    if _same_bytes(one, np.ascontiguousarray(begun)):
-        return other, None
+    begun = more[: len(fewer)] if vary == "batch" else more[..., : fewer.shape[-2], :]
+    if _same_bytes(fewer, np.ascontiguousarray(begun)):
+        return more, None
     if vary != "batch":
         raise _no_case("the shorter run's input is not the beginning of the longer one's")
     places: dict[bytes, list[int]] = {}
-    for number, row in enumerate(other):
+    for number, row in enumerate(more):
         places.setdefault(row.tobytes(), []).append(number)
-    rows = [places.get(row.tobytes(), []) for row in one]
-    if not all(rows):
-        raise _no_case("the smaller run's rows are not among the larger one's")
-    taken = np.array([some.pop(0) if len(some) > 1 else some[0] for some in rows])
-    if len(set(taken.tolist())) < len(taken):
-        raise _no_case("the smaller run's rows are not among the larger one's")
+    try:  # each row once, however often its bits are there
+        front = np.array([places[row.tobytes()].pop(0) for row in fewer])
+    except (KeyError, IndexError):
+        raise _no_case("the smaller run's rows are not among the larger one's") from None
     # the rows of both runs in front, so that the smaller run is the beginning of the larger
-    rest = np.setdiff1d(np.arange(len(other)), taken)
-    return other[np.concatenate([taken, rest])], taken
+    rest = np.setdiff1d(np.arange(len(more)), front)
+    return more[np.concatenate([front, rest])], front
 
 
-def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
+def verified_alone(modelled: Modelled, tell: Say = silent) -> Modelled:
     """Returns it with the layout that gives the recorded bits on both sides.
 
     InputError: none of those that are tried does.
@@ -161,31 +158,29 @@ def verified_alone(made: Modelled, tell: Say = silent) -> Modelled:
     # as users call it, at the recorded address, and as the library keeps others; threads are part
     # of a recording's target
     words = [layout.CONTIGUOUS, layout.TRANSPOSED, layout.CHANNELS_LAST]
-    if len(set(made.addresses)) == 1 and made.addresses[0]:
-        words.insert(1, f"{layout.OFFSET}{made.addresses[0]}")
-    known = [backends.get(one.name).layouts for one in made.targets]
+    if len(set(modelled.addresses)) == 1 and modelled.addresses[0]:
+        words.insert(1, f"{layout.OFFSET}{modelled.addresses[0]}")
+    known = [backends.get(target.name).layouts for target in modelled.targets]
     for word in words:
-        if not all(layout.keeps_layout(word, some) for some in known):
+        if not all(layout.keeps_layout(word, layouts) for layouts in known):
             continue
-        tell(f"trying it alone on {made.targets[0].text}, its operands {word}")
+        tell(f"trying it alone on {modelled.targets[0].text}, its operands {word}")
         try:
-            finding = replace(made.finding, case=made.finding.case.with_(layout=word))
+            finding = replace(modelled.finding, case=modelled.finding.case.with_(layout=word))
         except InputError:  # the case has no such layout
             continue
         try:
-            with failing(*made.targets) as failed:
-                found = [
-                    outputs_of_call(session, case, finding.operands(case))
-                    for session, case in zip(
-                        (failed.first, failed.second), (finding.left, finding.right), strict=True
-                    )
+            with failing(*modelled.targets) as failed:
+                outputs = [
+                    outputs_of_call(failed.first, finding.left, finding.operands(finding.left)),
+                    outputs_of_call(failed.second, finding.right, finding.operands(finding.right)),
                 ]
         except ProbeError as error:
             why = str(error)
             continue
-        whole = zip(found, made.bits, made.rows, strict=True)
-        if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in whole):
-            return replace(made, finding=finding)
+        sides = zip(outputs, modelled.bits, modelled.rows, strict=True)
+        if all(ulp.equal(y[:rows], bits, finding.case.dtype) for y, bits, rows in sides):
+            return replace(modelled, finding=finding)
         why = "by itself, in a fresh process, the same call gives different bits than in the model"
     raise _no_case(why)
 
@@ -207,33 +202,33 @@ def write_case(
     sides = isolated_sides(*runs, region)
     if sides is None:
         raise _no_case("no output of it differs")
-    made = verified_alone(case_of_region(sides), tell)
-    found = room.reproduce(made.finding, *made.targets, most=TRIES, tell=tell)
-    kind = None if found.before is None else found.before.cause
+    modelled = verified_alone(case_of_region(sides), tell)
+    repro = folder.reproduce(modelled.finding, *modelled.targets, most=TRIES, tell=tell)
+    kind = None if repro.before is None else repro.before.cause
     if kind != cause.kind:
-        raise NotReproduced(f"case={made.finding.label}: its cause is {kind}, not {cause.kind}")
-    found.model = model
-    found.explanation.kernels = named_kernels(found.explanation, "said")
-    room.write_folder(found, out)
-    return found
+        raise NotReproduced(f"case={modelled.finding.label}: its cause is {kind}, not {cause.kind}")
+    repro.model = model
+    repro.explanation.kernels = named_kernels(repro.explanation, "said")
+    folder.write_folder(repro, out)
+    return repro
 
 
-def layer_of(found: Difference, one: Region) -> str:
+def layer_of(difference: Difference, region: Region) -> str:
     """Returns what a source is called in its library; empty where it is no case, or not kept."""
     try:
-        sides = isolated_sides(found.left, found.right, one)
+        sides = isolated_sides(difference.left, difference.right, region)
     except (KeyError, InputError):
         return ""
-    return "" if sides is None else layer_text(sides[0], one.path)
+    return "" if sides is None else layer_text(sides[0], region.path)
 
 
-def layer_text(one: Alone, path: str = "") -> str:
+def layer_text(alone: Alone, path: str = "") -> str:
     """Returns what an operation is called in its library; empty where it is no case.
 
     ``path``: where it stands in the model: a layer of Keras's, where there is one.
     """
     try:
-        call, library = _single_call(one), one.side.target
+        call, library = _single_call(alone), alone.side.target
     except (ProbeError, KeyError, IndexError):
         return ""
     assert call.case is not None
@@ -242,7 +237,7 @@ def layer_text(one: Alone, path: str = "") -> str:
 
 def as_users_write(case: Case, library: str, named: bool = True) -> str:
     """Returns a case as its library's users write it: ``nn.Linear(1536, 384)``."""
-    rank = case.spatial_rank
+    rank, depthwise = case.spatial_rank, case.op[0] == "d"  # a dense layer has no rank
     kernel = case.kernel[0] if rank == 1 else case.kernel
     plain = Case(case.op, case.kernel, case.in_channels, filters=case.filters, groups=case.groups)
     options = [
@@ -254,21 +249,20 @@ def as_users_write(case: Case, library: str, named: bool = True) -> str:
         pads = case.windows.pads(case.spatial())
         even = all(left == right for left, right in pads)
         numbers = _sizes_as_written(tuple(left for left, _ in pads)) if even else repr(pads)
-        told = numbers if library == "torch" else repr(case.padding_text)
-        options.append(f"padding={told}")
+        text = numbers if library == "torch" else repr(case.padding_text)
+        options.append(f"padding={text}")
     if library == "torch":
         if not rank:
             return f"nn.Linear({case.in_channels}, {case.filters})"
-        options += [f"groups={case.in_channels if case.op[0] == 'd' else case.groups}"] * (
-            case.groups > 1 or case.op[0] == "d"
-        )
+        groups = case.in_channels if depthwise else case.groups
+        options += [f"groups={groups}"] * (depthwise or groups > 1)
         sizes = f"{case.in_channels}, {case.filters}, {kernel}"
         return f"nn.Conv{rank}d({', '.join([sizes, *options])})"
     if library in ("tensorflow", "keras"):
         if not rank:
             dense = f"Dense({case.filters}) of {case.in_channels} numbers"
             return dense if named else f"tf.matmul with {case.in_channels}x{case.filters} weights"
-        if case.op[0] == "d":
+        if depthwise:
             return f"DepthwiseConv{rank}D({', '.join([str(kernel), *options])})"
         sizes = f"{case.filters}, {kernel}"
         return f"Conv{rank}D({', '.join([sizes, *options])}) of {case.in_channels} channels"
@@ -290,28 +284,28 @@ def where_it_differs(cause: Cause) -> str:
     That entries with equal bits are added alike is only said where an output of one was revealed on
     both sides: a changed order of a short sum often rounds to the same bits.
     """
-    told = cause.comparison
-    if told is None or not len(told.differing) or cause.kind not in SAID:
+    comparison = cause.comparison
+    if comparison is None or not len(comparison.differing) or cause.kind not in SAID:
         return ""
-    case: Any = told.left.case
-    every = told.pairs.left[:, 0]
-    some = np.unique(every[told.differing])
-    count = len(told.left.replays)
+    case: Any = comparison.left.case
+    every = comparison.pairs.left[:, 0]
+    differing = np.unique(every[comparison.differing])
+    count = len(comparison.left.replays)
     word = "position" if case.spatial_rank else "row"
-    if len(some) == len(np.unique(every)):
-        verb = "is" if len(some) == 1 else "are"
-        who = f"its only {word}" if count == 1 else f"all {counted(len(some), word)}"
+    if len(differing) == len(np.unique(every)):
+        verb = "is" if len(differing) == 1 else "are"
+        who = f"its only {word}" if count == 1 else f"all {counted(len(differing), word)}"
         who = f"{who} {verb} added differently"
     else:
-        which = ranges((some + 1).tolist(), 4)
-        many = len(some) > 1
+        which = ranges((differing + 1).tolist(), 4)
+        many = len(differing) > 1
         who = f"{word}{'s' * many} {which} of {count:,} alone {'differ' if many else 'differs'}"
-        others = [
-            (one, other)
-            for n in np.flatnonzero(~np.isin(every, some)).tolist()
-            if (one := told.left.summation(told.pairs.left[n])) is not None
-            and (other := told.right.summation(told.pairs.right[n])) is not None
+        sums = [
+            (left, right)
+            for n in np.flatnonzero(~np.isin(every, differing)).tolist()
+            if (left := comparison.left.summation(comparison.pairs.left[n])) is not None
+            and (right := comparison.right.summation(comparison.pairs.right[n])) is not None
         ]
-        if others and all(one == other for one, other in others):
+        if sums and all(left == right for left, right in sums):
             who += f", computed by a different kernel than the other {word}s"
     return f"{who}: {SAID[cause.kind]} (sums of {case.summands:,})"

@@ -12,7 +12,7 @@ import re
 import textwrap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -36,32 +36,32 @@ OPENING, CLOSING = "([{", ")]}"
 
 def spaced(text: str) -> str:
     """A program with two empty lines around its functions and at most one elsewhere outside."""
-    found: list[str] = []
+    lines: list[str] = []
     quoted = function = False
     for line in text.splitlines():
         top = bool(line) and not quoted and not line[0].isspace() and line[0] not in ")]}"
         starts = top and line.startswith(("def ", "@"))
-        if top and found and (starts or function):
-            while not found[-1]:
-                found.pop()
-            found += [] if found[-1].startswith("@") else ["", ""]
-        elif not line and not quoted and found[-2:] and not found[-1]:
+        if top and lines and (starts or function):
+            while not lines[-1]:
+                lines.pop()
+            lines += [] if lines[-1].startswith("@") else ["", ""]
+        elif not line and not quoted and lines[-2:] and not lines[-1]:
             continue
         function = (starts or function) if (top and starts) or not top else False
         quoted ^= line.count('"""') % 2 == 1
-        found.append(line)
-    return "\n".join(found) + "\n"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def imports(lines: Iterable[str]) -> list[str]:
     """Import statements in isort's order, what comes from one module in one of them."""
-    found: dict[str, list[str]] = {}
+    names_by_head: dict[str, list[str]] = {}
     for line in lines:
         head, _, names = line.partition(" import ")
-        found.setdefault(head, []).extend(names.split(", ") if names else [])
+        names_by_head.setdefault(head, []).extend(names.split(", ") if names else [])
     merged = [
         f"{head} import {', '.join(dict.fromkeys(names))}" if names else head
-        for head, names in found.items()
+        for head, names in names_by_head.items()
     ]
     return sorted(merged, key=lambda line: (line.startswith("from "), line.lower()))
 
@@ -73,11 +73,11 @@ def literal(value: object) -> str:
 
 def block(lines: Iterable[str]) -> list[str]:
     """Returns the lines indented, those that are too long broken at their brackets."""
-    found: list[str] = []
+    wrapped: list[str] = []
     for line in lines:
         own = len(line) - len(line.lstrip())
-        found += wrapped_statement(line.strip(), 4 + own) if line.strip() else [""]
-    return found
+        wrapped += wrapped_statement(line.strip(), 4 + own) if line.strip() else [""]
+    return wrapped
 
 
 def wrapped_statement(line: str, indent: int = 0) -> list[str]:
@@ -108,22 +108,22 @@ def wrapped_statement(line: str, indent: int = 0) -> list[str]:
         groups = line[start] == "(" and not re.search(r"[\w)\]]$", line[:start])
         comma = "" if groups and len(_parts_at_commas(inner)) == 1 else ","
         middle = [
-            one
+            piece
             for part in _parts_at_commas(inner)
-            for one in wrapped_statement(part + comma, indent + 4)
+            for piece in wrapped_statement(part + comma, indent + 4)
         ]
     return [" " * indent + head, *middle, " " * indent + tail]
 
 
 def _parts_at_commas(inner: str) -> list[str]:
     """Returns what commas outside of brackets separate."""
-    found, depth, start = [], 0, 0
+    parts, depth, start = [], 0, 0
     for place, letter in _outside_strings(inner):
         depth += (letter in OPENING) - (letter in CLOSING)
         if letter == "," and depth == 0:
-            found.append(inner[start:place].strip())
+            parts.append(inner[start:place].strip())
             start = place + 1
-    return [*found, inner[start:].strip()]
+    return [*parts, inner[start:].strip()]
 
 
 def _outside_strings(line: str) -> Iterator[tuple[int, str]]:
@@ -166,32 +166,27 @@ def numpy_dtype(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
 
 
-def exact_array(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns a container array as a script has it: ``numpy_dtype(dtype)``, exact."""
-    return np.asarray(floats.widen(array, dtype)).astype(numpy_dtype(dtype))
-
-
 def assignments(name: str, array: np.ndarray) -> list[str]:
     """Assignments that make the array ``name`` (float16, float32 or float64)."""
     count, shape = int(np.count_nonzero(array)), ", ".join(map(str, array.shape))
     # mostly zeros, as after shrinking: the few that count are read at a glance
     if count <= PICKED and array.size > max(8, 2 * count):
-        found = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
+        lines = [f"{name} = np.zeros({array.shape}, np.{array.dtype})"]
         for place in np.argwhere(array).tolist():
             value, at = array[tuple(place)], ", ".join(map(str, place))
             number = hexadecimal(float(value))
-            found.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
-        return found
+            lines.append(f'{name}[{at}] = float.fromhex("{number}")  # {value!s}')
+        return lines
     if array.size <= WRITTEN:
         written = " ".join(map(hexadecimal, array.reshape(-1).tolist()))
-        found = _reader_call(name, "numbers", written, shape)
+        lines = _reader_call(name, "numbers", written, shape)
         if array.size <= 1:
-            return found
+            return lines
         # the first ones as decimals, as many as a line has room for
         text, values = f"# {name} is ", [str(value) for value in array.reshape(-1)[:24]]
         while len(text + ", ".join(values)) > 94:
             values.pop()
-        return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *found]
+        return [text + ", ".join(values) + ", ..." * (len(values) < array.size), *lines]
     # the script may run on a machine of the other byte order, so the order is written down
     little = array.astype(array.dtype.newbyteorder("<"))
     packed = base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
@@ -199,9 +194,9 @@ def assignments(name: str, array: np.ndarray) -> list[str]:
 
 
 def _reader_call(name: str, reader: str, text: str, shape: str) -> list[str]:
-    one = f'{name} = {reader}("{text}", {shape})'
-    if len(one) <= WIDTH:
-        return [one]
+    line = f'{name} = {reader}("{text}", {shape})'
+    if len(line) <= WIDTH:
+        return [line]
     pieces = textwrap.wrap(text, 92, break_on_hyphens=False)
     body = [f'    "{part} "' for part in pieces[:-1]] + [f'    "{pieces[-1]}",']
     return [f"{name} = {reader}(", *body, *(f"    {size}," for size in shape.split(", ")), ")"]
@@ -307,7 +302,7 @@ def of_layer(
         stages = ("", *stages)
     body = (*stages, f"return {source.leave}")
     text = "\n".join((*body, *backend.setup(), backend.version_text))
-    words, imports = set(re.findall(r"\w+", text)), []
+    words, imports = set(re.findall(r"\w+", text)), list[str]()
     for line in backend.imports:  # a script imports what it uses, and no more
         head, _, names = line.partition(" import ")
         if not line.startswith("from "):
@@ -333,9 +328,9 @@ def _model_assignments(
     wide = {name: operands[name] for name in names}
     if dtype == "bfloat16":
         wide = {name: floats.widen(array, dtype) for name, array in wide.items()}
-    given = {name: np.ascontiguousarray(array) for name, array in wide.items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in wide.items()}
     lines: list[str] = []
-    for name, content in source.hold(given).items():
+    for name, content in source.hold(arrays).items():
         if isinstance(content, str):
             lines += [f"{name} = (", *(f"    {line!r}" for line in content.splitlines(True)), ")"]
             continue
@@ -362,20 +357,20 @@ class ScriptFunction:
 @cache
 def templates() -> Environment:
     """Jinja's environment of the templates: nothing is escaped, what is not given is an error."""
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("probe.reproduction"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,
     )
-    found.filters["quoted"] = entry_of_dict
-    return found
 
+    def quoted(words: Mapping[str, str], name: str) -> str:
+        """One entry of a dict of dicts, as Python's formatters write it."""
+        inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
+        return "\n".join(wrapped_statement(f'"{name}": {{{inner}}},', 4))
 
-def entry_of_dict(words: Mapping[str, str], name: str) -> str:
-    """Returns one entry of a dict of dicts, as Python's formatters write it."""
-    inner = ", ".join(f'"{key}": "{text}"' for key, text in words.items())
-    return "\n".join(wrapped_statement(f'"{name}": {{{inner}}},', 4))
+    environment.filters["quoted"] = quoted
+    return environment
 
 
 def script_of_finding(
@@ -389,30 +384,29 @@ def script_of_finding(
     ``same_place``: outputs of the same index are compared (two targets, two paddings). InputError:
     no script is written for the target, or for this case on it.
     """
-    isolated = targets[0] != targets[1]
-    work = _ScriptFunctions(finding, targets, versions, isolated)
-    left, right = (work.side(number) for number in range(2))
-    libraries = work.libraries
+    work = _ScriptFunctions(finding, targets, versions)
+    left, right = work.side(0), work.side(1)
+    libraries, isolated = work.libraries, work.isolated
     shapes = finding.left.output_shape(), finding.right.output_shape()
-    blocks = finding.blocks(same_place)
-    names, dtype = [one.name for one in libraries], finding.case.dtype
+    names, dtype = [library.name for library in libraries], finding.case.dtype
+    kind, little = numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
     # x, w and b, as far as the operator has them
-    given = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
-    given |= {} if finding.b is None else {"b": finding.b}
-    arrays = {name: exact_array(array, dtype) for name, array in given.items()}
-    operands = [line for name, array in arrays.items() for line in assignments(name, array)]
+    arrays = {"x": finding.x} | ({"w": finding.w} if finding.case.weighted else {})
+    arrays |= {} if finding.b is None else {"b": finding.b}
+    operands: list[str] = []
+    for name, array in arrays.items():
+        operands += assignments(name, np.asarray(floats.widen(array, dtype)).astype(kind))
     size = {"float64": 64, "float32": 32}.get(dtype, 16)
     used = [name for name in READERS if f" = {name}(" in "\n".join(operands)]
-    kind, little = numpy_dtype(dtype), {"float16": "<f2", "float64": "<f8"}.get(dtype, "<f4")
     variables = [library_variables(target) for target in targets]
     own_imports = []
-    for one in libraries:  # what the expression of the version needs
-        root = one.version.partition(".")[0]
-        needed = [line for line in one.imports if re.split("[ ,]+", line)[-1] == root]
+    for library in libraries:  # what the expression of the version needs
+        root = library.version.partition(".")[0]
+        needed = [line for line in library.imports if re.split("[ ,]+", line)[-1] == root]
         own_imports.append(block(needed))
     # two targets run in processes of their own, each of which imports and sets up its own library
     imported = [] if isolated else libraries[0].imports
-    standard = {"platform", "sys", *(name for one in libraries for name in one.standard)}
+    standard = {"platform", "sys", *(name for library in libraries for name in library.standard)}
     standard |= {"json", "os", "shlex", "subprocess"} if isolated else set()
     standard |= {"os"} if variables[0] else set()
     standard |= {"base64", "zlib"} if "unpacked" in used else set()
@@ -425,21 +419,24 @@ def script_of_finding(
             needs=needs(libraries),
             isolated=isolated,
             apart=interpreters_apart(targets, libraries) if isolated else [],
-            pinned=[one.version for one in targets] if isolated else [None, None],
+            pinned=[target.version for target in targets] if isolated else [None, None],
             names=names,
             standard=imports(
-                one if one.startswith("from") else f"import {one}" for one in standard
+                name if name.startswith("from") else f"import {name}" for name in standard
             ),
             variables=variables,
             imports=imports(["import numpy as np", *imported]),
             setup=[] if isolated else list(libraries[0].setup),
-            readers=[READERS[one].format(dtype=kind, little=little).strip() for one in used],
+            readers=[READERS[name].format(dtype=kind, little=little).strip() for name in used],
             operands=operands,
-            blocks=[[slices_as_written(one, shape) for shape in shapes] for one in blocks],
+            blocks=[
+                [slices_as_written(part, shape) for shape in shapes]
+                for part in finding.blocks(same_place)
+            ],
             functions=work.functions,
             left=left,
             right=right,
-            versions=[one.version for one in libraries],
+            versions=[library.version for library in libraries],
             own_imports=own_imports,
             library=names[0],
             said=sides_in_words(finding, targets),
@@ -453,13 +450,7 @@ def script_of_finding(
 
 
 def docstring_lines(*texts: str) -> list[str]:
-    """Returns texts as lines of a docstring."""
     return [line for text in texts for line in textwrap.wrap(text, 99)]
-
-
-def said_of(finding: Any) -> list[str]:
-    """Returns what each side is, of a finding on one target."""
-    return [f"{finding.vary} {value}" for value in (finding.at, finding.against)]
 
 
 def finding_title(
@@ -483,20 +474,18 @@ def finding_title(
 
 def sides_in_words(finding: Finding, targets: tuple[Target, Target]) -> list[str]:
     """Returns what each side is, in words, where it is not what the other one is."""
-    found: list[list[str]] = [[], []]
+    values = finding.at, finding.against
     if finding.case.op == "network":
-        return said_of(finding)
-    for words, target, case, value in zip(
-        *(found, targets, (finding.left, finding.right), (finding.at, finding.against)),
-        strict=True,
-    ):
-        if targets[0] != targets[1]:
-            words.append(target.text)
+        return [f"{finding.vary} {value}" for value in values]
+    sides = []
+    for target, case, value in zip(targets, (finding.left, finding.right), values, strict=True):
+        words = [target.text] * (targets[0] != targets[1])
         if finding.paired:
             words.append(f"{finding.vary} {window.shown_axis_value(finding.vary, value)}")
         if finding.padding is not None:
             words.append(f"padding {case.padding_text}")
-    return [", ".join(words) for words in found]
+        sides.append(", ".join(words))
+    return sides
 
 
 def what_is_compared(
@@ -506,51 +495,61 @@ def what_is_compared(
     dtype = "" if finding.case.dtype in finding.label else f", {finding.case.dtype}"
     what = f"{finding.label}{dtype}, on {targets[0].text}"
     what += f" and {targets[1].text}" if targets[1] != targets[0] else ""
-    which = (
-        "Outputs of the same place are compared."
-        if same_place
-        else "Outputs are compared where both sides read the same inputs with the same weights."
+    which = "Outputs are compared where both sides read the same inputs with the same weights."
+    return docstring_lines(
+        f"{what}.", "Outputs of the same place are compared." if same_place else which
     )
-    return textwrap.wrap(f"{what}.", 99) + textwrap.wrap(which, 99)
 
 
 def interpreters_apart(targets: tuple[Target, Target], libraries: list[ScriptLibrary]) -> list[str]:
     """Returns what sets the sides' interpreters apart, a line each: releases, processors."""
-    found = []
+    lines = []
     for word, target, library in zip(SIDE_WORDS, targets, libraries, strict=True):
         if target.version is not None:
             try:
                 python = f", on Python {release_recipe(target.name, str(target.version)).python}"
             except InputError:  # the release is not in the table of releases and Pythons
                 python = ""
-            found.append(f"The {word} one has {library.name} {target.version}{python}.")
+            lines.append(f"The {word} one has {library.name} {target.version}{python}.")
         if target.device.partition(":")[0] not in NATIVE:
-            found.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
-    return found
+            lines.append(f"The {word} one runs on the processor {target.device}, or emulates it.")
+    return lines
 
 
 def needs(libraries: list[ScriptLibrary]) -> list[str]:
     """Returns which distributions the script needs, and how it ends."""
-    names = dict.fromkeys(name for one in libraries for name in one.modules)
-    told = ", ".join(["numpy", *names]) if len(names) > 1 else " and ".join(["numpy", *names])
-    ends = "Exit status: 1 they differ, 0 they don't, 2 it can't run."
-    return textwrap.wrap(f"Needs {told}. {ends}", 99)
+    names = dict.fromkeys(["numpy", *(name for library in libraries for name in library.modules)])
+    needed = (", " if len(names) > 2 else " and ").join(names)
+    return docstring_lines(
+        f"Needs {needed}. Exit status: 1 they differ, 0 they don't, 2 it can't run."
+    )
 
 
+def named_function(
+    functions: list[ScriptFunction], name: str, parameters: str, about: str, lines: tuple[str, ...]
+) -> str:
+    """Adds a function to a script's unless its like is there under another name; the name of it."""
+    for function in functions:
+        if (parameters, about, lines) == (function.parameters, function.about, function.lines):
+            return function.name
+    functions.append(ScriptFunction(name, parameters, about, lines))
+    return name
+
+
+@dataclass
 class _ScriptFunctions:
-    """The script's functions, each text once."""
+    """The script's functions, each text once, and the libraries of its sides."""
 
-    def __init__(
-        self,
-        finding: Finding,
-        targets: tuple[Target, Target],
-        versions: tuple[str, str],
-        isolated: bool,
-    ) -> None:
-        self.finding, self.isolated = finding, isolated
-        self.given = list(zip(targets, versions, strict=True))
-        self.functions: list[ScriptFunction] = []
-        self.libraries: list[ScriptLibrary] = []
+    finding: Finding
+    targets: tuple[Target, Target]
+    versions: tuple[str, str]
+    functions: list[ScriptFunction] = field(default_factory=list)
+    libraries: list[ScriptLibrary] = field(default_factory=list)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether each side runs in a process of its own."""
+        return self.targets[0] != self.targets[1]
 
     def side(self, number: int) -> list[str]:
         """Returns the expressions whose sum is one side's outputs."""
@@ -562,13 +561,16 @@ class _ScriptFunctions:
             why = "two calls are added here, and NumPy adds no bfloat16"
             raise InputError("dtype", case.dtype, why, "use float32")
         at, rest = case.split, case.in_channels - case.split
-        first = case.with_(in_channels=at, split=None)
-        second = case.with_(in_channels=rest, split=None, bias=None)
-        one = names | {"x": f"{names['x']}[..., :{at}]", "w": f"w[..., :{at}, :]"}
-        two = {"x": f"{names['x']}[..., {at}:]", "w": f"w[..., {at}:, :]"}
         calls = []
-        for part, given, word in ((first, one, "_first"), (second, two, "_rest")):
-            copied = [f"np.ascontiguousarray({given[n]})" if n in "xw" else given[n] for n in given]
+        for part, cut, word in (
+            (case.with_(in_channels=at, split=None), f":{at}", "_first"),
+            (case.with_(in_channels=rest, split=None, bias=None), f"{at}:", "_rest"),
+        ):
+            copied = [
+                f"np.ascontiguousarray({names['x']}[..., {cut}])",
+                f"np.ascontiguousarray(w[..., {cut}, :])",
+                *([names["b"]] if part.bias is not None else []),
+            ]
             calls.append(f"{self._function(number, case, part, word)}({', '.join(copied)})")
         return calls
 
@@ -582,47 +584,39 @@ class _ScriptFunctions:
             cut.append(f":{case.length}" if case.length < finding.x.shape[-2] else ":")
         x = "x" if set(cut) == {":"} else f"x[{', '.join(cut)}]"
         fewer = case.filters < finding.w.shape[-1]
-        found = {"x": x}
+        operands = {"x": x}
         if case.weighted:
-            found["w"] = f"w[..., :{case.filters}]" if fewer else "w"
+            operands["w"] = f"w[..., :{case.filters}]" if fewer else "w"
         if case.bias is not None:
-            found["b"] = f"b[:{case.filters}]" if fewer else "b"
-        whole = {"x", "w", "b"}
-        return {n: t if t in whole else f"np.ascontiguousarray({t})" for n, t in found.items()}
+            operands["b"] = f"b[:{case.filters}]" if fewer else "b"
+        return {n: t if t == n else f"np.ascontiguousarray({t})" for n, t in operands.items()}
 
     def _function(self, number: int, case: Case, part: Case, word: str) -> str:
         """Returns the name of the function that computes a case; a new one unless there is its
         like."""
-        target, version = self.given[number]
         operands = self.finding.operands(case)
         if part is not case:
             at = case.split or 0
             cut = slice(0, at) if word == "_first" else slice(at, None)
             operands = operands[0][..., cut], operands[1][..., cut, :], operands[2]
-        found = of_case(target, version, part, operands)
+        library = of_case(self.targets[number], self.versions[number], part, operands)
         if len(self.libraries) <= number:
-            self.libraries.append(found)
-        parameters = ", ".join(
-            ["x", *(["w"] if part.weighted else []), *(["b"] if part.bias is not None else [])]
-        )
-        lines = found.body
+            self.libraries.append(library)
+        parameters = ", ".join(["x"] + ["w"] * part.weighted + ["b"] * (part.bias is not None))
+        lines = library.body
         if self.isolated:
-            for before in (found.setup, imports(found.imports)):
+            for before in (library.setup, imports(library.imports)):
                 lines = (*before, *[""] * bool(before), *lines)
-        made = ScriptFunction("", parameters, "The outputs, channels last.", tuple(block(lines)))
-        for one in self.functions:
-            if replace(one, name="") == made:
-                return one.name
-        name = f"compute{word}" if number == 0 else f"compute_right{word}"
-        self.functions.append(replace(made, name=name))
-        return name
+        name = f"compute{'_right' * (number == 1)}{word}"
+        about = "The outputs, channels last."
+        return named_function(self.functions, name, parameters, about, tuple(block(lines)))
 
 
 def slices_as_written(part: Slices, shape: tuple[int, ...]) -> str:
     """Returns slices as they are written: ``:, 0:3``; what is whole at the end is left out."""
     shown = [
-        ":" if (one.start, one.stop) == (0, size) else f"{one.start}:{one.stop}"
-        for one, size in zip(part, shape, strict=True)
+        ":" if (axis.start, axis.stop) == (0, size) else f"{axis.start}:{axis.stop}"
+        for axis, size in zip(part, shape, strict=True)
     ]
     while len(shown) > 1 and shown[-1] == ":":
         shown.pop()

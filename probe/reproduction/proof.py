@@ -42,14 +42,14 @@ class ScriptRun:
     @property
     def bits(self) -> list[tuple[str, str]]:
         """Returns the pairs of bit patterns that it printed, hexadecimal."""
-        found = BITS.findall(self.printed)
-        return list(zip(found[::2], found[1::2], strict=True))
+        patterns = BITS.findall(self.printed)
+        return list(zip(patterns[::2], patterns[1::2], strict=True))
 
     @property
     def verdict(self) -> str:
         """``still there``, ``gone`` or ``can't tell``: status and last line must say the same."""
-        told = re.match(LAST.get(self.status, "$^"), self.said)
-        return VERDICTS[self.status] if told else CANNOT_TELL
+        fits = re.match(LAST.get(self.status, "$^"), self.said)
+        return VERDICTS[self.status] if fits else CANNOT_TELL
 
     @property
     def said(self) -> str:
@@ -66,12 +66,12 @@ def command(script: Path, targets: tuple[Target, Target]) -> tuple[list[str], fl
 
     A script of two targets starts their interpreters itself, those that are named behind it.
     """
-    left, right = (_runtime(one) for one in targets)
-    given = [*left.command, str(script)]
+    left, right = (_runtime(target) for target in targets)
+    arguments = [*left.command, str(script)]
     if targets[0] != targets[1] and left.command != right.command:
         # the script starts the other interpreter itself: another release, or an emulated processor
-        given += [" ".join(left.command), " ".join(right.command)]
-    return given, max(left.slower, right.slower)
+        arguments += [" ".join(left.command), " ".join(right.command)]
+    return arguments, max(left.slower, right.slower)
 
 
 def _runtime(where: Target) -> Runtime:
@@ -103,8 +103,8 @@ def run_script(
 
     ``variables``: more of them.
     """
-    given, slower = command(script, targets)
-    return _run_command(given, TIME_LIMIT * slower, variables)
+    arguments, slower = command(script, targets)
+    return _run_command(arguments, TIME_LIMIT * slower, variables)
 
 
 def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()) -> ScriptRun:
@@ -113,12 +113,12 @@ def own_interpreter(script: Path, *options: str, arguments: tuple[str, ...] = ()
 
 
 def _run_command(
-    given: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
+    arguments: list[str], limit: float = TIME_LIMIT, variables: Mapping[str, str] | None = None
 ) -> ScriptRun:
     """Returns what a command printed, and how it ended."""
     try:
         done = subprocess.run(
-            given,
+            arguments,
             capture_output=True,
             text=True,
             errors="replace",
@@ -144,8 +144,8 @@ def prove(
         script = Path(folder) / "reproduce.py"
         script.write_text(program, encoding="utf-8")
         runs = [run_script(script, targets) for _ in range(times)]
-    said = "; ".join(dict.fromkeys(f"exit status {one.status}: {one.said}" for one in runs))
-    if len({(one.status, one.printed) for one in runs}) > 1:
+    said = "; ".join(dict.fromkeys(f"exit status {run.status}: {run.said}" for run in runs))
+    if len({(run.status, run.printed) for run in runs}) > 1:
         raise NotReproduced(f"script=reproduce.py: {times} fresh processes said: {said}")
     first = runs[0]
     if first.verdict != VERDICTS[DIFFERS]:
@@ -153,8 +153,8 @@ def prove(
         raise NotReproduced(f"script=reproduce.py: {why}: {said}")
     # a script prints the first few; those have to be the measured ones
     if first.bits != expected[: len(first.bits)] or not first.bits:
-        told = f"{first.bits[:1]} where {expected[:1]} was measured"
-        raise NotReproduced(f"script=reproduce.py: it gives different bits: {told}")
+        gives = f"{first.bits[:1]} where {expected[:1]} was measured"
+        raise NotReproduced(f"script=reproduce.py: it gives different bits: {gives}")
     return first
 
 
@@ -169,14 +169,14 @@ def replay_gives(program: str, bits: list[tuple[str, str]]) -> tuple[bool, bool,
         script.write_text(program, encoding="utf-8")
         # -I: neither this folder, PYTHONPATH nor the user's packages, so NumPy alone serves it
         ran = own_interpreter(script, "-I", arguments=("--all",))
-    printed = [all(f"(0x{one})" in ran.printed for one in pair) for pair in bits]
+    printed = [all(f"(0x{bits_of_side})" in ran.printed for bits_of_side in pair) for pair in bits]
     return ran.status == 0, all(printed), any(printed)
 
 
 def verdict(runs: list[ScriptRun]) -> tuple[str, str]:
     """``still there``, ``gone`` or ``can't tell``, and why."""
-    verdicts = {one.verdict for one in runs}
-    said = "; ".join(dict.fromkeys(one.said for one in runs))
+    verdicts = {run.verdict for run in runs}
+    said = "; ".join(dict.fromkeys(run.said for run in runs))
     if len(verdicts) > 1:
         return CANNOT_TELL, f"{len(runs)} runs disagree: {said}"
     return verdicts.pop(), said
@@ -203,36 +203,30 @@ def verify(folder: Path, times: int = 3) -> Verified:
 
     InputError: no reproduction is in the folder. What can't be told is no error.
     """
-    path = folder / "machine.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(found, dict) and found["targets"]
+        about = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
+        assert isinstance(about, dict) and about["targets"]
     except OSError as error:
         why = f"no machine.json can be read in it ({error.strerror})"
         raise InputError("dir", folder, why, "give a folder of `probe reproduce`") from None
     except (ValueError, RecursionError, KeyError, AssertionError):
         why = "its machine.json is not one of `probe reproduce`"
         raise InputError("dir", folder, why, "write the folder again") from None
-    about, script = dict(found), folder / "reproduce.py"
+    script = folder / "reproduce.py"
     if not script.is_file():
         raise InputError("dir", folder, "there is no reproduce.py in it", "give a reproduction")
-    interpreter, why, runs = "target", "", []
+    script, interpreter, why = script.resolve(), "target", ""
     try:
         targets = [Target.parse(text) for text in about["targets"]]
-        pair = (targets[0], targets[-1])
-        command(script, pair)
+        runs = [run_script(script, (targets[0], targets[-1])) for _ in range(times)]
     except (TargetError, InputError) as error:
         interpreter, why = "own", str(error)
-    for _ in range(times):
-        if interpreter == "target":
-            runs.append(run_script(script.resolve(), pair))
-        else:
-            runs.append(own_interpreter(script.resolve()))
-    found, said = verdict(runs)
-    if found == CANNOT_TELL and why:
+        runs = [own_interpreter(script) for _ in range(times)]
+    answer, said = verdict(runs)
+    if answer == CANNOT_TELL and why:
         said = f"{said}; {why}"
     same = None
-    if found == VERDICTS[DIFFERS]:
-        printed = {tuple(one.bits) for one in runs}
-        same = printed == {tuple(tuple(pair) for pair in about.get("bits", []))}
-    return Verified(found, said, len(runs), same, interpreter, list(about["targets"]))
+    if answer == VERDICTS[DIFFERS]:
+        printed = {tuple(run.bits) for run in runs}
+        same = printed == {tuple(tuple(bits) for bits in about.get("bits", []))}
+    return Verified(answer, said, len(runs), same, interpreter, list(about["targets"]))

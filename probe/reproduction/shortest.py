@@ -75,11 +75,11 @@ def shortest_script(
     if evidence is None:
         return None
     try:
-        found = _scripts_to_try(finding, targets, versions, evidence)
+        candidates = _scripts_to_try(finding, targets, versions, evidence)
     except InputError:
         return None
     values = [value_of_bits(side.library, side.dtype) for side in (evidence.left, evidence.right)]
-    for text, runs in found:
+    for text, runs in candidates:
         if text.count("\n") <= LINES and (short := _proved_by_run(text, runs, targets, values)):
             return short
     return None
@@ -105,20 +105,21 @@ def _scripts_to_try(
         return []
     switches = [proof.switch_variables(target) for target in targets]
     if targets[0] != targets[1]:
-        texts = [
-            [_native_script(finding, target, [one], [case], [place])]
-            for target, one, case, place in zip(targets, libraries, cases, places, strict=True)
-        ]
-        if texts[0] != texts[1] or not texts[0][0]:
-            return []
-        prefixes = ["".join(f"{key}={value} " for key, value in one.items()) for one in switches]
-        return [(texts[0][0], list(zip(prefixes, switches, strict=True)))]
-    head = [
-        f"import os; os.environ.update({', '.join(f'{k}={v!r}' for k, v in switches[0].items())})\n"
-    ] * bool(switches[0])
-    made = [_native_script(finding, targets[0], libraries, cases, places)]
-    made.append(_general(finding, libraries, cases, places))
-    return [("".join(head).replace("'", '"') + text, [("", {})]) for text in made if text]
+        left, right = (
+            _native_script(finding, target, [library], [case], [place])
+            for target, library, case, place in zip(targets, libraries, cases, places, strict=True)
+        )
+        prefixes = ["".join(f"{key}={value} " for key, value in own.items()) for own in switches]
+        return [(left, list(zip(prefixes, switches, strict=True)))] if left == right != "" else []
+    head = ""
+    if switches[0]:
+        settings = ", ".join(f"{name}={value!r}" for name, value in switches[0].items())
+        head = f"import os; os.environ.update({settings})\n".replace("'", '"')
+    texts = [
+        _native_script(finding, targets[0], libraries, cases, places),
+        _general(finding, libraries, cases, places),
+    ]
+    return [(head + text, [("", {})]) for text in texts if text]
 
 
 def _native_script(
@@ -133,8 +134,8 @@ def _native_script(
         return ""
     maker = WRAPPED[target.name]
     sides = []
-    for one, case, place in zip(libraries, cases, places, strict=True):
-        if (side := _side(one, case, finding, place, maker)) is None:
+    for library, case, place in zip(libraries, cases, places, strict=True):
+        if (side := _side(library, case, finding, place, maker)) is None:
             return ""
         sides.append(side)
     setup = [line for line in libraries[0].setup if line != "torch.set_grad_enabled(False)"]
@@ -167,13 +168,7 @@ def _side(
     source = library.source
     if source is None or source.make or source.hold is not None:
         return None
-    known = {"x": True, "w": case.weighted, "b": case.bias is not None}
-    given = zip("xwb", finding.operands(case), strict=True)
-    arrays = {
-        name: np.asarray(floats.widen(array, case.dtype), np.float64)
-        for name, array in given
-        if known[name] and array is not None
-    }
+    arrays = _wide_operands(finding, case)
     for line in source.enter + source.load:
         name, _, text = line.partition(" = ")
         inner = re.fullmatch(rf"{re.escape(maker)}\((.*)\)", text)
@@ -206,12 +201,22 @@ def _side(
     return _NumPySide(arrays, call, number)
 
 
+def _wide_operands(finding: Finding, case: Case) -> dict[str, np.ndarray]:
+    """Returns x, w and b of a side, as far as it has them, as float64."""
+    there = {"x": True, "w": case.weighted, "b": case.bias is not None}
+    return {
+        name: np.asarray(floats.widen(array, case.dtype), np.float64)
+        for name, array in zip("xwb", finding.operands(case), strict=True)
+        if there[name] and array is not None
+    }
+
+
 def _slice_of_whole(name: str, array: np.ndarray, whole: np.ndarray, views: bool) -> str:
     """Returns the slice of the whole array that a side takes. InputError: it is none."""
     if array.shape == whole.shape:
         return name
     sizes = zip(array.shape, whole.shape, strict=True)
-    words = [":" if one == other else f":{one}" for one, other in sizes]
+    words = [":" if size == all_of_it else f":{size}" for size, all_of_it in sizes]
     part = whole[tuple(slice(size) for size in array.shape)]
     if not np.array_equal(part, array, equal_nan=True):
         raise InputError("case", name, "no slice gives it", "take the long script")
@@ -235,8 +240,8 @@ def _lines_of_array(name: str, array: np.ndarray, dtype: str, maker: str) -> tup
         common = float(values[np.argmax(counts)])  # the array is filled with it
     places = np.flatnonzero(flat != common)
     wide = dtype if dtype in ("float64", "float16") else "float32"
-    made = {0.0: "np.zeros({}, {})", 1.0: "np.ones({}, {})"}
-    filled = made.get(common, f"np.full({{}}, {_shortest_decimal(common, dtype)}, {{}})")
+    makers = {0.0: "np.zeros({}, {})", 1.0: "np.ones({}, {})"}
+    filled = makers.get(common, f"np.full({{}}, {_shortest_decimal(common, dtype)}, {{}})")
     lines = [f"{name} = {filled.format(array.shape, f'np.{wide}')}"]
     if len(places):
         first, last = int(places[0]), int(places[-1])
@@ -286,39 +291,33 @@ def _general(
     places: Sequence[Index],
 ) -> str:
     """A script with the library's function as ``reproduce.py`` has it, and NumPy's operands."""
-    dtype = finding.case.dtype
-    if libraries[0].body != libraries[1].body:
+    library, dtype = libraries[0], finding.case.dtype
+    if library.body != libraries[1].body:
         return ""
     lines: list[str] = []
-    given = [finding.operands(case) for case in cases]
+    sides = [_wide_operands(finding, case) for case in cases]
     calls: list[list[str]] = [[], []]
-    for number, name in enumerate("xwb"):
-        here = [some[number] for some in given]
-        if here[0] is None or (name == "w" and not finding.case.weighted):
-            continue
-        wide = [np.asarray(floats.widen(one, dtype), np.float64) for one in here if one is not None]
-        whole = max(wide, key=np.size)
+    for name in sides[0]:
+        whole = max((side[name] for side in sides), key=np.size)
         lines += _lines_of_array(name, whole, program.numpy_dtype(dtype), "np.array")[0]
-        for call, part in zip(calls, wide, strict=True):
-            cut = _slice_of_whole(name, part, whole, False)
+        for call, side in zip(calls, sides, strict=True):
+            cut = _slice_of_whole(name, side[name], whole, False)
             call.append(cut if cut == name else f"{cut}.copy()")
-    one = libraries[0]
-    names = [name for name in "xwb" if any(line.startswith(f"{name} = ") for line in lines)]
-    body = program.block(one.body)
+    body = program.block(library.body)
     printed = [
         f"f({', '.join(call)})[{', '.join(map(str, place))}]"
         for call, place in zip(calls, places, strict=True)
     ]
-    standard = [s if s.startswith("from") else f"import {s}" for s in one.standard]
-    head = [*standard, "import numpy as np", *one.imports, *one.setup, *lines]
-    return "\n".join([*head, f"def f({', '.join(names)}):", *body, *_printing(printed)]) + "\n"
+    standard = [s if s.startswith("from") else f"import {s}" for s in library.standard]
+    head = [*standard, "import numpy as np", *library.imports, *library.setup, *lines]
+    return "\n".join([*head, f"def f({', '.join(sides[0])}):", *body, *_printing(printed)]) + "\n"
 
 
 def _proved_by_run(
     text: str, runs: Runs, targets: tuple[Target, Target], values: Sequence[Any]
 ) -> Short | None:
     """Returns the script with what it printed, where that is the two numbers."""
-    found = []
+    ways = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "short.py"
         script.write_text(text, encoding="utf-8")
@@ -326,8 +325,8 @@ def _proved_by_run(
             ran = proof.run_script(script, (target, target), variables)
             if ran.status:
                 return None
-            found.append((before, ran.printed.strip()))
-    words = " ".join(printed for _, printed in found).split()
+            ways.append((before, ran.printed.strip()))
+    words = " ".join(printed for _, printed in ways).split()
     try:
         same = [float(np.float64(word)) for word in words]
     except ValueError:
@@ -335,4 +334,4 @@ def _proved_by_run(
     wide = np.float64 if any(len(word) > 14 for word in words) else np.float32
     if not np.array_equal(np.array(same, wide), np.array(values, wide), equal_nan=True):
         return None
-    return Short(text, tuple(found))
+    return Short(text, tuple(ways))

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -100,20 +101,18 @@ def read_environment(folder: Path) -> Environment | None:
     try:
         mark = json.loads((folder / MARK).read_text())
         known = mark["format"] == FORMAT and isinstance(mark["facts"], dict)
-        found = Environment(mark["library"], mark["version"], mark["arm64"], folder, mark["facts"])
+        release = mark["library"], mark["version"], mark["arm64"]
+        environment = Environment(*release, folder, mark["facts"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if known and os.path.lexists(found.python) else None
+    return environment if known and os.path.lexists(environment.python) else None
 
 
 def installed_environments() -> list[Environment]:
     """Returns all complete environments, by library and version."""
-    found = [
-        read_environment(mark.parent)
-        for mark in (cache_folder() / "environments").glob(f"*/{MARK}")
-    ]
-    there = [one for one in found if one is not None]
-    return sorted(there, key=lambda one: (one.library, release_numbers(one.version), one.arm64))
+    marks = (cache_folder() / "environments").glob(f"*/{MARK}")
+    there = filter(None, (read_environment(mark.parent) for mark in marks))
+    return sorted(there, key=lambda e: (e.library, release_numbers(e.version), e.arm64))
 
 
 def complete(folder: Path, library: str, version: str, arm64: bool, facts: dict[str, Any]) -> None:
@@ -142,12 +141,10 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def same_release(one: str, other: str) -> bool:
+def same_release(version: str, other: str) -> bool:
     """Returns whether two spellings name one release: 2.4 and 2.4.0, 2.13.0 and 2.13.0+cpu."""
-    parts = [release_numbers(text) for text in (one, other)]
-    width = max(map(len, parts))
-    padded = [part + (0,) * (width - len(part)) for part in parts]
-    return padded[0] == padded[1]
+    pairs = zip_longest(release_numbers(version), release_numbers(other), fillvalue=0)
+    return all(number == same for number, same in pairs)
 
 
 def release_numbers(version: str) -> tuple[int, ...]:
@@ -198,9 +195,8 @@ def emulation_missing(device: str) -> str | None:
     if emulator_path(needed) is None:
         return f"{device} is emulated by {needed}, which is not installed; {PACKAGE}"
     if device != "arm64" and device not in models():
-        return (
-            f"{needed} {emulator_version(needed)} has no processor {device}; see {needed} -cpu help"
-        )
+        there = f"{needed} {emulator_version(needed)}"
+        return f"{there} has no processor {device}; see {needed} -cpu help"
     return None
 
 
@@ -219,8 +215,8 @@ def emulator_text(device: str) -> str:
 @cache
 def emulator_version(name: str) -> str:
     """qemu's version, ``7.2.22``; empty where it doesn't say."""
-    found = re.search(r"version (\d[\w.]*)", _emulator_prints(emulator_path(name), "--version"))
-    return found[1] if found else ""
+    match = re.search(r"version (\d[\w.]*)", _emulator_prints(emulator_path(name), "--version"))
+    return match[1] if match else ""
 
 
 def _emulator_prints(emulator: str | None, *words: str) -> str:
@@ -260,21 +256,21 @@ def find_runtime(library: str, version: str | None, device: str | None, own: str
         raise Missing(why)
     if device == "arm64":
         wanted = version or own
-        found = find_environment(library, wanted, arm64=True) if wanted else None
-        if found is None and version is None:
-            every = installed_environments()
-            others = [one for one in every if one.arm64 and one.library == library]
-            found = others[-1] if others else None
-        if found is None:
+        environment = find_environment(library, wanted, arm64=True) if wanted else None
+        if environment is None and version is None:  # the latest that is there
+            for other in installed_environments():
+                if other.arm64 and other.library == library:
+                    environment = other
+        if environment is None:
             name = library if version is None else f"{library}=={version}"
             raise Missing(absent(f"{name}@arm64"))
-        return environment_runtime(found)
+        return environment_runtime(environment)
     native = Runtime((sys.executable,))
     if version not in (None, own):
-        found = find_environment(library, str(version))
-        if found is None:
+        environment = find_environment(library, str(version))
+        if environment is None:
             raise Missing(absent(f"{library}=={version}", own))
-        native = environment_runtime(found)
+        native = environment_runtime(environment)
     if device is None:
         return native
     command = (*x86(device), *native.command)
@@ -287,9 +283,9 @@ def absent(target: str, own: str | None = None) -> str:
     return f"{target} is not installed here{here}; probe install {target}"
 
 
-def environment_runtime(found: Environment) -> Runtime:
+def environment_runtime(environment: Environment) -> Runtime:
     """Returns what runs an environment, on the processor that it was made for."""
-    return in_folder(found.folder, found.arm64, found.facts)
+    return in_folder(environment.folder, environment.arm64, environment.facts)
 
 
 def in_folder(folder: Path, arm64: bool, facts: dict[str, Any] | None = None) -> Runtime:

@@ -130,18 +130,17 @@ class Recipe:
 
 
 def release_recipe(library: str, version: str, arm64: bool = False) -> Recipe:
-    """Returns the recipe of a release.
-    ``arm64``: wheels of that processor. InputError: not known."""
+    """The recipe of a release. ``arm64``: wheels of that processor. InputError: not known."""
     rows = RELEASES.get(library, ())
     place = f"{library}=={version}"
     if not rows:
         todo = f"there are recipes for {', '.join(RELEASES)}"
         raise InputError("target", place, f"no recipe installs releases of {library}", todo)
-    found = [row for row in rows if release_numbers(row.since) <= release_numbers(version)]
-    if not found:
+    fitting = [row for row in rows if release_numbers(row.since) <= release_numbers(version)]
+    if not fitting:
         why = f"releases before {rows[0].since} can't be installed"
         raise InputError("target", place, why, "take a later one")
-    pins, choices = found[-1], []
+    pins, choices = fitting[-1], []
     for name, since in DISTRIBUTIONS.get(library, ((library, "0"),)):
         later = release_numbers(since) <= release_numbers(version)
         fits = version == since if since.count(".") == 2 else later
@@ -176,26 +175,22 @@ class Failed(Exception):
 @cache
 def find_python(version: str) -> Path | None:
     """Returns an interpreter of Python ``version`` (``3.6``) that starts, or None."""
-    for candidate in _candidates(version):
-        if answers(candidate, version):
-            return candidate
-    return None
-
-
-def _candidates(version: str) -> Iterator[Path]:
-    if version == "{}.{}".format(*sys.version_info):
-        yield Path(sys.base_prefix, "bin", f"python{version}")
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        yield Path(folder, f"python{version}")
+    name = f"python{version}"
+    own = [Path(sys.base_prefix, "bin", name)] * (version == "{}.{}".format(*sys.version_info))
+    on_path = [Path(folder, name) for folder in os.environ.get("PATH", "").split(os.pathsep)]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    yield from _newest(pyenv.glob(f"versions/{version}.*/bin/python"))
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python")
-    yield from _newest(by_uv.glob(f"cpython-{version}.*/bin/python{version}"))
+    candidates = (
+        *(*own, *on_path),
+        *_newest(pyenv.glob(f"versions/{version}.*/bin/python")),
+        *_newest(by_uv.glob(f"cpython-{version}.*/bin/{name}")),
+    )
+    return next((path for path in candidates if answers(path, version)), None)
 
 
-def _newest(found: Iterator[Path]) -> list[Path]:
-    return sorted(found, key=lambda path: [*map(int, re.findall(r"\d+", str(path)))], reverse=True)
+def _newest(paths: Iterator[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: [*map(int, re.findall(r"\d+", str(path)))], reverse=True)
 
 
 def answers(python: Path, version: str) -> bool:
@@ -216,8 +211,8 @@ def python_missing(version: str) -> str:
 
 def uv() -> str | None:
     """uv's path, or None where there is none that starts."""
-    found = shutil.which("uv")
-    return found if found and printed(found, "--version") is not None else None
+    tool = shutil.which("uv")
+    return tool if tool and printed(tool, "--version") is not None else None
 
 
 def create(folder: Path, python: Path) -> None:
@@ -292,16 +287,16 @@ def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], Non
     environment stays what it is; where the modules can't be imported so, with what they depend on.
     Raises Failed.
     """
-    slug = "_".join(one.replace("==", "-").replace("+", "-") for one in wanted.values())
+    slug = "_".join(wanted.values()).replace("==", "-").replace("+", "-")
     folder = environments.cache_folder() / "overlays" / "{}_{}.{}".format(slug, *sys.version_info)
     with environments.locked(folder):
         if (folder / DONE).exists():
             return folder
         for more in (["--no-deps"], []) if install else ():
-            with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as made:
+            with tempfile.TemporaryDirectory(prefix="probe-", dir=folder.parent) as partial:
                 tell(f"installing {', '.join(wanted.values())}")
-                code = f"import sys; sys.path.insert(0, {made!r}); import {', '.join(wanted)}"
-                words = [*PIP, "install", "-q", "--target", made, *more, *wanted.values()]
+                code = f"import sys; sys.path.insert(0, {partial!r}); import {', '.join(wanted)}"
+                words = [*PIP, "install", "-q", "--target", partial, *more, *wanted.values()]
                 try:
                     run_installer(words, f"installing {', '.join(wanted.values())}")
                     run_installer([sys.executable, "-c", code], f"importing {', '.join(wanted)}")
@@ -309,8 +304,8 @@ def in_front(wanted: Mapping[str, str], install: bool, tell: Callable[[str], Non
                     if more:
                         continue
                     raise
-                Path(made).rename(folder)
-                Path(made).mkdir()  # for the context manager to remove
+                Path(partial).rename(folder)
+                Path(partial).mkdir()  # for the context manager to remove
                 (folder / DONE).touch()
                 return folder
     return None
@@ -321,9 +316,9 @@ def releases_known(distribution: str) -> list[str]:
     [] where it can't be asked."""
     # experimental, as pip says: what it prints is read so that anything else gives no releases
     said = printed(*PIP, "index", "versions", distribution) or ""
-    _, _, told = said.partition("Available versions: ")
-    every = [one.strip() for one in told.partition("\n")[0].split(",")]
-    return sorted((one for one in every if one.replace(".", "").isdigit()), key=release_numbers)
+    line = said.partition("Available versions: ")[2].partition("\n")[0]
+    releases = [release.strip() for release in line.split(",")]
+    return sorted((r for r in releases if r.replace(".", "").isdigit()), key=release_numbers)
 
 
 # The last file of such a folder.
@@ -338,8 +333,8 @@ def run_installer(
     command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
 ) -> None:
     """Runs an installer to its end; Failed says in one line what it complained about."""
-    given = dict(os.environ if environment is None else environment)
-    kept = {name: text for name, text in given.items() if name not in PRIVATE}
+    variables = os.environ if environment is None else environment
+    own = {name: text for name, text in variables.items() if name not in PRIVATE}
     try:
         done = subprocess.run(
             list(command),
@@ -347,7 +342,7 @@ def run_installer(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=LIMIT,
-            env=kept,
+            env=own,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -359,19 +354,16 @@ def run_installer(
         raise Failed(f"{what}: {complaint(printed)}", printed[-4000:])
 
 
-FULL = "No space left on device"
-
-
 def complaint(printed: str) -> str:
     """Returns what an installer's output says went wrong, in one line of at most 300 characters."""
     # uv colours its lines and draws the tree of causes before them
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed)
     lines = [line.strip(" \t│╰─▶×├╭") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("hint:", "warning:", "WARN"))]
-    full = [FULL] if FULL in text else []
+    full = "No space left on device"
     errors = [line for line in lines if re.match(r"(?i)(error|E:|fatal|cause:)", line)]
-    said = full[:1] or errors[:2] or lines[-3:] or ["it failed without a message"]
-    return " ".join(said)[:300]
+    said = errors[:2] or lines[-3:] or ["it failed without a message"]
+    return full if full in text else " ".join(said)[:300]
 
 
 # Of Debian and Ubuntu; with what they need about 40, 16 MB to fetch, 80 MB unpacked.
@@ -385,8 +377,8 @@ def sysroot_folder() -> Path:
 
 def sysroot_python(root: Path) -> Path | None:
     """Returns the newest ``usr/bin/python3.N`` of a root folder, or None."""
-    found = [path for path in root.glob("usr/bin/python3.*") if path.name[9:].isdigit()]
-    return max(found, key=lambda path: int(path.name[9:]), default=None)
+    pythons = [path for path in root.glob("usr/bin/python3.*") if path.name[9:].isdigit()]
+    return max(pythons, key=lambda path: int(path.name[9:]), default=None)
 
 
 def provide_sysroot(given: Path | None = None) -> Path:
@@ -436,9 +428,8 @@ def _make_sysroot(root: Path) -> None:
     environment = dict(os.environ, APT_CONFIG=str(configuration), LC_ALL="C.UTF-8")
     run_installer(["apt-get", "-q", "update"], "apt-get update", environment)
     fetch = ["apt-get", "-q", "-y", "--download-only", "install", *SYSROOT_PACKAGES]
-    run_installer(
-        fetch, "fetching arm64 packages (or give a root folder with --sysroot)", environment
-    )
+    what = "fetching arm64 packages (or give a root folder with --sysroot)"
+    run_installer(fetch, what, environment)
     for archive in sorted((work / "cache" / "archives").glob("*.deb")):
         run_installer(["dpkg", "-x", str(archive), str(root)], f"unpacking {archive.name}")
     shutil.rmtree(work, ignore_errors=True)

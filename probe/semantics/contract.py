@@ -54,7 +54,7 @@ class Meaning(ABC):
         stands: 0 where elements are moved or chosen, 1 of one function that IEEE 754 defines. None:
         the library chooses how it computes it, as an order of additions, or fuses two of those.
         """
-        each = [one.rounds for one in self.parts() or ()]
+        each = [part.rounds for part in self.parts() or ()]
         known = [n for n in each if n is not None]
         return sum(known) if len(each) == len(known) > 0 and sum(known) < 2 else None
 
@@ -154,7 +154,7 @@ class Steps(Meaning):
     gives: tuple[int, ...] = ()
 
     def parts(self) -> Sequence[Meaning]:
-        return [one.meaning for one in self.steps]
+        return [step.meaning for step in self.steps]
 
     @property
     def sums(self) -> bool:
@@ -162,9 +162,9 @@ class Steps(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         values = list(reads)
-        for number, one in enumerate(self.steps):
-            given = [values[n] for n in one.reads]
-            values += one.labels(given, np.uint64(joint(what, tag(number))[()]))
+        for number, step in enumerate(self.steps):
+            operands = [values[n] for n in step.reads]
+            values += step.labels(operands, np.uint64(joint(what, tag(number))[()]))
         return [values[n] for n in self.gives or (len(values) - 1,)]
 
 
@@ -180,13 +180,13 @@ class Quantised(Meaning):
     gives: tuple[Any, ...]
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        def meant(one: Labels, scale: Any) -> Labels:
-            mark = joint(one.array, tag("quantised", scale))
-            return one if scale is None else one._replace(array=mark)
+        def meant(operand: Labels, scale: Any) -> Labels:
+            mark = joint(operand.array, tag("quantised", scale))
+            return operand if scale is None else operand._replace(array=mark)
 
         word = tag(self.inner.word) if self.inner.word else what
-        found = self.inner.labels(list(map(meant, reads, self.reads)), shapes, word)
-        return list(map(meant, found, self.gives))
+        results = self.inner.labels(list(map(meant, reads, self.reads)), shapes, word)
+        return list(map(meant, results, self.gives))
 
 
 # calls, and the rows of tables
@@ -234,19 +234,25 @@ class Call:
         return self.attributes.get(name, default)
 
     @property
+    def arrays(self) -> list[Operand]:
+        """Returns what the recorded operation reads, in its order."""
+        read = [operand for operand in self.reads if operand is not None and operand.at >= 0]
+        return sorted(read, key=lambda operand: operand.at)
+
+    @property
     def count(self) -> int:
         """Returns how many arrays the recorded operation reads, one that stands twice twice."""
-        return sum(one is not None and one.at >= 0 for one in self.reads)
+        return len(self.arrays)
 
     def has(self, slot: int) -> bool:
         return slot < len(self.reads) and self.reads[slot] is not None
 
     def operand(self, slot: int) -> Operand:
         """Returns the operand in a slot. IndexError where there is none."""
-        found = self.reads[slot]
-        if found is None:
+        operand = self.reads[slot]
+        if operand is None:
             raise IndexError(slot)
-        return found
+        return operand
 
     def at(self, slot: int) -> int:
         """Returns the place of an operand among the arrays that are read."""
@@ -274,33 +280,33 @@ class Call:
 
     def integers(self, slot: int) -> list[int]:
         """Returns the integers of an operand, flat. NotSettled as of ``value``."""
-        found: list[int] = self.value(slot).reshape(-1).tolist()
-        return found
+        flat: list[int] = self.value(slot).reshape(-1).tolist()
+        return flat
 
     def numbers(self, *names: str) -> tuple[Any, ...]:
         """Returns attributes as numbers of a meaning: these, or all, with their names; of all also
         which operands are left out ahead of others, which else would stand for another."""
         every = {name: self.attributes.get(name) for name in names} if names else self.attributes
-        found = sorted((name, str(one)) for name, one in every.items())
+        pairs = sorted((name, str(value)) for name, value in every.items())
         gone = [] if names else left_out(self.reads)
-        return tuple(found + [("left out", str(gone))] * bool(gone))
+        return tuple(pairs + [("left out", str(gone))] * bool(gone))
 
 
 def left_out(slots: Sequence[Any]) -> list[int]:
     """Returns which slots are empty ahead of one that isn't."""
-    last = max((n for n, one in enumerate(slots) if one is not None), default=0)
-    return [n for n, one in enumerate(slots[:last]) if one is None]
+    last = max((n for n, held in enumerate(slots) if held is not None), default=0)
+    return [n for n, held in enumerate(slots[:last]) if held is None]
 
 
 def positions(slots: Sequence[Any], reads: Sequence[Any]) -> list[int]:
     """Returns the place of what stands in each slot among the arrays that are read, in the order of
     the slots; -1 of what isn't read. A value that stands twice has two places."""
-    found, at = [], 0
-    for one in slots:
-        read = at < len(reads) and one == reads[at]
-        found.append(at if read else -1)
+    places, at = [], 0
+    for value in slots:
+        read = at < len(reads) and value == reads[at]
+        places.append(at if read else -1)
         at += read
-    return found
+    return places
 
 
 # A row of a library's table: what a call of this operation computes.
@@ -317,9 +323,9 @@ class OperationTable(dict[str, Row]):
         """Returns a decorator: a function of a call is the row of these operations. Of names with
         words it is called with the word too."""
 
-        def put(one: R) -> R:
-            self.update(worded(names, one) if isinstance(names, Mapping) else rows_for(names, one))
-            return one
+        def put(row: R) -> R:
+            self.update(worded(names, row) if isinstance(names, Mapping) else rows_for(names, row))
+            return row
 
         return put
 
@@ -343,18 +349,18 @@ def by_table(table: Mapping[str, Callable[[C], Meaning]], call: C) -> Meaning:
 def word_list(words: str) -> dict[str, str]:
     """Returns names of operations with what they compute, from ``"ABS POW:power"``: without a colon
     it is the name itself in small letters."""
-    every = (one.partition(":") for one in words.split())
+    every = (text.partition(":") for text in words.split())
     return {name: word or name.lower() for name, _, word in every}
 
 
-def rows_for(names: Iterable[str] | str, one: Row) -> dict[str, Row]:
+def rows_for(names: Iterable[str] | str, row: Row) -> dict[str, Row]:
     """Returns the same row for several operations."""
-    return dict.fromkeys(names.split() if isinstance(names, str) else names, one)
+    return dict.fromkeys(names.split() if isinstance(names, str) else names, row)
 
 
-def worded(words: Mapping[str, str], one: Callable[[Any, str], Meaning]) -> dict[str, Row]:
+def worded(words: Mapping[str, str], row: Callable[[Any, str], Meaning]) -> dict[str, Row]:
     """Returns a row for each of ``word_list``, of the call and its word."""
-    return {name: lambda call, word=word: one(call, word) for name, word in words.items()}
+    return {name: lambda call, word=word: row(call, word) for name, word in words.items()}
 
 
 class StepBuilder:
@@ -365,9 +371,9 @@ class StepBuilder:
         self.steps: list[Step] = []
         self.count = count
 
-    def add(self, one: Meaning, reads: Iterable[int], *gives: tuple[int, ...]) -> int:
+    def add(self, meaning: Meaning, reads: Iterable[int], *gives: tuple[int, ...]) -> int:
         """Adds a step that gives these shapes. Returns the number of its first result."""
-        self.steps.append(Step(one, tuple(reads), gives[0], gives[1:]))
+        self.steps.append(Step(meaning, tuple(reads), gives[0], gives[1:]))
         self.count += len(gives)
         return self.count - len(gives)
 
@@ -376,16 +382,16 @@ class StepBuilder:
         return Steps(tuple(self.steps), gives)
 
 
-def reads_of(call: Call, one: Meaning, *slots: int) -> Meaning:
+def reads_of(call: Call, meaning: Meaning, *slots: int) -> Meaning:
     """Returns an operation that reads only these operands as arrays, in this order: what its others
     hold (sizes, axes, indices) is in the meaning. Those that are left out are skipped."""
     # what reads all in order is itself: a step around it would be another meaning, with equal
     # labels
     places = call.places(*slots)
     if places == tuple(range(call.count)):
-        return one
+        return meaning
     build = StepBuilder(call.count)
-    build.add(one, places, *call.gives)
+    build.add(meaning, places, *call.gives)
     return build.done(*range(call.count, build.count) if len(call.gives) > 1 else ())
 
 
@@ -400,7 +406,7 @@ def then(call: Call, first: Meaning, *behind: Meaning | tuple[Meaning, int]) -> 
         build.count += sum(1 + len(step.more) for step in first.steps)
     else:
         build.add(first, range(call.count), call.gives[0])
-    for one in behind:
-        made, *slots = one if isinstance(one, tuple) else (one,)
-        build.add(made, (build.count - 1, *map(call.at, slots)), call.gives[0])
+    for item in behind:
+        meaning, *slots = item if isinstance(item, tuple) else (item,)
+        build.add(meaning, (build.count - 1, *map(call.at, slots)), call.gives[0])
     return build.done()

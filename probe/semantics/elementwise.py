@@ -92,12 +92,12 @@ def _parse() -> tuple[dict[str, Function], dict[str, str]]:
     names: dict[str, str] = {}
     for line in _TABLE.replace("\n    ", " ").strip().splitlines():
         flags, _, every = line.partition(": ")
-        given: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for flag in flags.split():
-            given |= _FLAGS[flag]
-        for name, *spelled in (one.split("=") for one in every.split()):
+            fields |= _FLAGS[flag]
+        for name, *spelled in (words.split("=") for words in every.split()):
             assert name not in functions, f"{name} stands twice"
-            functions[name] = Function(**given)
+            functions[name] = Function(**fields)
             for word in (name, *spelled):
                 assert names.setdefault(word, name) == name, f"{word} stands for two functions"
     return functions, names
@@ -192,7 +192,7 @@ class Each(Meaning):
     @property
     def rounds(self) -> int | None:
         known = row_of(self.word)
-        names = {one[0] for one in self.numbers if isinstance(one, tuple)}
+        names = {pair[0] for pair in self.numbers if isinstance(pair, tuple)}
         further = names & MORE and not known.sloped
         return None if self.approximate or further else known.rounds
 
@@ -204,55 +204,42 @@ class Each(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         used = list(reads) if self.reads is None else [reads[n] for n in self.reads]
+        result = self._result(used, what)
+        return [fitted(result, to, n) for n, to in enumerate(shapes)]
+
+    def _result(self, used: list[Labels], what: np.uint64) -> Labels:
         if self.along is not None:
             rank = len(used[0].shape)
-            used[1:] = [mixing.lay_along(one, self.along % rank, rank) for one in used[1:]]
+            used[1:] = [mixing.lay_along(operand, self.along % rank, rank) for operand in used[1:]]
         for place, value, dtype in self.beside:  # labelled by content, as an array of one number is
             used.insert(place, Labels((), np.asarray(of_number(value, dtype))))
         if (self.word, self.numbers) in COMPOSITES:
-            return self._in_steps(used, shapes)
+            # the labels that a library's result has which computes the steps one by one
+            values = list(used)
+            for word, numbers, places in COMPOSITES[self.word, self.numbers]:
+                operands = [values[n] if isinstance(n, int) else of_float(n) for n in places]
+                values.append(applied(word, *operands, numbers=numbers))
+            return values[-1]
         if self.word == "multiply" and any(map(_single_one, used)):  # x * 1 is x, bit for bit
-            (kept, *_) = [one for one in used if not _single_one(one)] or used
-            return [fitted(kept, to, n) for n, to in enumerate(shapes)]
+            return next((operand for operand in used if not _single_one(operand)), used[0])
         if self.word == "divide" and len(used) == 2 and not self.numbers:
-            found = divided(used[0], used[1])
-            return [fitted(found, to, n) for n, to in enumerate(shapes)]
+            return divided(used[0], used[1])
         if self.word == "squared_difference" and used[0].shape != used[1].shape:  # of a mean
-            used.sort(key=lambda one: -prod(one.shape))
-            square = applied("square", applied("subtract", *used))
-            return [fitted(square, to, n) for n, to in enumerate(shapes)]
+            used.sort(key=lambda operand: -prod(operand.shape))
+            return applied("square", applied("subtract", *used))
         # what is the same both ways round gets one label: libraries write a + b and b + a
         what = with_words(what, self.numbers)
         if row_of(self.word).commutes and len(used) == 2 and not self.numbers:
-            adds = self.zero == "adds"
-            if adds or self.word == "multiply":
-                found = mixing.associated(used[0], used[1], adds)
-            else:
-                found = mixing.pair(used[0], used[1], what)
-        else:
-            shape, arrays, names = mixing.broadcast_labels(used)
-            found = Labels(shape, joint(what, *arrays), mixing.all_known(used), names)
-        found = self._cleared(found, used)
-        return [fitted(found, to, n) for n, to in enumerate(shapes)]
-
-    def _in_steps(self, used: Sequence[Labels], shapes: Shapes) -> list[Labels]:
-        """Returns the labels that a library's result has which computes the steps one by one."""
-        values = list(used)
-        for word, numbers, reads in COMPOSITES[self.word, self.numbers]:
-            given = [values[n] if isinstance(n, int) else of_float(n) for n in reads]
-            values.append(applied(word, *given, numbers=numbers))
-        return [fitted(values[-1], to, n) for n, to in enumerate(shapes)]
-
-    def _cleared(self, found: Labels, used: Sequence[Labels]) -> Labels:
-        if self.zero not in ("clears", "stays"):
-            return found
-        _, arrays, _ = mixing.broadcast_labels(used)
+            if self.zero == "adds" or self.word == "multiply":
+                return mixing.associated(used[0], used[1], self.zero == "adds")
+            return mixing.pair(used[0], used[1], what)
+        shape, arrays, names = mixing.broadcast_labels(used)
+        label = joint(what, *arrays)
         # of a quotient the numerator alone: what is divided by zero is no zero
-        both = self.zero == "clears" and self.word == "multiply"
-        zero = np.broadcast_to(arrays[0] == ZERO, found.array.shape)
-        for other in arrays[1:] if both else ():
-            zero = zero | (other == ZERO)
-        return found._replace(array=np.where(zero, ZERO, found.array))
+        clearing = len(used) if self.word == "multiply" else self.zero in ("clears", "stays")
+        for array in arrays[:clearing]:
+            label = np.where(array == ZERO, ZERO, label)
+        return Labels(shape, label, mixing.all_known(used), names)
 
 
 def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
@@ -260,7 +247,7 @@ def applied(word: str, *reads: Labels, numbers: tuple[Any, ...] = ()) -> Labels:
     known = row_of(word)
     kind = Vanishes if word == "exp" else Each  # as ``operations.function`` has it
     each = kind(word, known.zero or "stays" * known.keeps_zero, numbers)
-    shape = np.broadcast_shapes(*(one.shape for one in reads))
+    shape = np.broadcast_shapes(*(operand.shape for operand in reads))
     return each.labels(reads, [shape], tag(word))[0]
 
 
@@ -269,14 +256,14 @@ def of_float(value: float) -> Labels:
     return Labels((), np.asarray(of_number(value, "float32")))
 
 
-def divided(one: Labels, two: Labels) -> Labels:
+def divided(dividend: Labels, divisor: Labels) -> Labels:
     """Returns the labels of a / b, which are those of a times the reciprocal of b: by which of both
     a library divides by a root or a sum is a matter of rounding."""
-    if _single_one(two):
-        return one
-    inverse = joint(with_words(tag("reciprocal"), ()), two.array)
-    two = two._replace(array=inverse)
-    return two if _single_one(one) else mixing.associated(one, two, False)
+    if _single_one(divisor):
+        return dividend
+    inverse = joint(with_words(tag("reciprocal"), ()), divisor.array)
+    divisor = divisor._replace(array=inverse)
+    return divisor if _single_one(dividend) else mixing.associated(dividend, divisor, False)
 
 
 def of_complex(meaning: Meaning) -> Meaning:
@@ -290,25 +277,25 @@ def of_complex(meaning: Meaning) -> Meaning:
     return replace(meaning, word=f"complex {meaning.word}", zero="")
 
 
-def fitted(one: Labels, to: tuple[int, ...], number: int) -> Labels:
+def fitted(labels: Labels, to: tuple[int, ...], number: int) -> Labels:
     """Returns the labels of output ``number``, broadcast to its shape."""
     if number:
-        one = one._replace(array=np.where(one.array == ZERO, ZERO, joint(one.array, tag(number))))
+        further = joint(labels.array, tag(number))
+        labels = labels._replace(array=np.where(labels.array == ZERO, ZERO, further))
     if 0 in to:
-        return Labels(to, np.zeros(to, np.uint64), one.known)
-    size = int(np.prod(to, dtype=int))
-    if to == one.shape:
-        return one
-    if size == int(np.prod(one.shape, dtype=int)):
-        return mixing.reshape_labels(one, to)
-    wide = mixing.lifted(one, len(to))
+        return Labels(to, np.zeros(to, np.uint64), labels.known)
+    if to == labels.shape:
+        return labels
+    if prod(to) == prod(labels.shape):
+        return mixing.reshape_labels(labels, to)
+    wide = mixing.lifted(labels, len(to))
     if len(wide.shape) == len(to) and all(n in (1, m) for n, m in zip(wide.shape, to, strict=True)):
         array = np.broadcast_to(
             wide.array,
             [n if m == k else m for n, m, k in zip(to, wide.array.shape, wide.shape, strict=True)],
         )
-        return Labels(to, array, one.known, wide.names)
-    return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
+        return Labels(to, array, labels.known, wide.names)
+    return mixing.of_one(mixing.one_label([labels], tag(number)), to, labels.known)
 
 
 def of_number(value: Any, dtype: str) -> np.uint64:
@@ -322,18 +309,18 @@ def of_number(value: Any, dtype: str) -> np.uint64:
 ONES = {int(of_number(1, dtype)) for dtype in ("float32", "float16", "bfloat16", "float64")}
 
 
-def is_one(one: Labels) -> bool:
+def is_one(labels: Labels) -> bool:
     """Whether labels say that all numbers are 1."""
-    return bool(one.array.size) and set(np.unique(one.array).tolist()) <= ONES
+    return bool(labels.array.size) and set(np.unique(labels.array).tolist()) <= ONES
 
 
-def is_zero(one: Labels) -> bool:
+def is_zero(labels: Labels) -> bool:
     """Whether labels say that all numbers are 0."""
-    return bool((one.array == ZERO).all())
+    return bool((labels.array == ZERO).all())
 
 
-def _single_one(one: Labels) -> bool:
-    return one.array.size == prod(one.shape) == 1 and is_one(one)
+def _single_one(labels: Labels) -> bool:
+    return labels.array.size == prod(labels.shape) == 1 and is_one(labels)
 
 
 @dataclass(frozen=True)
@@ -373,8 +360,8 @@ class Chooses(Exact):
         shape, arrays, names = mixing.broadcast_labels(every)
         mask, yes, no = arrays
         either = joint(tag("where"), mask, mixing.visible(yes), mixing.visible(no))
-        found = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
-        return [fitted(Labels(shape, found, mixing.all_known(every), names), shapes[0], 0)]
+        chosen = np.where(mask == TRUE, yes, np.where(mask == ZERO, no, either))
+        return [fitted(Labels(shape, chosen, mixing.all_known(every), names), shapes[0], 0)]
 
 
 @dataclass(frozen=True)
@@ -390,10 +377,11 @@ class Vanishes(Each, LeavesZeros):
         what: np.uint64,
         zeros: np.ndarray | None = None,
     ) -> list[Labels]:
-        found = [one._replace(array=one.full()) for one in super().labels(reads, shapes, what)]
+        written = super().labels(reads, shapes, what)
+        results = [result._replace(array=result.full()) for result in written]
         if zeros is None:
-            return found
-        return [one._replace(array=np.where(zeros, ZERO, one.array)) for one in found]
+            return results
+        return [result._replace(array=np.where(zeros, ZERO, result.array)) for result in results]
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,19 @@ NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
 
 
 def exponentials(
-    one: Labels, axes: tuple[int, ...], zeros: np.ndarray | None
+    scores: Labels, axes: tuple[int, ...], zeros: np.ndarray | None
 ) -> tuple[Labels, Labels, Labels]:
     """Returns what a softmax computes: its input without the largest, their exponentials, and the
     sum of these. ``zeros``: which of them add nothing."""
-    small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-    (most,) = Maximum(axes, "max", True).labels([one], [small], tag("max"), zeros)
-    less = applied("subtract", one, most)
-    (powers,) = Vanishes("exp").labels([less], [one.shape], tag("exp"), zeros)
-    (total,) = Reduces(axes, "sum", True, True).labels([powers], [small], tag("sum"))
-    return less, powers, total
+    small = tuple(1 if a in axes else n for a, n in enumerate(scores.shape))
+    (most,) = Maximum(axes, "max", True).labels([scores], [small], tag("max"), zeros)
+    less = applied("subtract", scores, most)
+    (powers,) = Vanishes("exp").labels([less], [scores.shape], tag("exp"), zeros)
+    return less, powers, _one_result(Reduces(axes, "sum", True, True), [powers], small)
+
+
+def _one_result(meaning: Meaning, reads: Sequence[Labels], shape: tuple[int, ...]) -> Labels:
+    return meaning.labels(reads, [shape], tag(meaning.word))[0]
 
 
 @dataclass(frozen=True)
@@ -74,21 +77,21 @@ class Normalises(LeavesZeros):
         if self.word in ("softmax", "log_softmax"):
             return [fitted(self._softmax(reads[0], zeros), shapes[0], 0)]
         reads, numbers = self._needed(reads)
-        one, axes, rank = self._split(reads[0])
+        source, axes, rank = self._split(reads[0])
         if self.apart and self.along is not None:
-            one = one._replace(array=one.full([self.along % rank]))
+            source = source._replace(array=source.full([self.along % rank]))
         if self.word in NORMS:
-            found, mean, root = self._steps(one, axes)
+            result, mean, root = self._steps(source, axes)
             beside = [root] if self.word == "rms_norm" else [mean, root]
         else:
             what = with_words(what, numbers)
-            sizes = tag(*(one.shape[a] for a in axes))
-            one = one._replace(array=mixing.visible(one.array))
-            group = joint(mixing.reduce(one, axes, True), sizes)
-            found = one._replace(array=joint(one.array, group, what))
-            means = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-            beside = [Labels(means, joint(group, what), one.known, one.names)]
-        labels = mixing.reshape_labels(found, reads[0].shape)
+            sizes = tag(*(source.shape[a] for a in axes))
+            source = source._replace(array=mixing.visible(source.array))
+            group = joint(mixing.reduce(source, axes, True), sizes)
+            result = source._replace(array=joint(source.array, group, what))
+            means = tuple(1 if a in axes else n for a, n in enumerate(source.shape))
+            beside = [Labels(means, joint(group, what), source.known, source.names)]
+        labels = mixing.reshape_labels(result, reads[0].shape)
         axis = (rank - 1 if self.along is None else self.along) % max(rank, 1)
         scales = [mixing.lay_along(other, axis, rank) for other in reads[1:]]
         if self.word in NORMS:
@@ -103,62 +106,62 @@ class Normalises(LeavesZeros):
         every = enumerate(shapes[1:], 1)
         return [labels] + [_beside(beside[min(n, len(beside)) - 1], to, n) for n, to in every]
 
-    def _softmax(self, one: Labels, zeros: np.ndarray | None) -> Labels:
-        axes = tuple(axis % max(len(one.shape), 1) for axis in self.axes)
+    def _softmax(self, scores: Labels, zeros: np.ndarray | None) -> Labels:
+        axes = tuple(axis % max(len(scores.shape), 1) for axis in self.axes)
         for beta in self.numbers:
-            one = applied("multiply", one, of_float(beta))
-        less, powers, total = exponentials(one, axes, zeros)
+            scores = applied("multiply", scores, of_float(beta))
+        less, powers, total = exponentials(scores, axes, zeros)
         if self.word == "softmax":
             return applied("divide", powers, total)
         return applied("subtract", less, applied("log", total))
 
-    def _steps(self, one: Labels, axes: tuple[int, ...]) -> tuple[Labels, Labels, Labels]:
+    def _steps(self, source: Labels, axes: tuple[int, ...]) -> tuple[Labels, Labels, Labels]:
         """Returns what is left without the mean over its root mean square; the mean; the root's
         reciprocal. As a library has them that computes them one by one."""
-        small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
+        small = tuple(1 if a in axes else n for a, n in enumerate(source.shape))
 
         def mean(of: Labels) -> Labels:
-            return Reduces(axes, "mean", True).labels([of], [small], tag("mean"))[0]
+            return _one_result(Reduces(axes, "mean", True), [of], small)
 
-        middle = mean(one)
-        one = one if self.word == "rms_norm" else applied("subtract", one, middle)
+        middle = mean(source)
+        source = source if self.word == "rms_norm" else applied("subtract", source, middle)
         eps = self.numbers[0]
         number = Labels((), np.asarray(tag("eps"))) if eps is None else of_float(eps)
-        root = applied("rsqrt", applied("add", mean(applied("square", one)), number))
-        return applied("multiply", one, root), middle, root
+        root = applied("rsqrt", applied("add", mean(applied("square", source)), number))
+        return applied("multiply", source, root), middle, root
 
     def _needed(self, reads: Sequence[Labels]) -> tuple[Sequence[Labels], tuple[Any, ...]]:
         """Returns what counts: a scale of ones and a shift of zeros, as files have them of norms
         without any, are none. A norm's numbers are eps, and whether it has them."""
         flags = self.numbers[1:]
-        named = len(flags) == 2 and all(isinstance(one, bool) for one in flags)
+        named = len(flags) == 2 and all(isinstance(flag, bool) for flag in flags)
         if not named or len(reads) - 1 != sum(flags):
             return reads, self.numbers
-        kept, left, given = [reads[0]], [], iter(reads[1:])
+        counted, needed, sides = [reads[0]], [], iter(reads[1:])
         for flag, same in zip(flags, (is_one, is_zero), strict=True):
-            one = next(given) if flag else None
-            needed = one is not None and not same(one)
-            kept += [one] if one is not None and needed else []
-            left.append(needed)
-        return kept, (self.numbers[0], *left)
+            side = next(sides) if flag else None
+            needed.append(side is not None and not same(side))
+            counted += [side] if side is not None and needed[-1] else []
+        return counted, (self.numbers[0], *needed)
 
-    def _split(self, one: Labels) -> tuple[Labels, tuple[int, ...], int]:
-        rank = len(one.shape)
+    def _split(self, source: Labels) -> tuple[Labels, tuple[int, ...], int]:
+        rank = len(source.shape)
         axes = tuple(sorted(axis % rank for axis in self.axes if rank))
         if self.groups is None:
-            return one, axes, rank
+            return source, axes, rank
         axis, count = self.groups
-        size = one.shape[axis] // count
-        to = (*one.shape[:axis], count, size, *one.shape[axis + 1 :])
-        return mixing.reshape_labels(one, to), tuple(a + 1 if a >= axis else a for a in axes), rank
+        size = source.shape[axis] // count
+        to = (*source.shape[:axis], count, size, *source.shape[axis + 1 :])
+        inside = tuple(a + 1 if a >= axis else a for a in axes)
+        return mixing.reshape_labels(source, to), inside, rank
 
 
-def _beside(one: Labels, to: tuple[int, ...], number: int) -> Labels:
+def _beside(labels: Labels, to: tuple[int, ...], number: int) -> Labels:
     """Returns the labels of what is given beside a result: of a norm its means and deviations, of
     attention the sums of its softmax; of what has another size, as the seeds of dropout, one."""
-    if prod(to) == prod(one.shape):
-        return fitted(one, to, number)
-    return mixing.of_one(mixing.one_label([one], tag(number)), to, one.known)
+    if prod(to) == prod(labels.shape):
+        return fitted(labels, to, number)
+    return mixing.of_one(mixing.one_label([labels], tag(number)), to, labels.known)
 
 
 @dataclass(frozen=True)
@@ -179,25 +182,25 @@ class Attends(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         letters = "ABCDEFGH"[: len(reads[0].shape) - 2]
-        heads, axis, shared = reads[0].shape, len(reads[0].shape) - 3, []
-        for one in reads[1:3]:  # a head of keys and values for every head of the queries
-            if axis >= 0 and one.shape[axis] != heads[axis]:
-                times = heads[axis] // one.shape[axis]
-                shape = (*one.shape[:axis], heads[axis], *one.shape[axis + 1 :])
-                array = np.repeat(one.full((axis,)), times, axis)
-                one = one._replace(shape=shape, array=array)
-            shared.append(one)
+        queries, axis, shared = reads[0], len(reads[0].shape) - 3, []
+        for part in reads[1:3]:  # a head of keys and values for every head of the queries
+            if axis >= 0 and part.shape[axis] != queries.shape[axis]:
+                heads = queries.shape[axis]
+                shape = (*part.shape[:axis], heads, *part.shape[axis + 1 :])
+                array = np.repeat(part.full((axis,)), heads // part.shape[axis], axis)
+                part = part._replace(shape=shape, array=array)
+            shared.append(part)
         keys, values = shared
-        scores = (*reads[0].shape[:-1], keys.shape[-2])
         product = Contracts(f"{letters}le,{letters}se->{letters}ls")
-        (found,) = product.labels([reads[0], keys], [scores], tag("product"))
+        shape = (*queries.shape[:-1], keys.shape[-2])
+        scores = _one_result(product, [queries, keys], shape)
         for scale in self.numbers:
-            found = applied("multiply", found, of_float(scale))
-        found, hidden = self._masked(found, reads[3:])
-        _, powers, total = exponentials(found, (len(scores) - 1,), hidden)
+            scores = applied("multiply", scores, of_float(scale))
+        scores, hidden = self._masked(scores, reads[3:])
+        _, powers, total = exponentials(scores, (len(shape) - 1,), hidden)
         chances = applied("divide", powers, total)
         product = Contracts(f"{letters}ls,{letters}sf->{letters}lf")
-        result = product.labels([chances, values], shapes[:1], tag("product"))[0]
+        result = _one_result(product, [chances, values], shapes[0])
         known = mixing.all_known(reads)
         sums = mixing.reshape_labels(total, total.shape[:-1])._replace(known=known)
         every = enumerate(shapes[1:], 1)
@@ -217,9 +220,9 @@ class Attends(Meaning):
                 scores = applied("add", scores, mask)
         # a row of which all is hidden hides nothing: the softmax of equal numbers gives each its
         # share
-        return scores, np.broadcast_to(
-            hidden, np.broadcast_shapes(hidden.shape, scores.array.shape)
-        ) & ~hidden.all(-1, keepdims=True)
+        hidden = hidden & ~hidden.all(-1, keepdims=True)
+        shape = np.broadcast_shapes(hidden.shape, scores.array.shape)
+        return scores, np.broadcast_to(hidden, shape)
 
 
 def lowest(dtype: str) -> np.ndarray:
@@ -245,26 +248,20 @@ class Encodes(Meaning):
     dtype: str = "float32"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        rest = [one for n, one in enumerate(reads[1:], 1) if n != self.mask]
+        rest = [read for n, read in enumerate(reads[1:], 1) if n != self.mask]
         own = mixing.reduce(reads[0]._replace(array=numbered(reads[0], (2,))), (2,), True)
         own = reads[0]._replace(array=own, shape=(*reads[0].shape[:2], 1)).full([0, 1])
         seen = np.swapaxes(own, 1, 2)
         if self.mask is not None:
             mask = reads[self.mask].full()
-            hides = (mask == TRUE) if self.dtype == "bool" else np.isin(mask, lowest(self.dtype))
-            shows = mask == ZERO
             mask = mask[:, None, :] if self.rows else mask[None]
-            hides = hides[:, None, :] if self.rows else hides[None]
-            shows = shows[:, None, :] if self.rows else shows[None]
-            seen = np.where(hides, ZERO, np.where(shows, seen, joint(seen, mask)))
+            hides = (mask == TRUE) if self.dtype == "bool" else np.isin(mask, lowest(self.dtype))
+            seen = np.where(hides, ZERO, np.where(mask == ZERO, seen, joint(seen, mask)))
         group = mixing.summed(mixing.scattered(seen), (2,), True)
-        found = joint(own, group, mixing.one_label(rest, what), tag(self.numbers))
+        label = joint(own, group, mixing.one_label(rest, what), tag(self.numbers))
         names = (0, 1, ("mixed", 2))
-        known = mixing.all_known(reads)
-        return [
-            fitted(Labels(reads[0].shape, found, known, names), to, n)
-            for n, to in enumerate(shapes)
-        ]
+        result = Labels(reads[0].shape, label, mixing.all_known(reads), names)
+        return [fitted(result, to, n) for n, to in enumerate(shapes)]
 
 
 # recurrent layers
@@ -299,11 +296,12 @@ class Recurs(Meaning):
     activation: str = "tanh"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, inner, outer, *rest = [reads[n] if n >= 0 else None for n in self.reads]
-        assert one is not None and inner is not None and outer is not None
+        source, inner, outer, *rest = [reads[n] if n >= 0 else None for n in self.reads]
+        assert source is not None and inner is not None and outer is not None
         if self.axis:
-            one = _one_result(Turns((1, 0, 2)), [one], (one.shape[1], one.shape[0], one.shape[2]))
-        length, batch, _ = one.shape
+            batch, length, features = source.shape
+            source = _one_result(Turns((1, 0, 2)), [source], (length, batch, features))
+        length, batch, _ = source.shape
         rows = outer.shape[0]
         if length > MOST_STEPS or prod(outer.shape) > MOST_WEIGHTS:
             return self._whole(reads, shapes)
@@ -312,17 +310,16 @@ class Recurs(Meaning):
         # a GRU and a plain layer have no cells: what is read ends before them
         own, other, state, cell, *_ = (*rest, None, None)
         state, cell = state or zero, cell or zero
-        given = _one_result(Contracts("abk,nk->abn"), [one, inner], (length, batch, rows))
-        given = given if own is None else applied("add", given, own)
-        found: list[Labels] = [zero] * length
+        inputs = _one_result(Contracts("abk,nk->abn"), [source, inner], (length, batch, rows))
+        inputs = inputs if own is None else applied("add", inputs, own)
+        states: list[Labels] = [zero] * length
         for step in range(length)[:: -1 if self.reverse else 1]:
-            now = _one_result(Picks(axis=0, index=np.asarray(step)), [given], (batch, rows))
+            now = _one_result(Picks(axis=0, index=np.asarray(step)), [inputs], (batch, rows))
             state, cell = self._stepped(now, outer, other, state, cell)
-            found[step] = state
-        made = (*one.shape[:2], outer.shape[1])
-        every = _one_result(Joins(0, stacked=True), found, made)
+            states[step] = state
+        every = _one_result(Joins(0, stacked=True), states, (length, *none))
         if self.axis:
-            every = _one_result(Turns((1, 0, 2)), [every], (batch, length, made[2]))
+            every = _one_result(Turns((1, 0, 2)), [every], (batch, length, none[1]))
         known = mixing.all_known([reads[n] for n in self.reads if n >= 0])
         ends = [every, state, cell]
         return [
@@ -333,12 +330,12 @@ class Recurs(Meaning):
         ]
 
     def _whole(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:
-        given = [reads[n] for n in self.reads[:5] if n >= 0]
+        inputs = [reads[n] for n in self.reads[:5] if n >= 0]
         states = [reads[n] for n in self.reads[5:] if n >= 0]
         numbers = (self.gates, self.resets_after, self.activation, *(n < 0 for n in self.reads))
-        own = tuple(range(len(given), len(given) + len(states)))
+        own = tuple(range(len(inputs), len(inputs) + len(states)))
         scan = Scans(self.axis, self.word, self.reverse, (2,), numbers, own, batch=1 - self.axis)
-        return scan.labels([*given, *states], shapes, tag(self.word))
+        return scan.labels([*inputs, *states], shapes, tag(self.word))
 
     def _stepped(
         self, now: Labels, outer: Labels, other: Labels | None, state: Labels, cell: Labels
@@ -350,9 +347,9 @@ class Recurs(Meaning):
         if self.word == "rnn":
             return applied(self.activation, gates), cell
         i, f, g, o = (self._gate(gates, letter) for letter in "ifgo")
-        kept = applied("multiply", applied("sigmoid", f), cell)
+        remembered = applied("multiply", applied("sigmoid", f), cell)
         added = applied("multiply", applied("sigmoid", i), applied("tanh", g))
-        cell = applied("add", kept, added)
+        cell = applied("add", remembered, added)
         return applied("multiply", applied("sigmoid", o), applied("tanh", cell)), cell
 
     def _gated(self, now: Labels, outer: Labels, other: Labels | None, state: Labels) -> Labels:
@@ -369,19 +366,15 @@ class Recurs(Meaning):
         new = applied("tanh", applied("add", both["n"][0], remembered))
         return applied("add", applied("multiply", applied("subtract", state, new), update), new)
 
-    def _gate(self, one: Labels, letter: str, axis: int = -1) -> Labels:
-        axis %= len(one.shape)
-        size = one.shape[axis] // len(self.gates)
+    def _gate(self, labels: Labels, letter: str, axis: int = -1) -> Labels:
+        axis %= len(labels.shape)
+        size = labels.shape[axis] // len(self.gates)
         start = self.gates.index(letter) * size
-        shape = tuple(size if a == axis else n for a, n in enumerate(one.shape))
-        return _one_result(Picks(axis=axis, index=np.arange(start, start + size)), [one], shape)
-
-
-def _one_result(meaning: Meaning, reads: Sequence[Labels], shape: tuple[int, ...]) -> Labels:
-    return meaning.labels(reads, [shape], tag(meaning.word))[0]
+        shape = tuple(size if a == axis else n for a, n in enumerate(labels.shape))
+        return _one_result(Picks(axis=axis, index=np.arange(start, start + size)), [labels], shape)
 
 
 def _times_state(state: Labels, outer: Labels, other: Labels | None) -> Labels:
     shape = (state.shape[0], outer.shape[0])
-    found = _one_result(Contracts("bk,nk->bn"), [state, outer], shape)
-    return found if other is None else applied("add", found, other)
+    product = _one_result(Contracts("bk,nk->bn"), [state, outer], shape)
+    return product if other is None else applied("add", product, other)

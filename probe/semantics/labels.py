@@ -36,9 +36,9 @@ def mixed(array: np.ndarray) -> np.ndarray:
 BLOCK = 1 << 14  # speed alone: labels that are mixed at once, so that they stay in the cache
 
 
-def _scatter(found: np.ndarray) -> np.ndarray:
+def _scatter(array: np.ndarray) -> np.ndarray:
     """Mixes an array in its place, and returns it."""
-    flat = found.reshape(-1)
+    flat = array.reshape(-1)
     beside = np.empty(min(BLOCK, flat.size), np.uint64)
     with np.errstate(over="ignore"):
         for start in range(0, flat.size, BLOCK):
@@ -50,7 +50,7 @@ def _scatter(found: np.ndarray) -> np.ndarray:
                 part ^= shifted
                 if factor != 1:
                     part *= np.uint64(factor)
-    return found
+    return array
 
 
 _ONE, _TWO = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
@@ -61,12 +61,12 @@ _HALF = np.uint64(33)
 # Both steps of MurmurHash3's fmix64 can be undone: the factors are odd, so that they have inverses
 # modulo 2^64, and a shift by more than half of the bits is its own.
 def _scrambled(array: np.ndarray, factors: Sequence[np.uint64]) -> np.ndarray:
-    found = np.array(array, np.uint64, order="C")
+    numbers = np.array(array, np.uint64, order="C")
     with np.errstate(over="ignore"):
         for factor in factors:
-            found ^= found >> _HALF
-            found *= factor
-    return found ^ (found >> _HALF)
+            numbers ^= numbers >> _HALF
+            numbers *= factor
+    return numbers ^ (numbers >> _HALF)
 
 
 def unmix(array: np.ndarray) -> np.ndarray:
@@ -105,22 +105,22 @@ def _mixed_one(value: int) -> int:
 
 def joint(*arrays: np.ndarray | np.uint64) -> np.ndarray:
     """Returns one label for several in this order; the arrays broadcast."""
-    found: int | np.ndarray = 0
+    label: int | np.ndarray = 0
     with np.errstate(over="ignore"):
         for array in arrays:
             # three times what is there: without a factor the order of two labels would not count
-            if isinstance(array, np.uint64) and isinstance(found, int):
-                found = _mixed_one(3 * found + _mixed_one(int(array)) & _ALL)
+            if isinstance(array, np.uint64) and isinstance(label, int):
+                label = _mixed_one(3 * label + _mixed_one(int(array)) & _ALL)
                 continue
-            one: Any = mixed(array) if isinstance(array, np.ndarray) else None
-            one = np.uint64(_mixed_one(int(array))) if one is None else one
-            before = np.uint64(3 * found & _ALL) if isinstance(found, int) else found * np.uint64(3)
-            if isinstance(one, np.ndarray) and np.shape(before) == ():
-                one += before
+            word: Any = mixed(array) if isinstance(array, np.ndarray) else None
+            word = np.uint64(_mixed_one(int(array))) if word is None else word
+            before = np.uint64(3 * label & _ALL) if isinstance(label, int) else label * np.uint64(3)
+            if isinstance(word, np.ndarray) and np.shape(before) == ():
+                word += before
             else:
-                one = one + before
-            found = _scatter(np.asarray(one))
-    return np.asarray(found, np.uint64)
+                word = word + before
+            label = _scatter(np.asarray(word))
+    return np.asarray(label, np.uint64)
 
 
 # Which axis of which value an index counts along, where labels along it are left out.
@@ -162,16 +162,16 @@ class Labels(NamedTuple):
 
     def full(self, axes: Sequence[int] | None = None) -> np.ndarray:
         """Returns the labels with nothing left out along ``axes``, None for all."""
-        found = self.array
+        array = self.array
         for axis in range(len(self.shape)) if axes is None else axes:
             size = self.shape[axis]
-            if found.shape[axis] == size:
+            if array.shape[axis] == size:
                 continue
             index = of_index(self.name(axis), size)
             index = index.reshape(size, *(1,) * (len(self.shape) - axis - 1))
             with np.errstate(over="ignore"):  # a sum: axes may be filled in in any order
-                found = np.where(found == ZERO, ZERO, found + index)
-        return found
+                array = np.where(array == ZERO, ZERO, array + index)
+        return array
 
     def implicit(self, axis: int) -> bool:
         """Returns whether labels along this axis are left out."""
@@ -216,8 +216,8 @@ def joined_lines(labels: np.ndarray, axes: Sequence[int]) -> np.ndarray:
     sizes = [size if axis in rest else 1 for axis, size in enumerate(labels.shape)]
     index = np.arange(prod(sizes), dtype=np.uint64).reshape(sizes)
     with np.errstate(over="ignore"):
-        found = joint(labels, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
-    return np.where((labels == ZERO).all(axis=rest, keepdims=True), ZERO, found)
+        lines = joint(labels, index).sum(axis=rest, keepdims=True, dtype=np.uint64)
+    return np.where((labels == ZERO).all(axis=rest, keepdims=True), ZERO, lines)
 
 
 class Selection(NamedTuple):
@@ -271,17 +271,17 @@ class Selection(NamedTuple):
         if self.whole:
             return array
         view, at = self._seen(array, side)
-        found: np.ndarray = view[at]
-        return found
+        chosen: np.ndarray = view[at]
+        return chosen
 
     def put(self, array: np.ndarray, values: np.ndarray, side: int) -> np.ndarray:
         """Returns a copy of a side's value with these elements in the places of the selected."""
         if self.whole:
             return values.reshape(array.shape).copy()
-        found = np.array(array, order="C")
-        view, at = self._seen(found, side)
+        copy = np.array(array, order="C")
+        view, at = self._seen(copy, side)
         view[at] = values
-        return found
+        return copy
 
     def mask(self, shape: tuple[int, ...], side: int) -> np.ndarray:
         """Returns where a side's value of ``shape`` is selected: bool."""
@@ -292,10 +292,10 @@ class Selection(NamedTuple):
 
     def rest(self, shape: tuple[int, ...], side: int) -> np.ndarray:
         """Returns where a side's value need not agree with anything of the other's: bool."""
-        found = ~self.mask(shape, side)
+        free = ~self.mask(shape, side)
         if side == 1 and self.again is not None and len(self.again):
-            found &= ~self._replace(left=self.again, right=self.again).mask(shape, 1)
-        return found
+            free &= ~self._replace(left=self.again, right=self.again).mask(shape, 1)
+        return free
 
 
 # No element of either value.
@@ -319,12 +319,12 @@ def agreeing(left: Labels, right: Labels) -> Selection:
     the one at its place where labels are equal there, else with the first that has its label."""
     flat = len(left.shape) != len(right.shape)
     axes = (0,) if flat else told_apart(left, right)
-    mine, other = (one.full().reshape(-1) if flat else one.full(axes) for one in (left, right))
+    mine, other = (side.full().reshape(-1) if flat else side.full(axes) for side in (left, right))
     whole = Selection((), None, None, ((), ()))
     if left.shape == right.shape and np.array_equal(mine, other):
         return whole
     ends = zip((mine, other), (left, right), strict=True)
-    sizes = [(one.size,) if flat else tuple(of.shape[a] for a in axes) for one, of in ends]
+    sizes = [(side.size,) if flat else tuple(of.shape[a] for a in axes) for side, of in ends]
     ours, theirs = mine.reshape(-1), other.reshape(-1)
     partner = np.full(ours.size, -1)
     if axes and not flat:
@@ -341,12 +341,12 @@ def agreeing(left: Labels, right: Labels) -> Selection:
         where = np.searchsorted(theirs[order], ours[rest]).clip(max=len(order) - 1)
         hit = theirs[order[where]] == ours[rest]
         partner[rest[hit]] = order[where[hit]]
-    kept = np.flatnonzero(partner >= 0)
-    alike = len(kept) == ours.size == theirs.size and left.shape == right.shape
+    paired = np.flatnonzero(partner >= 0)
+    alike = len(paired) == ours.size == theirs.size and left.shape == right.shape
     if alike and np.array_equal(partner, np.arange(ours.size)):
         return whole
-    again = _again(theirs, np.sort(ours[kept]), partner[kept])
-    return Selection(axes, kept, partner[kept], (sizes[0], sizes[1]), flat, again)
+    again = _again(theirs, np.sort(ours[paired]), partner[paired])
+    return Selection(axes, paired, partner[paired], (sizes[0], sizes[1]), flat, again)
 
 
 def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarray:
@@ -355,9 +355,9 @@ def _again(labels: np.ndarray, known: np.ndarray, taken: np.ndarray) -> np.ndarr
         return taken[:0]
     free = _maybe_among(labels, known)
     free[taken] = False
-    found = np.flatnonzero(free)
-    place = np.searchsorted(known, labels[found]).clip(max=len(known) - 1)
-    return found[known[place] == labels[found]]
+    candidates = np.flatnonzero(free)
+    place = np.searchsorted(known, labels[candidates]).clip(max=len(known) - 1)
+    return candidates[known[place] == labels[candidates]]
 
 
 # Bits of labels by which most of those are left out that the other side has not.

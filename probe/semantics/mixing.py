@@ -18,16 +18,16 @@ MOST_LABELS = 1 << 22  # speed alone
 
 
 def all_known(reads: Sequence[Labels]) -> bool:
-    return all(one.known for one in reads)
+    return all(labels.known for labels in reads)
 
 
 def one_label(reads: Sequence[Labels], what: np.uint64) -> np.ndarray:
     """Returns one label for all elements of everything that is read."""
     pairs: list[np.ndarray | np.uint64] = []
-    for one in reads:
-        array = one.array
+    for labels in reads:
+        array = labels.array
         index = np.arange(1, array.size + 1, dtype=np.uint64).reshape(array.shape)
-        pairs.append(tag(one.shape, *map(one.left_name, range(len(one.shape)))))
+        pairs.append(tag(labels.shape, *map(labels.left_name, range(len(labels.shape)))))
         pairs.append(summed(joint(array, index), tuple(range(array.ndim))))
     return joint(what, *pairs)
 
@@ -52,11 +52,11 @@ def visible(array: np.ndarray) -> np.ndarray:
     return np.where(array == ZERO, tag("zero"), array)
 
 
-def by_row(one: Labels) -> np.ndarray:
+def by_row(labels: Labels) -> np.ndarray:
     """Returns a label for each row along the first axis."""
-    lines = visible(one.full()).reshape(one.shape[0], prod(one.shape[1:]))
+    lines = visible(labels.full()).reshape(labels.shape[0], prod(labels.shape[1:]))
     index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
-    return joint(summed(joint(lines, index), (1,)), tag(one.shape[1:]))
+    return joint(summed(joint(lines, index), (1,)), tag(labels.shape[1:]))
 
 
 def met_names(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
@@ -68,24 +68,24 @@ def met_names(met: Sequence[tuple[Name | None, ...]]) -> list[Name]:
     """
     sets = [frozenset(name for name in names if name is not None) for names in met]
     apart = not any(
-        _meet(one, two)
+        _meet(first, second)
         for n, names in enumerate(sets)
         for others in sets[:n]
-        for one in names
-        for two in others
+        for first in names
+        for second in others
     )
-    found: list[Name] = []
+    joined: list[Name] = []
     for names, every in zip(met, sets, strict=True):
         if apart and len(every) == 1:
-            found += every
+            joined += every
         else:
-            found.append(("met", *sorted(map(hashed, every))) if apart else ("met", hashed(names)))
-    return found
+            joined.append(("met", *sorted(map(hashed, every))) if apart else ("met", hashed(names)))
+    return joined
 
 
-def _meet(one: Name, two: Name) -> bool:
+def _meet(first: Name, second: Name) -> bool:
     """Returns whether two axes have, or may get where they are split or merged, the same name."""
-    return any(_same_axis(a, b) for a in _components(one) for b in _components(two))
+    return any(_same_axis(a, b) for a in _components(first) for b in _components(second))
 
 
 def _components(name: Name) -> Sequence[Name]:
@@ -95,9 +95,9 @@ def _components(name: Name) -> Sequence[Name]:
     return [name]
 
 
-def _same_axis(one: Name, two: Name) -> bool:
+def _same_axis(first: Name, second: Name) -> bool:
     wholes, numbers = [], []
-    for name in (one, two):
+    for name in (first, second):
         parted = isinstance(name, tuple) and name[0] == "part"
         wholes.append(name[1:3] if parted else (name, ()))  # type: ignore[index]
         numbers.append(name[3] if parted else None)  # type: ignore[index, misc]
@@ -120,15 +120,15 @@ def broadcast_labels(
 
     An axis along which all inputs that have it leave their labels out stays left out.
     """
-    shape = np.broadcast_shapes(*(one.shape for one in reads))
-    padded = [lifted(one, len(shape)) for one in reads]
-    out = [axis for axis in range(len(shape)) if _is_left_out([(one, axis) for one in padded])]
+    shape = np.broadcast_shapes(*(labels.shape for labels in reads))
+    padded = [lifted(labels, len(shape)) for labels in reads]
+    out = [axis for axis in range(len(shape)) if _is_left_out([(part, axis) for part in padded])]
     rest = [axis for axis in range(len(shape)) if axis not in out]
-    met = [tuple(one.left_name(axis) for one in padded) for axis in out]
+    met = [tuple(labels.left_name(axis) for labels in padded) for axis in out]
     names: list[Name] = list(range(len(shape)))
     for axis, name in zip(out, met_names(met), strict=True):
         names[axis] = name
-    return shape, owned([one.full(rest) for one in padded], met), tuple(names)
+    return shape, owned([labels.full(rest) for labels in padded], met), tuple(names)
 
 
 def owned(arrays: Sequence[np.ndarray], met: Sequence[tuple[Name | None, ...]]) -> list[np.ndarray]:
@@ -140,93 +140,88 @@ def owned(arrays: Sequence[np.ndarray], met: Sequence[tuple[Name | None, ...]]) 
     apart = [names for names in met if len({name for name in names if name is not None}) > 1]
     if not apart:
         return list(arrays)
-    found = []
+    marked = []
     for number, array in enumerate(arrays):
         own = tag("owned", *sorted(map(hashed, (names[number] for names in apart))))
-        found.append(np.where(array == ZERO, ZERO, joint(array, own)))
-    return found
+        marked.append(np.where(array == ZERO, ZERO, joint(array, own)))
+    return marked
 
 
-def lifted(one: Labels, rank: int) -> Labels:
+def lifted(labels: Labels, rank: int) -> Labels:
     """Returns labels with axes of size 1 in front."""
-    front = rank - len(one.shape)
-    names = (*range(front), *(one.name(axis) for axis in range(len(one.shape))))
-    return Labels(
-        (1,) * front + one.shape,
-        one.array.reshape((1,) * front + one.array.shape),
-        one.known,
-        names,
-    )
+    front = rank - len(labels.shape)
+    names = (*range(front), *(labels.name(axis) for axis in range(len(labels.shape))))
+    shape, array = (1,) * front + labels.shape, labels.array
+    return Labels(shape, array.reshape((1,) * front + array.shape), labels.known, names)
 
 
 def _is_left_out(having: Sequence[tuple[Labels, int]]) -> bool:
     """Returns whether all that have this axis leave their labels out along it."""
-    long = [(one, axis) for one, axis in having if one.shape[axis] != 1]
-    return bool(long) and all(one.implicit(axis) for one, axis in long)
+    long = [(labels, axis) for labels, axis in having if labels.shape[axis] != 1]
+    return bool(long) and all(labels.implicit(axis) for labels, axis in long)
 
 
-def lay_along(one: Labels, axis: int, rank: int) -> Labels:
+def lay_along(labels: Labels, axis: int, rank: int) -> Labels:
     """Returns the labels of a value with one axis, as they lie along ``axis`` of ``rank`` axes."""
-    if len(one.shape) != 1:
-        return one
+    if len(labels.shape) != 1:
+        return labels
 
     def put(n: int) -> tuple[int, ...]:
         return tuple(n if a == axis else 1 for a in range(rank))
 
     names: list[Name] = list(range(rank))
-    names[axis] = one.name(0)
-    array = one.array.reshape(put(one.array.shape[0]))
-    return Labels(put(one.shape[0]), array, one.known, tuple(names))
+    names[axis] = labels.name(0)
+    array = labels.array.reshape(put(labels.array.shape[0]))
+    return Labels(put(labels.shape[0]), array, labels.known, tuple(names))
 
 
-def pair(one: Labels, two: Labels, what: np.uint64) -> Labels:
+def pair(left: Labels, right: Labels, what: np.uint64) -> Labels:
     """Returns the labels of a function of two operands that may change places."""
-    shape, arrays, names = broadcast_labels([one, two])
+    shape, arrays, names = broadcast_labels([left, right])
     arrays = [*np.broadcast_arrays(*arrays)]
-    found = joint(what, np.minimum(*arrays), np.maximum(*arrays))
-    return Labels(shape, found, all_known([one, two]), names)
+    label = joint(what, np.minimum(*arrays), np.maximum(*arrays))
+    return Labels(shape, label, all_known([left, right]), names)
 
 
 # What tells the labels of a b c from those of a + b + c.
 PRODUCT = tag("a product of two")
 
 
-def associated(one: Labels, two: Labels, adds: bool) -> Labels:
+def associated(left: Labels, right: Labels, adds: bool) -> Labels:
     """Returns the labels of a + b, or of a b, which are those of b + a and b a; and those of
     (a + b) + c are those of a + (b + c). A zero adds nothing, and makes a product zero."""
-    for kept, other in ((one, two), (two, one)) if adds else ():
-        if not other.array.any() and np.broadcast_shapes(one.shape, two.shape) == kept.shape:
-            return kept._replace(
-                known=all_known([one, two])
-            )  # a bias of zeros, as converters add it
-    shape, arrays, names = broadcast_labels([one, two])
+    # a bias of zeros, as converters add it, leaves the labels as they are
+    for term, other in ((left, right), (right, left)) if adds else ():
+        if not other.array.any() and np.broadcast_shapes(left.shape, right.shape) == term.shape:
+            return term._replace(known=all_known([left, right]))
+    shape, arrays, names = broadcast_labels([left, right])
     # products are added up in labels too, behind an exclusive or: else a + b and a b would be one
     key = ZERO if adds else PRODUCT
     with np.errstate(over="ignore"):
-        found = unmix(np.add(*(premix(array ^ key) for array in arrays))) ^ key
+        label = unmix(np.add(*(premix(array ^ key) for array in arrays))) ^ key
     if not adds:
-        found = np.where((arrays[0] == ZERO) | (arrays[1] == ZERO), ZERO, found)
-    return Labels(shape, found, all_known([one, two]), names)
+        label = np.where((arrays[0] == ZERO) | (arrays[1] == ZERO), ZERO, label)
+    return Labels(shape, label, all_known([left, right]), names)
 
 
-def reduce(one: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
+def reduce(labels: Labels, axes: tuple[int, ...], zero: bool) -> np.ndarray:
     """Returns one label for all elements along axes, in any order; the axes stay with size 1."""
-    out = [axis for axis in axes if one.implicit(axis)]
-    array = scattered(one.array if zero else visible(one.array))
-    found = summed(array, tuple(axis for axis in axes if axis not in out), True)
+    out = [axis for axis in axes if labels.implicit(axis)]
+    array = scattered(labels.array if zero else visible(labels.array))
+    sums = summed(array, tuple(axis for axis in axes if axis not in out), True)
     if out:
-        word = tag(*sorted((hashed(one.name(axis)), one.shape[axis]) for axis in out))
-        found = np.where(found == ZERO, ZERO, joint(found, word))
-    return found
+        word = tag(*sorted((hashed(labels.name(axis)), labels.shape[axis]) for axis in out))
+        sums = np.where(sums == ZERO, ZERO, joint(sums, word))
+    return sums
 
 
 def contract(
-    one: Labels, two: Labels, letters: tuple[str, str], out: str, what: np.uint64
+    left: Labels, right: Labels, letters: tuple[str, str], out: str, what: np.uint64
 ) -> Labels:
     """Returns the labels of an einsum: sums of mixed pairs over the shared letters, zero where
     either is; its shape by the longer of both where one has size 1."""
     every = [*out, *(x for x in dict.fromkeys(letters[0] + letters[1]) if x not in out)]
-    ends = ((one, letters[0]), (two, letters[1]))
+    ends = ((left, letters[0]), (right, letters[1]))
     having = {x: [(labels, text.index(x)) for labels, text in ends if x in text] for x in every}
     left_out = [x for x in every if _is_left_out(having[x])]
     met = [
@@ -240,11 +235,9 @@ def contract(
     arrays = owned([_lettered(labels, text, every, left_out) for labels, text in ends], met)
     # ab is ba, as where a library transposes a product, unless an index alone says whose axis it is
     turns = not any(x in out and (x in letters[0]) != (x in letters[1]) for x in left_out)
-    found = _chunked(arrays, len(out), what, turns)
-    shape = tuple(sizes[x] for x in out)
-    return Labels(
-        shape, found, all_known([one, two]), tuple(names.get(x, k) for k, x in enumerate(out))
-    )
+    products = _chunked(arrays, len(out), what, turns)
+    shape, named = tuple(sizes[x] for x in out), tuple(names.get(x, k) for k, x in enumerate(out))
+    return Labels(shape, products, all_known([left, right]), named)
 
 
 def _lettered(
@@ -266,36 +259,36 @@ def _chunked(arrays: Sequence[np.ndarray], out: int, what: np.uint64, turns: boo
     shape = broad[:out]
     if not out:
         return _mixed_pair(arrays[0], arrays[1], inner, what, turns)
-    found = np.empty(shape, np.uint64)
+    labels = np.empty(shape, np.uint64)
     axis = int(np.argmax(shape))
     rest = max(int(np.prod(broad, dtype=int)) // max(broad[axis], 1), 1)
     rows = max(1, MOST_LABELS // rest)
     for start in range(0, shape[axis], rows):
         part = (slice(None),) * axis + (slice(start, start + rows),)
         some = [array if array.shape[axis] == 1 else array[part] for array in arrays]
-        found[part] = _mixed_pair(some[0], some[1], inner, what, turns)
-    return found
+        labels[part] = _mixed_pair(some[0], some[1], inner, what, turns)
+    return labels
 
 
 def _mixed_pair(
-    one: np.ndarray, two: np.ndarray, inner: tuple[int, ...], what: np.uint64, turns: bool
+    left: np.ndarray, right: np.ndarray, inner: tuple[int, ...], what: np.uint64, turns: bool
 ) -> np.ndarray:
     # a sum of both has no order
     if turns:
         with np.errstate(over="ignore"):
-            both = mixed(mixed(one) + mixed(two))
+            both = mixed(mixed(left) + mixed(right))
     else:
-        both = joint(one, two)
-    pair = np.where((one == ZERO) | (two == ZERO), ZERO, both)
-    found = summed(scattered(pair), inner)
-    return np.where(found == ZERO, ZERO, joint(found, what))
+        both = joint(left, right)
+    pair = np.where((left == ZERO) | (right == ZERO), ZERO, both)
+    sums = summed(scattered(pair), inner)
+    return np.where(sums == ZERO, ZERO, joint(sums, what))
 
 
 def axis_groups(
     ours: tuple[int, ...], theirs: tuple[int, ...]
 ) -> list[tuple[list[int], list[int]]]:
     """Splits two shapes of one size into the smallest groups of axes with equal products."""
-    found: list[tuple[list[int], list[int]]] = []
+    groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(ours) or j < len(theirs):
         mine, other, left, right = [], [], 1, 1
@@ -310,37 +303,35 @@ def axis_groups(
             else:
                 right, j = right * theirs[j], j + 1
                 other.append(j - 1)
-        found.append((mine, other))
-    return found
+        groups.append((mine, other))
+    return groups
 
 
-def reshape_labels(one: Labels, to: tuple[int, ...]) -> Labels:
+def reshape_labels(labels: Labels, to: tuple[int, ...]) -> Labels:
     """Returns the labels of the same elements in another shape.
 
     An axis along which labels are left out stays so where it is split, or where all that is merged
     with it is left out too; its name then tells the parts, and merging them gives it back.
     """
-    if 0 in one.shape or one.shape == to:
-        return one._replace(
-            shape=to, array=one.array if one.shape == to else np.zeros(to, np.uint64)
-        )
+    if 0 in labels.shape or labels.shape == to:
+        array = labels.array if labels.shape == to else np.zeros(to, np.uint64)
+        return labels._replace(shape=to, array=array)
     lengths, names, fulls = [], list[Name](range(len(to))), []
-    split = axis_groups(one.shape, to)
-    if not one.fixed:
-        one = one._replace(array=one.full(_merged_with_one(one.shape, split)))
+    split = axis_groups(labels.shape, to)
+    if not labels.fixed:
+        labels = labels._replace(array=labels.full(_merged_with_one(labels.shape, split)))
     for mine, other in split:
-        long = [axis for axis in mine if one.shape[axis] != 1]
-        if long and all(one.implicit(axis) for axis in long):
+        long = [axis for axis in mine if labels.shape[axis] != 1]
+        if long and all(labels.implicit(axis) for axis in long):
             parts = [axis for axis in other if to[axis] != 1]
-            for axis, name in zip(
-                parts, _axis_names(one, long, [to[a] for a in parts]), strict=True
-            ):
+            fresh = _axis_names(labels, long, [to[a] for a in parts])
+            for axis, name in zip(parts, fresh, strict=True):
                 names[axis] = name
             lengths += [1] * len(other)
         else:
             fulls += long
             lengths += [to[axis] for axis in other]
-    return Labels(to, one.full(fulls).reshape(lengths), one.known, tuple(names), one.fixed)
+    return Labels(to, labels.full(fulls).reshape(lengths), labels.known, tuple(names), labels.fixed)
 
 
 def _merged_with_one(
@@ -352,22 +343,22 @@ def _merged_with_one(
     nothing can be left out along the merged axis. What goes away behind a longer axis is taken to
     belong to that, as in (20, 1, 64) to (20, 64), unless the axis behind it is split.
     """
-    found: list[int] = []
+    axes: list[int] = []
     gone, first = False, True
     for mine, other in split:
         if not other and all(shape[axis] == 1 for axis in mine):
             gone = True
             continue
         if gone and mine and (first or len(other) > 1):
-            found.append(mine[0])
+            axes.append(mine[0])
         gone = first = False
-    return found
+    return axes
 
 
-def _axis_names(one: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
+def _axis_names(labels: Labels, axes: Sequence[int], sizes: Sequence[int]) -> list[Name]:
     """Returns the names of axes that are split or merged."""
-    old = tuple(one.shape[axis] for axis in axes)
-    names = tuple(one.name(axis) for axis in axes)
+    old = tuple(labels.shape[axis] for axis in axes)
+    names = tuple(labels.name(axis) for axis in axes)
     if old == tuple(sizes):
         return list(names)
     merged: Name = names[0] if len(axes) == 1 else ("merged", old, *names)

@@ -60,19 +60,21 @@ class Moves(Exact):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         # where each result has its elements from, as the function moves their numbers
-        given, places, start = tuple(one.shape for one in reads), [], 1
-        for shape in given:
+        sizes, places, start = tuple(operand.shape for operand in reads), [], 1
+        for shape in sizes:
             end = start + prod(shape)
             places.append(np.arange(start, end, dtype=np.uint64).reshape(shape))
             start = end
         moved = self.move(*places)
         every = moved if isinstance(moved, tuple | list) else (moved,)
-        sources = [
-            np.asarray(one, np.int64).reshape(to) - 1 for one, to in zip(every, shapes, strict=True)
-        ]
-        maps = tuple(Map(one, np.broadcast_to(np.float32(0), one.shape)) for one in sources)
-        return Mapped(tuple(range(len(reads))), given, maps).labels(reads, shapes, what)
+        maps = tuple(
+            Map(np.asarray(place, np.int64).reshape(to) - 1, np.broadcast_to(np.float32(0), to))
+            for place, to in zip(every, shapes, strict=True)
+        )
+        return Mapped(tuple(range(len(reads))), sizes, maps).labels(reads, shapes, what)
 
+
+Shape = tuple[int, ...]
 
 NEVER = count()
 
@@ -87,10 +89,10 @@ class Written(Moves):
     index: Any = None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (found,) = super().labels(reads, shapes, what)
+        (moved,) = super().labels(reads, shapes, what)
         mark = joint(tag("never written", next(NEVER)), np.arange(1, self.index.size + 1))
-        array = np.where(self.index < 0, mark.reshape(self.index.shape), found.full())
-        return [found._replace(array=array)]
+        array = np.where(self.index < 0, mark.reshape(self.index.shape), moved.full())
+        return [moved._replace(array=array)]
 
 
 @dataclass(frozen=True)
@@ -104,23 +106,23 @@ class Picks(Moves):
     index: Any = 0
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, index = reads[0], np.asarray(self.index)
-        axis = self.axis % len(one.shape)
-        names = [*map(one.name, range(len(one.shape)))]
+        source, index = reads[0], np.asarray(self.index)
+        axis = self.axis % len(source.shape)
+        names = [*map(source.name, range(len(source.shape)))]
         line = index.ndim == 1 and index.size and bool((np.diff(index) == 1).all())
-        if one.implicit(axis) and line:
+        if source.implicit(axis) and line:
             size = index.size
-            array = one.array
+            array = source.array
             if size == 1:
-                array = one.full([axis]).take([int(index[0])], axis)
+                array = source.full([axis]).take([int(index[0])], axis)
             # rows from the third on are not taken for the first ones: where they begin is part of
             # the name
             elif index[0]:
                 names[axis] = ("rows", mixing.hashed(names[axis]), int(index[0]))
-            return [Labels(shapes[0], array, one.known, tuple(names))]
-        found = one.full([axis]).take(index, axis)
+            return [Labels(shapes[0], array, source.known, tuple(names))]
+        picked = source.full([axis]).take(index, axis)
         names[axis : axis + 1] = range(index.ndim)
-        return [Labels(shapes[0], found, one.known, tuple(names))]
+        return [Labels(shapes[0], picked, source.known, tuple(names))]
 
 
 @dataclass(frozen=True)
@@ -133,20 +135,20 @@ class Joins(Exact):
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         axis, rank = self.axis % len(shapes[0]), len(shapes[0])
         if self.stacked:
-            reads = [mixing.reshape_labels(one, _at(shapes[0], axis)) for one in reads]
-        reads = [one for one in reads if len(one.shape) == rank and one.shape[axis]]
+            reads = [mixing.reshape_labels(piece, _at(shapes[0], axis)) for piece in reads]
+        reads = [piece for piece in reads if len(piece.shape) == rank and piece.shape[axis]]
         if not reads:
             return [Labels(shapes[0], np.zeros(shapes[0], np.uint64))]
-        if all(one.implicit(axis) for one in reads):
+        if all(piece.implicit(axis) for piece in reads):
             return [self._behind(reads, shapes[0], axis)]
         out = [
             a
             for a in range(rank)
             if a != axis
-            and all(one.implicit(a) for one in reads)
-            and len({one.name(a) for one in reads}) == 1
+            and all(piece.implicit(a) for piece in reads)
+            and len({piece.name(a) for piece in reads}) == 1
         ]
-        fulls = [one.full([a for a in range(rank) if a not in out]) for one in reads]
+        fulls = [piece.full([a for a in range(rank) if a not in out]) for piece in reads]
         names = [reads[0].name(a) if a in out else a for a in range(rank)]
         array = np.concatenate(fulls, axis)
         return [Labels(shapes[0], array, mixing.all_known(reads), tuple(names))]
@@ -154,14 +156,13 @@ class Joins(Exact):
     @staticmethod
     def _behind(reads: Sequence[Labels], to: tuple[int, ...], axis: int) -> Labels:
         """Along an axis that is left out: then each element reads all pieces at its place."""
-        sizes = tuple(one.shape[axis] for one in reads)
-        names = tuple(mixing.hashed(one.name(axis)) for one in reads)
-        lines = [Labels(_at(one.shape, axis), one.array, one.known, one.names) for one in reads]
-        _, arrays, found = mixing.broadcast_labels(lines)
-        named = list(found)
-        named[axis] = ("joined", sizes, names)
+        sizes = tuple(piece.shape[axis] for piece in reads)
+        names = tuple(mixing.hashed(piece.name(axis)) for piece in reads)
+        lines = [piece._replace(shape=_at(piece.shape, axis)) for piece in reads]
+        _, arrays, met = mixing.broadcast_labels(lines)
+        named = (*met[:axis], ("joined", sizes, names), *met[axis + 1 :])
         array = joint(tag("joined"), *map(mixing.visible, arrays))
-        return Labels(to, array, mixing.all_known(reads), tuple(named))
+        return Labels(to, array, mixing.all_known(reads), named)
 
 
 def _at(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -179,13 +180,13 @@ class Splits(Exact):
     drop: bool = False
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        found, start = [], 0
+        parts, start = [], 0
         axis = self.axis % len(reads[0].shape)
         for size, shape in zip(self.sizes, shapes, strict=True):
             index = np.asarray(start) if self.drop else np.arange(start, start + size)
-            found += Picks(axis=axis, index=index).labels(reads, [shape], what)
+            parts += Picks(axis=axis, index=index).labels(reads, [shape], what)
             start += size
-        return found
+        return parts
 
 
 @dataclass(frozen=True)
@@ -197,9 +198,9 @@ class Pads(Exact):
     dtype: str = "float32"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
+        source = reads[0]
         axes = [axis for axis, both in enumerate(self.widths) if both != (0, 0)]
-        array = one.full(axes)
+        array = source.full(axes)
         cut = tuple(
             slice(max(-a, 0), n - max(-b, 0))
             for (a, b), n in zip(self.widths, array.shape, strict=True)
@@ -207,7 +208,7 @@ class Pads(Exact):
         widths = [(max(a, 0), max(b, 0)) for a, b in self.widths]
         label = of_number(self.value, self.dtype)
         array = np.pad(array[cut], widths, constant_values=label)
-        return [Labels(shapes[0], array, one.known, one.names)]
+        return [Labels(shapes[0], array, source.known, source.names)]
 
 
 @dataclass(frozen=True)
@@ -217,10 +218,10 @@ class Turns(Exact):
     axes: tuple[int, ...]
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (one, *_) = reads
-        names = tuple(one.name(axis % len(one.shape)) for axis in self.axes)
-        shape = tuple(one.shape[axis] for axis in self.axes)
-        return [Labels(shape, one.array.transpose(self.axes), one.known, names, one.fixed)]
+        (source, *_) = reads
+        names = tuple(source.name(axis % len(source.shape)) for axis in self.axes)
+        shape = tuple(source.shape[axis] for axis in self.axes)
+        return [Labels(shape, source.array.transpose(self.axes), source.known, names, source.fixed)]
 
 
 @dataclass(frozen=True)
@@ -239,15 +240,15 @@ class Broadcasts(Exact):
     axes: tuple[int, ...]
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, shape = reads[0], shapes[0]
+        source, shape = reads[0], shapes[0]
         lengths, wide = [1] * len(shape), list(shape)
         names: list[Name] = list(range(len(shape)))
         for axis, to in enumerate(self.axes):
-            lengths[to] = one.array.shape[axis]
-            if one.implicit(axis):
-                wide[to], names[to] = 1, one.name(axis)
-        array = np.broadcast_to(one.array.reshape(lengths), wide)
-        return [Labels(shape, array, one.known, tuple(names))]
+            lengths[to] = source.array.shape[axis]
+            if source.implicit(axis):
+                wide[to], names[to] = 1, source.name(axis)
+        array = np.broadcast_to(source.array.reshape(lengths), wide)
+        return [Labels(shape, array, source.known, tuple(names))]
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ def maps_of(
     is no sign: other numbers in the opposite order. So a constant gives itself away, as it stays,
     and so does what computes: relu, abs and clips by the sign, sorting and maxima by the order.
     """
-    data = [n for n, one in enumerate(given) if one is None]
+    data = [n for n, operand in enumerate(given) if operand is None]
     sizes = [prod(shapes[n]) for n in data]
     count = sum(sizes)
     bits = min(BITS[dtypes[n]] for n in data)
@@ -312,20 +313,21 @@ def maps_of(
                 number = -number if second and signed else number
                 reads[n] = _in_format(number.reshape(shapes[n]), dtypes[n])
                 start += size
-            made = [np.asarray(one) for one in run(reads)]  # type: ignore[arg-type]
-            constants = constants or made
-            every = [_integers_in(one, dtypes[data[0]]) << digit * bits for one in made]
+            results = [np.asarray(result) for result in run(reads)]  # type: ignore[arg-type]
+            constants = constants or results
+            every = [_integers_in(result, dtypes[data[0]]) << digit * bits for result in results]
             totals = [a + b for a, b in zip(totals, every, strict=True)] if totals else every
         runs.append(totals)
-    found = []
-    for one, two, constant in zip(*runs, constants, strict=True):
-        turned = -count - one if signed else 2 * count + 1 - one
-        moved = (one > 0) & (one <= count) & (two == turned)
-        if not (moved | (one == two)).all():
+    maps = []
+    for first, again, constant in zip(*runs, constants, strict=True):
+        turned = -count - first if signed else 2 * count + 1 - first
+        moved = (first > 0) & (first <= count) & (again == turned)
+        if not (moved | (first == again)).all():
             return None
         kind = np.int32 if count < 1 << 31 else np.int64
-        found.append(Map(np.where(moved, one - 1, -1).astype(kind), np.where(moved, 0, constant)))
-    return found
+        source = np.where(moved, first - 1, -1).astype(kind)
+        maps.append(Map(source, np.where(moved, 0, constant)))
+    return maps
 
 
 def _in_format(numbers: np.ndarray, dtype: str) -> np.ndarray:
@@ -347,40 +349,40 @@ def _integers_in(array: np.ndarray, dtype: str) -> np.ndarray:
     return np.where(whole, np.where(whole, values, 0), -1).astype(np.int64)
 
 
-def still(one: Map, shapes: Shapes) -> list[tuple[int, int, int]]:
+def still(where: Map, shapes: Shapes) -> list[tuple[int, int, int]]:
     """Returns (axis of the operands, axis of the result, start) along which nothing moves.
 
     ``shapes``: of the moved operands. The result's elements at k along its axis are there the
     operands' at start + k, and constants are the same all along.
     """
-    found: list[tuple[int, int, int]] = []
+    pairs: list[tuple[int, int, int]] = []
     rank = len(shapes[0])
-    if any(len(shape) != rank for shape in shapes) or not one.source.size:
-        return found
+    if any(len(shape) != rank for shape in shapes) or not where.source.size:
+        return pairs
     starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
-    owner = np.searchsorted(starts, one.source, side="right") - 1
+    owner = np.searchsorted(starts, where.source, side="right") - 1
     steps = [np.cumprod((1, *shape[:0:-1]))[::-1] for shape in shapes]
-    for axis, size in enumerate(one.source.shape):
+    for axis, size in enumerate(where.source.shape):
         if size < 2:
             continue
-        line = np.moveaxis(one.source, axis, 0)
+        line = np.moveaxis(where.source, axis, 0)
         whose = np.moveaxis(owner, axis, 0)
-        fixed = np.moveaxis(one.constants, axis, 0)
+        fixed = np.moveaxis(where.constants, axis, 0)
         if (whose != whose[:1]).any() or (fixed != fixed[:1]).any():
             continue
         inside = whose[0] >= 0
         for k in range(rank):
             length = {shape[k] for shape in shapes}
-            if len(length) > 1 or k in {pair[0] for pair in found}:
+            if len(length) > 1 or k in {pair[0] for pair in pairs}:
                 continue
             # of each element its operand's step along this axis; constants don't step
             step = np.array([*(each[k] for each in steps), 0])[whose[0]]
             at = np.arange(size).reshape(-1, *(1,) * (line.ndim - 1))
             first = ((line[0] - starts[whose[0]]) // np.maximum(step, 1) % length.pop())[inside]
             if (line == line[:1] + at * step).all() and first.size and (first == first[0]).all():
-                found.append((k, axis, int(first[0])))
+                pairs.append((k, axis, int(first[0])))
                 break
-    return found
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -400,31 +402,30 @@ class Mapped(Exact):
         and the axes along which nothing moves: a part of a value that was written elsewhere is as
         it was."""
         starts = np.cumsum([0, *map(prod, self.shapes)])
-        found = []
-        for one in self.maps:
-            owner = np.searchsorted(starts, one.source, side="right") - 1
+        results = []
+        for where in self.maps:
+            owner = np.searchsorted(starts, where.source, side="right") - 1
             used = sorted(set(np.unique(owner).tolist()) - {-1})
             shapes = [self.shapes[n] for n in used]
-            shift = np.zeros(len(starts) + 1, one.source.dtype)
+            shift = np.zeros(len(starts) + 1, where.source.dtype)
             shift[used] = np.cumsum([0, *map(prod, shapes)])[: len(used)] - starts[used]
-            mine = one._replace(source=one.source + shift[owner])
-            found.append((used, mine, still(mine, shapes) if used else []))
-        return found
+            mine = where._replace(source=where.source + shift[owner])
+            results.append((used, mine, still(mine, shapes) if used else []))
+        return results
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         data = [reads[n] for n in self.data]
-        if all(one.array.shape == one.shape for one in data):  # nothing is left out
-            return [
-                self._moved(data, one, [], to) for one, to in zip(self.maps, shapes, strict=True)
-            ]
+        if all(labels.array.shape == labels.shape for labels in data):  # nothing is left out
+            both = zip(self.maps, shapes, strict=True)
+            return [self._moved(data, where, [], to) for where, to in both]
         return [
-            self._moved([data[n] for n in used] or data, one, pairs, to)
-            for (used, one, pairs), to in zip(self.own, shapes, strict=True)
+            self._moved([data[n] for n in used] or data, where, pairs, to)
+            for (used, where, pairs), to in zip(self.own, shapes, strict=True)
         ]
 
     @staticmethod
     def _moved(
-        data: Sequence[Labels], one: Map, axes: Sequence[tuple[int, int, int]], to: tuple[int, ...]
+        data: Sequence[Labels], where: Map, axes: Sequence[tuple[int, int, int]], to: Shape
     ) -> Labels:
         out = [
             (i, o, start)
@@ -432,7 +433,7 @@ class Mapped(Exact):
             if all(each.implicit(i) for each in data) and len({each.name(i) for each in data}) == 1
         ]
         names: list[Name] = list(range(len(to)))
-        index, constants = one.source, one.constants
+        index, constants = where.source, where.constants
         for i, o, start in out:  # one element stands for all along such an axis
             name = data[0].name(i)
             names[o] = ("rows", mixing.hashed(name), start) if start else name  # as of ``Picks``
@@ -479,7 +480,7 @@ class Asked(Exact):
             return Unknown(f"it can't be asked where it moves what ({type(error).__name__})")
         if maps is None:
             return Unknown("it computes, where only movement is described")
-        data = tuple(n for n, one in enumerate(self.given) if one is None)
+        data = tuple(n for n, operand in enumerate(self.given) if operand is None)
         return Mapped(data, tuple(self.shapes[n] for n in data), tuple(maps))
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
@@ -494,17 +495,12 @@ def asked_move(call: Call, *slots: int) -> Meaning:
     none is named) and computes nothing. NotSettled where another operand isn't known."""
     chosen = set(call.places(*(slots or (0,))))
     run, held = _runnable(call, chosen)
-    operands = {one.at: one for one in call.reads if one is not None and one.at >= 0}
+    operands = {operand.at: operand for operand in call.arrays}
     size = max(prod(shape) for shape in (*call.gives, *(operands[n].shape for n in chosen)))
     if size > MOST:
         raise NotSettled(f"it moves {size:,} elements, and is asked where of at most {MOST:,}")
-    every = sorted(operands)
-    return Asked(
-        run,
-        tuple(held[at] for at in every),
-        tuple(operands[at].shape for at in every),
-        tuple(operands[at].dtype for at in every),
-    )
+    shapes, dtypes = zip(*((each.shape, each.dtype) for each in operands.values()), strict=True)
+    return Asked(run, tuple(held.values()), shapes, dtypes)
 
 
 def _runnable(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
@@ -512,15 +508,13 @@ def _runnable(call: Call, chosen: set[int]) -> tuple[Run, dict[int, Any]]:
     if call.run is None:
         raise NotSettled(f"{call.op} can't be run alone")
     held: dict[int, Any] = {}
-    for one in sorted((one for one in call.reads if one is not None), key=lambda one: one.at):
-        if one.at < 0:
-            continue
-        if one.at in chosen:
-            held[one.at] = None
-        elif one.content is None:
+    for operand in call.arrays:
+        if operand.at in chosen:
+            held[operand.at] = None
+        elif operand.content is None:
             raise NotSettled(f"{call.op} reads sizes or indices that floating-point numbers decide")
         else:
-            held[one.at] = np.array(one.content())
+            held[operand.at] = np.array(operand.content())
     return call.run, held
 
 
@@ -536,8 +530,8 @@ def asked_resize(call: Call, axes: Sequence[int], numbers: tuple[Any, ...]) -> M
             raise NotSettled("it rounds to integers")
         return reads_of(call, blended(call, axes), 0)
     except NotSettled:
-        kept = tuple((axis, axis) for axis in range(call.rank()) if axis not in axes)
-        return reads_of(call, Whole(kept, "resize", numbers), 0)
+        others = tuple((axis, axis) for axis in range(call.rank()) if axis not in axes)
+        return reads_of(call, Whole(others, "resize", numbers), 0)
 
 
 def blended(call: Call, axes: Sequence[int]) -> Blends:
@@ -562,10 +556,10 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
         for start in range(0, shape[axis], planes):
             ones = np.broadcast_to((number + start == place).astype(np.float64), shape)
             held[at] = _in_format(ones, call.dtype())
-            found = np.asarray(run([held[n] for n in sorted(held)])[0])
-            found = floats.widen(found, "bfloat16") if call.dtype() == "bfloat16" else found
+            answer = np.asarray(run([held[n] for n in sorted(held)])[0])
+            answer = floats.widen(answer, "bfloat16") if call.dtype() == "bfloat16" else answer
             first = tuple(0 if a in axes and a != axis else slice(None) for a in range(rank))
-            line = np.moveaxis(found[first], sum(a < axis for a in others), -1)
+            line = np.moveaxis(answer[first], sum(a < axis for a in others), -1)
             columns.append(line.reshape(planes, to[axis]))
         matrix = np.concatenate(columns).T.astype(np.float64)
         if not np.allclose(matrix.sum(1), 1, atol=1e-3):
@@ -581,8 +575,6 @@ def blended(call: Call, axes: Sequence[int]) -> Blends:
 
 
 SEVERAL = "several updates go to one place"
-
-Shape = tuple[int, ...]
 
 
 def flat_places(shape: Shape) -> np.ndarray:
@@ -600,8 +592,8 @@ def points(index: np.ndarray, shape: Shape) -> np.ndarray:
     whole = np.zeros(len(wrapped), int)
     lines = np.asarray(np.ravel_multi_index(tuple(wrapped.T), shape[:depth])) if depth else whole
     inner = prod(shape[depth:])
-    found: np.ndarray = (lines[:, None] * inner + np.arange(inner)).reshape(*ahead, *shape[depth:])
-    return found
+    places: np.ndarray = (lines[:, None] * inner + np.arange(inner)).reshape(*ahead, *shape[depth:])
+    return places
 
 
 def places_along(index: np.ndarray, axis: int, shape: Shape) -> np.ndarray:
@@ -617,7 +609,7 @@ def put_at(
     """Returns a scatter. ``places``: flat ones of the result; ``updates``: the slot of what is put
     there, which broadcasts to them; ``into``: the slot of the array that is written into, zeros if
     there is none. ``adds``: the updates are added."""
-    shape, given = call.gives[0], call.shape(updates)
+    shape, update_shape = call.gives[0], call.shape(updates)
     if adds:  # updates broadcast to the places, and are added there in any order
         build = StepBuilder(call.count)
         wide = Broadcasts(tuple(range(places.ndim - call.rank(updates), places.ndim)))
@@ -629,11 +621,10 @@ def put_at(
         return Unknown(SEVERAL)
     start = 0 if into is None else prod(shape)
     index = flat_places(shape) if into is not None else np.full(shape, -1)
-    index.reshape(-1)[places.reshape(-1)] = start + np.broadcast_to(
-        flat_places(given), places.shape
-    ).reshape(-1)
+    put = np.broadcast_to(flat_places(update_shape), places.shape)
+    index.reshape(-1)[places.reshape(-1)] = start + put.reshape(-1)
     constants = np.zeros(shape, call.dtypes[0] if call.dtypes else np.float32)
-    shapes = (given,) if into is None else (shape, given)
+    shapes = (update_shape,) if into is None else (shape, update_shape)
     data = tuple(range(len(shapes)))
     slots = (updates,) if into is None else (into, updates)
     return reads_of(call, Mapped(data, shapes, (Map(index, constants),)), *slots)

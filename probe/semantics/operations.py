@@ -21,6 +21,9 @@ from probe.semantics.moving import Broadcasts, Joins, Pads, Picks, Reshapes, Sam
 from probe.semantics.sums import Contracts, Maximum, Reduces, Scans, Whole
 from probe.semantics.windows import Frame, Windows
 
+# Meanings that need no arguments in another form than tables have them.
+where, reshape, concat = Chooses, Reshapes, Joins
+
 # Alpha and scale of Klambauer et al. 2017, in double precision as PyTorch has them.
 SELU = (1.6732632423543772, 1.0507009873554805)
 
@@ -48,12 +51,12 @@ def function(
     """
     name = canonical(word)
     known = row_of(name)
-    given = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
+    arguments = tuple(sorted((key, as_float32(value)) for key, value in numbers.items()))
     zero = known.zero or "stays" * known.keeps_zero
-    if given and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
+    if arguments and zero == "adds":  # of a + 2 b, a zero for a leaves 2 b, which isn't b
         zero = ""
     # zeros of an exponential are what a mask hides: they add nothing to a softmax's sum
-    return (Vanishes if name == "exp" else Each)(name, zero, given, reads, along)
+    return (Vanishes if name == "exp" else Each)(name, zero, arguments, reads, along)
 
 
 def arithmetic(word: str, dtype: str) -> Each:
@@ -90,14 +93,11 @@ def several(word: str, count: int) -> Meaning:
     return function(word)
 
 
-def where() -> Chooses:
-    """Returns a choice by a condition: the second input where the first is true, else the third."""
-    return Chooses()
-
-
 def clip(low: float | None, high: float | None, reads: tuple[int, ...] | None = None) -> Each:
     """Returns a Clip between two numbers; None: no bound. ReLU and ReLU6 are two of them."""
-    low, high = (None if one is None or np.isinf(one) else as_float32(one) for one in (low, high))
+    low, high = (
+        None if bound is None or np.isinf(bound) else as_float32(bound) for bound in (low, high)
+    )
     if (low, high) in ((0.0, None), (0.0, 6.0)):
         return function("relu" if high is None else "relu6", reads)
     stays = (low is None or low <= 0) and (high is None or high >= 0)
@@ -112,12 +112,12 @@ def leaky_relu(slope: float) -> Each:
 def elu(alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Each:
     """Returns ELU, ``scale * (x if x > 0 else alpha * (exp(inner * x) - 1))``: SELU and CELU are
     two of them."""
-    given = as_float32((alpha, scale, inner))
-    if given == as_float32((*SELU, 1.0)):
+    arguments = as_float32((alpha, scale, inner))
+    if arguments == as_float32((*SELU, 1.0)):
         return function("selu")
-    if given == (given[0], 1.0, 1.0):
+    if arguments == (arguments[0], 1.0, 1.0):
         return function("elu", alpha=alpha)
-    if given == (given[0], 1.0, as_float32(1 / alpha)):
+    if arguments == (arguments[0], 1.0, as_float32(1 / alpha)):
         return function("celu", alpha=alpha)
     return function("elu", alpha=alpha, scale=scale, inner=inner)
 
@@ -293,12 +293,12 @@ def same_padding(
     odd_first: bool = False,
 ) -> Padding:
     """Returns the padding by which ``ins`` give ``outs``; the odd zero behind, or ``odd_first``."""
-    found = []
+    pads = []
     for size, out, k, s, d in zip(ins, outs, kernel, stride, dilation, strict=True):
         total = max(0, (out - 1) * s + (k - 1) * d + 1 - size)
         before = total - total // 2 if odd_first else total // 2
-        found.append((before, total - before))
-    return tuple(found)
+        pads.append((before, total - before))
+    return tuple(pads)
 
 
 def _layout(rank: int, channels_last: bool) -> tuple[tuple[int, ...], int]:
@@ -377,16 +377,16 @@ def gemm(
     """Returns ``alpha a b + beta c``, of the operands in the first two slots and the third, where
     there is one; ``turned``: which of the first are transposed."""
     ranks, reads = (call.rank(0), call.rank(1)), (call.at(0), call.at(1))
-    one, two = (function("multiply", other=number) for number in (alpha, beta))
+    by_alpha, by_beta = (function("multiply", other=number) for number in (alpha, beta))
     product = matmul(ranks, (turned[0], turned[1]), reads)
     if not call.has(2) or beta == 0:
-        return product if alpha == 1 else then(call, product, one)
+        return product if alpha == 1 else then(call, product, by_alpha)
     added, shape = call.at(2), call.gives[0]
     if alpha == beta == 1:
         return replace(product, bias=added)
     build = StepBuilder(call.count)
-    scaled = build.add(one, (build.add(product, reads, shape),), shape)
-    other = build.add(two, (added,), call.shape(2))
+    scaled = build.add(by_alpha, (build.add(product, reads, shape),), shape)
+    other = build.add(by_beta, (added,), call.shape(2))
     build.add(function("add"), (scaled, other), shape)
     return build.done()
 
@@ -401,7 +401,7 @@ def einsum(equation: str) -> Meaning:
     equation = equation.replace(" ", "")
     ins, arrow, out = equation.partition("->")
     texts = ins.split(",")
-    if any(len(set(one.replace(".", ""))) < len(one.replace(".", "")) for one in texts):
+    if any(len(set(text.replace(".", ""))) < len(text.replace(".", "")) for text in texts):
         raise ValueError("an operand's own diagonal")
     if len(texts) == 2 and arrow:
         return Contracts(equation)
@@ -419,9 +419,9 @@ def along(
     """Returns what reads all along ``axes`` in a manner that isn't known: sorting, the largest k.
     ``keep``: these axes stay."""
     gone = {axis % max(rank, 1) for axis in axes}
-    kept = [axis for axis in range(rank) if axis not in gone]
-    places = kept if keep else range(len(kept))
-    return Whole(tuple(zip(kept, places, strict=True)), canonical(word), numbers)
+    stay = [axis for axis in range(rank) if axis not in gone]
+    places = stay if keep else range(len(stay))
+    return Whole(tuple(zip(stay, places, strict=True)), canonical(word), numbers)
 
 
 def own_rows(
@@ -453,8 +453,8 @@ def top_k(
 def lrn(axis: int, size: int, alpha: float, beta: float, bias: float = 1.0) -> Normalises:
     """Returns a local response normalisation over ``size`` neighbours; ``alpha``: of each of their
     squares, not of their mean."""
-    given = (int(size), *(float(f"{one:.6g}") for one in (alpha, beta, bias)))
-    return Normalises((axis,), "lrn", given)
+    numbers = (int(size), *(float(f"{number:.6g}") for number in (alpha, beta, bias)))
+    return Normalises((axis,), "lrn", numbers)
 
 
 def fourier(kind: str, rank: int, axes: Sequence[int], size: int, scale: int = 0) -> Whole:
@@ -497,7 +497,7 @@ def arange(start: float, step: float, count: int, dtype: str) -> Meaning:
     """Returns ``count`` numbers from ``start`` on, ``step`` apart."""
     numbers = start + step * np.arange(count)
     # whole numbers are the same however a library adds them up; of others it may add or multiply
-    if all(float(one).is_integer() for one in (start, step)) and dtype in CONTAINED:
+    if all(float(number).is_integer() for number in (start, step)) and dtype in CONTAINED:
         held = numbers.astype(dtype)
         if (held == numbers).all():
             return Holds(held)
@@ -574,11 +574,6 @@ def cumulated(word: str, axis: int, reverse: bool = False, exclusive: bool = Fal
 # movement whose meaning sizes of 1 leave open: which of two such axes is which, no position tells
 
 
-def reshape() -> Reshapes:
-    """Returns the same elements in the same order in another shape."""
-    return Reshapes()
-
-
 def transpose(axes: Sequence[int]) -> Turns:
     """Returns axes in another order: output axis k is input axis ``axes[k]``."""
     return Turns(tuple(axis % len(axes) for axis in axes))
@@ -596,10 +591,6 @@ def squeeze(shape: Sequence[int], axes: Sequence[int] | None = None) -> Meaning:
 def expand(shape: Sequence[int], to: Sequence[int]) -> Broadcasts:
     """Returns an array broadcast as NumPy does it."""
     return Broadcasts(tuple(range(len(to) - len(shape), len(to))))
-
-
-def concat(axis: int) -> Joins:
-    return Joins(axis)
 
 
 def stack(axis: int) -> Joins:

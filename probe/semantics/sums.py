@@ -29,18 +29,18 @@ class Blends(Meaning):
     word: str = "resize"
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
+        labels = reads[0]
         for axis, index, weights in self.taps:
-            lines = np.moveaxis(one.full([axis]), axis, -1)
+            lines = np.moveaxis(labels.full([axis]), axis, -1)
             # by what they are: two libraries that weigh alike have equal numbers here
             factors = of_content(weights).array
             terms = np.where(factors == ZERO, ZERO, joint(lines[..., index], factors))
             terms = np.where(lines[..., index] == ZERO, ZERO, terms)
-            found = mixing.summed(mixing.scattered(terms), (terms.ndim - 1,))
-            found = np.where(found == ZERO, ZERO, joint(found, what))
-            shape = (*one.shape[:axis], len(index), *one.shape[axis + 1 :])
-            one = Labels(shape, np.moveaxis(found, -1, axis), one.known, one.names)
-        return [one]
+            sums = mixing.summed(mixing.scattered(terms), (terms.ndim - 1,))
+            sums = np.where(sums == ZERO, ZERO, joint(sums, what))
+            shape = (*labels.shape[:axis], len(index), *labels.shape[axis + 1 :])
+            labels = Labels(shape, np.moveaxis(sums, -1, axis), labels.known, labels.names)
+        return [labels]
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,24 @@ class Contracts(Meaning):
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
         what = with_words(what, self.numbers) if self.numbers else what
-        one, two = (reads[n] for n in self.reads)
-        letters, out = self.spelled(one.shape, two.shape)
+        left, right = (reads[n] for n in self.reads)
+        letters, out = self.spelled(left.shape, right.shape)
         # some libraries merge the axes of a batch, or squeeze those of size 1: the others are told
         batch = [x for x in out if x in letters[0] and x in letters[1]]
-        one = one._replace(array=one.full([*map(letters[0].index, batch)]))
-        two = two._replace(array=two.full([*map(letters[1].index, batch)]))
-        found = mixing.contract(one, two, letters, out, what)
+        left = left._replace(array=left.full([*map(letters[0].index, batch)]))
+        right = right._replace(array=right.full([*map(letters[1].index, batch)]))
+        products = mixing.contract(left, right, letters, out, what)
         if self.bias is not None:
-            found = mixing.associated(found, reads[self.bias], True)  # as Each(word="add") has it
-        return [fitted(found, shapes[0], 0)]
+            # as Each(word="add") has it
+            products = mixing.associated(products, reads[self.bias], True)
+        return [fitted(products, shapes[0], 0)]
 
-    def spelled(self, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[tuple[str, str], str]:
+    def spelled(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[str, str], str]:
         """The letters of both inputs and of the output, with the dots written out as capitals."""
         ins, out = self.equation.split("->")
         texts = ins.split(",")
-        dots = [len(s) - len(t.replace("...", "")) for s, t in zip((one, two), texts, strict=True)]
-        dots = [n if "..." in t else 0 for n, t in zip(dots, texts, strict=True)]
+        ends = [*zip(texts, (left, right), strict=True)]
+        dots = [("..." in text) * (len(shape) - len(text) + 3) for text, shape in ends]
         names = "ABCDEFGHIJKLMNOP"[: max(dots)]
         first, second = (
             text.replace("...", names[len(names) - n :])
@@ -112,36 +113,35 @@ class Reduces(Meaning):
         return self.word in ("sum", "mean")
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
-        axes = tuple(sorted(axis % len(one.shape) for axis in self.axes if one.shape))
+        source = reads[0]
+        axes = tuple(sorted(axis % len(source.shape) for axis in self.axes if source.shape))
         if self.word in ("variance", "deviation"):
-            return self._spread(one, axes, shapes)
+            return self._spread(source, axes, shapes)
         if self.places:
-            one = one._replace(array=numbered(one, axes))
-        mean, lengths = self.word == "mean", tuple(one.shape[a] for a in axes)
+            source = source._replace(array=numbered(source, axes))
+        mean, lengths = self.word == "mean", tuple(source.shape[a] for a in axes)
         zero = self.zero or mean  # a sum over a number: added zeros change nothing but that
         numbers = self.numbers if zero else (*self.numbers, *lengths)
-        found = mixing.reduce(one, axes, zero)
+        sums = mixing.reduce(source, axes, zero)
         word = joint(tag("sum") if mean else what, tag(numbers))
-        found = np.where((found == ZERO) & zero, ZERO, joint(found, word))
-        shape = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-        labels = Labels(shape, found, one.known, tuple(map(one.name, range(len(shape)))))
+        sums = np.where((sums == ZERO) & zero, ZERO, joint(sums, word))
+        shape = tuple(1 if a in axes else n for a, n in enumerate(source.shape))
+        labels = Labels(shape, sums, source.known, tuple(map(source.name, range(len(shape)))))
         if mean:
             labels = divided(labels, of_float(prod(lengths)))
         return [self._fitted(labels, axes, to, n) for n, to in enumerate(shapes)]
 
-    def _spread(self, one: Labels, axes: tuple[int, ...], shapes: Shapes) -> list[Labels]:
+    def _spread(self, source: Labels, axes: tuple[int, ...], shapes: Shapes) -> list[Labels]:
         """A variance is a sum of squares of what is left without the mean, over a number."""
-        small = tuple(1 if a in axes else n for a, n in enumerate(one.shape))
-        (mean,) = Reduces(axes, "mean", True).labels([one], [small], tag("mean"))
-        squares = applied("square", applied("subtract", one, mean))
+        small = tuple(1 if a in axes else n for a, n in enumerate(source.shape))
+        (mean,) = Reduces(axes, "mean", True).labels([source], [small], tag("mean"))
+        squares = applied("square", applied("subtract", source, mean))
         (total,) = Reduces(axes, "sum", True, True).labels([squares], [small], tag("sum"))
-        given = dict(self.numbers)
-        found = divided(total, of_float(prod(one.shape[a] for a in axes) - given["correction"]))
-        found = applied("sqrt", found) if self.word == "deviation" else found
-        return [
-            self._fitted(each, axes, to, 0) for each, to in zip((found, mean), shapes, strict=False)
-        ]
+        count = prod(source.shape[a] for a in axes) - dict(self.numbers)["correction"]
+        spread = divided(total, of_float(count))
+        spread = applied("sqrt", spread) if self.word == "deviation" else spread
+        both = zip((spread, mean), shapes, strict=False)
+        return [self._fitted(result, axes, to, 0) for result, to in both]
 
     def _fitted(
         self, labels: Labels, axes: tuple[int, ...], to: tuple[int, ...], number: int
@@ -158,11 +158,11 @@ class Reduces(Meaning):
         return fitted(labels, to, number)
 
 
-def numbered(one: Labels, axes: Sequence[int]) -> np.ndarray:
+def numbered(labels: Labels, axes: Sequence[int]) -> np.ndarray:
     """Labels that know their place along axes."""
-    full = mixing.visible(one.full(axes))
+    full = mixing.visible(labels.full(axes))
     sizes = [n if a in axes else 1 for a, n in enumerate(full.shape)]
-    index = np.arange(1, int(np.prod(sizes, dtype=int)) + 1, dtype=np.uint64)
+    index = np.arange(1, prod(sizes) + 1, dtype=np.uint64)
     return joint(full, index.reshape(sizes))
 
 
@@ -192,8 +192,8 @@ class Maximum(Reduces):
         far: np.ndarray | None = None,
     ) -> list[Labels]:
         array = mixing.visible(reads[0].full())
-        one = reads[0]._replace(array=array if far is None else np.where(far, ZERO, array))
-        return Reduces(self.axes, self.word, zero=True).labels([one], shapes, what)
+        seen = reads[0]._replace(array=array if far is None else np.where(far, ZERO, array))
+        return Reduces(self.axes, self.word, zero=True).labels([seen], shapes, what)
 
 
 @dataclass(frozen=True)
@@ -209,15 +209,15 @@ class Accumulates(Meaning):
     numbers: tuple[Any, ...] = ()
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, terms = reads[0].full().reshape(-1), reads[1].full().reshape(-1)
+        base, terms = reads[0].full().reshape(-1), reads[1].full().reshape(-1)
         places = np.asarray(self.places, np.int64).reshape(-1)
         inside = places >= 0
-        total = np.zeros(one.shape, np.uint64)
+        total = np.zeros(base.shape, np.uint64)
         with np.errstate(over="ignore"):
             np.add.at(total, places[inside], mixing.scattered(terms)[inside])
-            every = total + mixing.scattered(one)
-        found = np.where(total == ZERO, one, joint(every, what, tag(self.numbers)))
-        return [Labels(shapes[0], found.reshape(shapes[0]), mixing.all_known(reads))]
+            every = total + mixing.scattered(base)
+        sums = np.where(total == ZERO, base, joint(every, what, tag(self.numbers)))
+        return [Labels(shapes[0], sums.reshape(shapes[0]), mixing.all_known(reads))]
 
 
 @dataclass(frozen=True)
@@ -241,24 +241,25 @@ class Whole(Meaning):
         return row_of(self.word).rounds
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
+        source = reads[0]
         rest = [other for n, other in enumerate(reads) if n and n not in self.rows]
         ins = [axis for axis, _ in self.kept]
-        inner = [axis for axis in range(len(one.shape)) if axis not in ins]
-        full = mixing.visible(one.full(ins)).transpose(*ins, *inner)
+        inner = [axis for axis in range(len(source.shape)) if axis not in ins]
+        full = mixing.visible(source.full(ins)).transpose(*ins, *inner)
         lead = full.shape[: len(ins)]
         lines = full.reshape(*lead, prod(full.shape[len(ins) :]))
         # a sum of labels has no order, so that each knows its place: else a permutation would be
         # the same
         index = np.arange(1, lines.shape[-1] + 1, dtype=np.uint64)
-        found = mixing.summed(joint(lines, index), (len(lead),))
+        label = mixing.summed(joint(lines, index), (len(lead),))
         words = [
-            (one.shape[a], mixing.hashed(one.name(a)) if one.implicit(a) else 0) for a in inner
+            (source.shape[a], mixing.hashed(source.name(a)) if source.implicit(a) else 0)
+            for a in inner
         ]
-        found = joint(found, mixing.one_label(rest, what), tag(*words, self.numbers))
+        label = joint(label, mixing.one_label(rest, what), tag(*words, self.numbers))
         for n in self.rows:
             row = mixing.by_row(reads[n]).reshape(-1, *(1,) * (len(lead) - 1))
-            found = joint(found, row)
+            label = joint(label, row)
         order = np.argsort([axis for _, axis in self.kept]) if self.kept else ()
         result = []
         for number, shape in enumerate(shapes):
@@ -268,7 +269,7 @@ class Whole(Meaning):
             if 0 in shape:  # nothing was found, as by ``nonzero``: there is nothing to label
                 labels = np.zeros(lengths, np.uint64)
             else:
-                labels = joint(found, tag(number)).transpose(*order).reshape(lengths)
+                labels = joint(label, tag(number)).transpose(*order).reshape(lengths)
             # axes count from the end: one system has the labels that it has in a stack of others
             names = tuple(range(-len(shape), 0))
             result.append(Labels(shape, labels, mixing.all_known(reads), names))
@@ -294,54 +295,54 @@ class Scans(Meaning):
     batch: int | None = None
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one = reads[0]
-        rank = len(one.shape)
+        source = reads[0]
+        rank = len(source.shape)
         axis, mixes = self.axis % rank, tuple(a % rank for a in self.mixes)
-        array = mixing.visible(one.array)
+        array = mixing.visible(source.array)
         if mixes:  # each feature knows its place: in another order they are another input
-            array = mixing.reduce(one._replace(array=numbered(one, mixes)), mixes, True)
-        sizes = tuple(1 if a in mixes else n for a, n in enumerate(one.shape))
-        names = tuple(map(one.name, range(rank)))
-        full = Labels(sizes, array, one.known, names)
+            array = mixing.reduce(source._replace(array=numbered(source, mixes)), mixes, True)
+        sizes = tuple(1 if a in mixes else n for a, n in enumerate(source.shape))
+        names = tuple(map(source.name, range(rank)))
+        full = Labels(sizes, array, source.known, names)
         lines = full.full([axis] if self.batch is None else [axis, self.batch])
         lines = np.flip(lines, axis) if self.reverse else lines
-        found = np.empty_like(lines)
+        states = np.empty_like(lines)
         # each state is joined to the one before, and so names all that was read up to it, in its
         # order
         state = self._first(reads, with_words(what, self.numbers), rank)
         for step in range(lines.shape[axis]):
             at = (slice(None),) * axis + (slice(step, step + 1),)
             state = joint(state, lines[at])
-            found[at] = state
-        found = np.flip(found, axis) if self.reverse else found
+            states[at] = state
+        states = np.flip(states, axis) if self.reverse else states
         fresh = tuple(("mixed", a) if a in mixes else name for a, name in enumerate(names))
         known = mixing.all_known(reads)
 
-        def given(number: int, to: tuple[int, ...]) -> Labels:
-            # of ``found`` an axis may be left out
+        def result(number: int, to: tuple[int, ...]) -> Labels:
+            # of ``states`` an axis may be left out
             fits = len(to) == rank and all(
                 a in mixes or n == m for a, (n, m) in enumerate(zip(to, sizes, strict=True))
             )
             every_step = not mixes or (fits and to[self.axis] == sizes[self.axis])
             if fits and every_step and (number == 0 or not self.states):
-                return Labels(to, joint(found, tag(number)), known, fresh)
+                return Labels(to, joint(states, tag(number)), known, fresh)
             if self.batch is None or len(to) < 2 or to[-2] != state.shape[self.batch]:
                 last = mixing.one_label([Labels(state.shape, state)], tag(number))
                 return mixing.of_one(last, to, known)
             wide = [-1 if a == len(to) - 2 else 1 for a in range(len(to))]
             return Labels(to, joint(state, tag(number)).reshape(wide), known)
 
-        return [given(n, to) for n, to in enumerate(shapes)]
+        return [result(n, to) for n, to in enumerate(shapes)]
 
     def _first(self, reads: Sequence[Labels], what: np.uint64, rank: int) -> np.ndarray:
         """Returns what a step reads besides: weights, and its own row of the first states."""
-        rest = [one for n, one in enumerate(reads[1:], 1) if n not in self.states]
+        rest = [state for n, state in enumerate(reads[1:], 1) if n not in self.states]
         first = mixing.one_label(rest, what)
         for n in self.states:
-            one = reads[n]
-            batch = len(one.shape) - 2
-            others = tuple(a for a in range(len(one.shape)) if a != batch)
-            one = one._replace(array=numbered(one._replace(array=one.full()), others))
-            row = mixing.reduce(one, others, True).reshape(-1)
+            state = reads[n]
+            batch = len(state.shape) - 2
+            others = tuple(a for a in range(len(state.shape)) if a != batch)
+            state = state._replace(array=numbered(state._replace(array=state.full()), others))
+            row = mixing.reduce(state, others, True).reshape(-1)
             first = joint(first, row.reshape([-1 if a == self.batch else 1 for a in range(rank)]))
         return np.asarray(first)

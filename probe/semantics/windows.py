@@ -27,18 +27,18 @@ class Frame(NamedTuple):
 
 
 def slid(
-    one: Labels, axes: Sequence[int], frame: Frame, sizes: Sequence[int], zero: bool
+    labels: Labels, axes: Sequence[int], frame: Frame, sizes: Sequence[int], zero: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns a label for each output, and how many inputs it reads.
 
     ``one``: in full along ``axes``; ``sizes``: of the outputs along them; ``zero``: whether zeros
     add nothing.
     """
-    array = one.array if zero else mixing.visible(one.array)
+    array = labels.array if zero else mixing.visible(labels.array)
     lengths = list(array.shape)
     for axis, size in zip(axes, sizes, strict=True):
         lengths[axis] = size
-    found, counts = np.zeros(lengths, np.uint64), np.zeros(lengths, np.uint64)
+    sums, counts = np.zeros(lengths, np.uint64), np.zeros(lengths, np.uint64)
     for number, taps in enumerate(itertools.product(*map(range, frame.kernel))):
         reaches = [
             _tap_reach(frame, k, tap, array.shape[axes[k]], sizes[k]) for k, tap in enumerate(taps)
@@ -49,9 +49,9 @@ def slid(
         # the tap's number goes in: the same element under another tap meets another weight
         part = array[tuple(at)]
         with np.errstate(over="ignore"):
-            found[tuple(to)] += np.where(part == ZERO, ZERO, joint(part, tag(number)))
+            sums[tuple(to)] += np.where(part == ZERO, ZERO, joint(part, tag(number)))
             counts[tuple(to)] += np.uint64(1)
-    return np.where(found == ZERO, ZERO, mixed(found)), counts
+    return np.where(sums == ZERO, ZERO, mixed(sums)), counts
 
 
 def _tap_reach(
@@ -72,32 +72,37 @@ def _tap_reach(
 
 def divisors(frame: Frame, sizes: Sequence[int], outputs: Sequence[int]) -> np.ndarray:
     """Returns how many places of the padded input each window of an average covers."""
-    found = np.ones(tuple(outputs), np.uint64)
+    covered = np.ones(tuple(outputs), np.uint64)
     for k, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
         starts = np.arange(count) * frame.stride[k]
         ends = np.minimum(starts + frame.kernel[k], size + sum(frame.padding[k]))
         line = (ends - starts).astype(np.uint64)
-        found *= line.reshape([-1 if n == k else 1 for n in range(len(outputs))])
-    return found
+        covered *= line.reshape([-1 if n == k else 1 for n in range(len(outputs))])
+    return covered
 
 
-def in_groups(one: Labels, axis: int, groups: int, filters: int) -> tuple[np.ndarray, bool]:
+def in_groups(labels: Labels, axis: int, groups: int, filters: int) -> tuple[np.ndarray, bool]:
     """Returns labels of what each filter reads at a place, one for all filters if ``groups`` is 1;
     and whether they stand for each filter already."""
-    channels = one.shape[axis]
-    if one.implicit(axis):
-        word = tag(mixing.hashed(one.name(axis)), channels)
-        return np.where(one.array == ZERO, ZERO, joint(one.array, word)), False
+    channels = labels.shape[axis]
+    if labels.implicit(axis):
+        word = tag(mixing.hashed(labels.name(axis)), channels)
+        return np.where(labels.array == ZERO, ZERO, joint(labels.array, word)), False
     # channels are added with weights of their own, so that each is named before the sum forgets
     # them
-    index = np.arange(1, channels + 1, dtype=np.uint64)
-    index = index.reshape([-1 if a == axis else 1 for a in range(one.array.ndim)])
-    each = np.where(one.array == ZERO, ZERO, joint(one.array, index))
+    named = joint(labels.array, _counts_along(labels.array, axis))
+    each = np.where(labels.array == ZERO, ZERO, named)
     shape = (*each.shape[:axis], groups, channels // groups, *each.shape[axis + 1 :])
     sums = mixing.summed(mixing.scattered(each.reshape(shape)), (axis + 1,))
     if groups == 1:
         return sums, False
     return np.repeat(sums, filters // groups, axis=axis), True
+
+
+def _counts_along(array: np.ndarray, axis: int) -> np.ndarray:
+    """Returns 1, 2, ... along an axis of an array."""
+    index = np.arange(1, array.shape[axis] + 1, dtype=np.uint64)
+    return index.reshape([-1 if a == axis else 1 for a in range(array.ndim)])
 
 
 @dataclass(frozen=True)
@@ -148,19 +153,24 @@ class Windows(Meaning):
         return Frame(self.kernel, self.stride, self.dilation, self.padding, turned)
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        one, shape = reads[self.reads[0]], shapes[0]
+        source, shape = reads[self.reads[0]], shapes[0]
         rest = [reads[n] for n in self.reads[1:]]
-        one = one._replace(array=one.full(self.spatial))
+        source = source._replace(array=source.full(self.spatial))
         frame = self.frame
         sizes = tuple(shape[a] for a in self.spatial)
-        each = True
+        each = False
         if not self.pool:
-            array, each = in_groups(one, self.channels, self.groups, shape[self.channels])
-            one = one._replace(array=array)
-        found, counts = slid(one, self.spatial, frame, sizes, self.kind != "max")
+            array, each = in_groups(source, self.channels, self.groups, shape[self.channels])
+            source = source._replace(array=array)
+        label, counts = slid(source, self.spatial, frame, sizes, self.kind != "max")
         what = with_words(tag("window"), self.kind, self.kernel)
         if self.kind == "average":
-            found = joint(found, self._divisors(frame, one, sizes, counts))
+            if self.counts_padding:
+                covered = divisors(frame, [source.shape[a] for a in self.spatial], sizes)
+                counts = covered.reshape(
+                    [n if a in self.spatial else 1 for a, n in enumerate(counts.shape)]
+                )
+            label = joint(label, counts)
         # in one order of axes, whatever the library's is; as they are if that is open
         weights = [
             Turns(self.weights).labels([other], [], ZERO)[0]
@@ -168,44 +178,26 @@ class Windows(Meaning):
             else other
             for other in rest[:1]
         ]
-        found = np.where(
-            (found == ZERO) & (not rest), ZERO, joint(found, mixing.one_label(weights, what))
+        label = np.where(
+            (label == ZERO) & (not rest), ZERO, joint(label, mixing.one_label(weights, what))
         )
-        names: list[Name] = list(map(one.name, range(len(shape))))
+        names: list[Name] = list(map(source.name, range(len(shape))))
         if not self.pool:
-            found, names[self.channels] = self._filters(found, each), ("filters",)
-        labels = Labels(shape, found, mixing.all_known(reads), tuple(names))
+            names[self.channels] = ("filters",)
+        if each:
+            label = joint(label, _counts_along(label, self.channels))
+        labels = Labels(shape, label, mixing.all_known(reads), tuple(names))
         for bias in rest[1:]:  # as an addition behind has it
             added = mixing.lay_along(bias, self.channels, len(shape))
             labels = mixing.associated(labels, added, True)
-        return [labels, *self._beside(reads, shapes[1:])]
-
-    def _beside(self, reads: Sequence[Labels], shapes: Shapes) -> list[Labels]:
-        """What a pool gives besides: where its largest elements are, counted in the whole plane."""
-        if not shapes:
-            return []
-        one = reads[self.reads[0]]
-        kept = tuple((a, a) for a in range(len(one.shape)) if a not in self.spatial)
-        numbers = self.kernel, self.stride, self.dilation, self.padding, self.ceil, *shapes
-        return Whole(kept, "places", numbers).labels([one], shapes, tag(self.word, "places"))
-
-    def _filters(self, found: np.ndarray, each: bool) -> np.ndarray:
-        """Labels that name their filter, where there is one for each."""
-        if not each:
-            return found
-        index = np.arange(1, found.shape[self.channels] + 1, dtype=np.uint64)
-        index = index.reshape([-1 if a == self.channels else 1 for a in range(found.ndim)])
-        return joint(found, index)
-
-    def _divisors(
-        self, frame: Frame, one: Labels, sizes: tuple[int, ...], counts: np.ndarray
-    ) -> np.ndarray:
-        if not self.counts_padding:
-            return counts
-        found = divisors(frame, [one.shape[a] for a in self.spatial], sizes)
-        return found.reshape(
-            [sizes[self.spatial.index(a)] if a in self.spatial else 1 for a in range(counts.ndim)]
-        )
+        if not shapes[1:]:
+            return [labels]
+        # where a pool's largest elements are, counted in the whole plane
+        own = tuple((a, a) for a in range(len(shape)) if a not in self.spatial)
+        numbers = self.kernel, self.stride, self.dilation, self.padding, self.ceil, *shapes[1:]
+        places = Whole(own, "places", numbers)
+        plane = [reads[self.reads[0]]]
+        return [labels, *places.labels(plane, shapes[1:], tag(self.word, "places"))]
 
 
 @dataclass(frozen=True)
@@ -227,35 +219,35 @@ class Convolution(Meaning):
         return True
 
     def labels(self, reads: Sequence[Labels], shapes: Shapes, what: np.uint64) -> list[Labels]:
-        (one, *rest), shape = reads, shapes[0]
-        turned = tuple(one.shape[axis] for axis in self.turned)
-        (one,) = Turns(self.turned).labels([one], [turned], what)
-        one = self._apart(one)
+        (source, *rest), shape = reads, shapes[0]
+        turned = tuple(source.shape[axis] for axis in self.turned)
+        (source,) = Turns(self.turned).labels([source], [turned], what)
+        source = self._apart(source)
         if self.batches == 1:
-            return self.windows.labels([one, *rest], shapes, what)
+            return self.windows.labels([source, *rest], shapes, what)
         channels = self.windows.channels
         (batch,) = {*range(len(shape))} - {channels, *self.windows.spatial}
-        sizes = tuple(n // self.batches if a == batch else n for a, n in enumerate(one.shape))
+        sizes = tuple(n // self.batches if a == batch else n for a, n in enumerate(source.shape))
         wanted = tuple(n // self.batches if axis == channels else n for axis, n in enumerate(shape))
         parts = []
-        for n, group in enumerate(np.split(one.full([batch]), self.batches, batch)):
-            some = Labels(sizes, group, one.known, one.names)
+        for n, group in enumerate(np.split(source.full([batch]), self.batches, batch)):
+            some = Labels(sizes, group, source.known, source.names)
             (part,) = self.windows.labels([some, *rest], [wanted], what)
             parts.append(joint(part.full(), tag("group", n)))
-        known = all(one.known for one in reads)
+        known = all(source.known for source in reads)
         return [Labels(shape, np.concatenate(parts, channels), known)]
 
-    def _apart(self, one: Labels) -> Labels:
+    def _apart(self, source: Labels) -> Labels:
         if set(self.holes) <= {1}:
-            return one
+            return source
         spatial = self.windows.spatial
-        array, shape = one.full(spatial), list(one.shape)
+        array, shape = source.full(spatial), list(source.shape)
         for axis, step in zip(spatial, self.holes, strict=True):
             shape[axis] = (shape[axis] - 1) * step + 1 if shape[axis] else 0
         lengths = [shape[a] if a in spatial else n for a, n in enumerate(array.shape)]
-        found = np.zeros(lengths, np.uint64)
+        spread = np.zeros(lengths, np.uint64)
         at = [slice(None)] * len(shape)
         for axis, step in zip(spatial, self.holes, strict=True):
             at[axis] = slice(None, None, step)
-        found[tuple(at)] = array
-        return Labels(tuple(shape), found, one.known, one.names)
+        spread[tuple(at)] = array
+        return Labels(tuple(shape), spread, source.known, source.names)

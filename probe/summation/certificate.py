@@ -52,7 +52,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -62,8 +62,8 @@ import numpy as np
 from probe import floats
 from probe.progress import VOICE, Count
 from probe.summation import flush, fusion, rounding
-from probe.summation.fusion import FusionPiece, fusion_operands
-from probe.summation.masks import ANSWERS_AT_ONCE, Masks
+from probe.summation.fusion import FusedPairs, FusionPiece, fusion_operands, pairs_in_rows
+from probe.summation.masks import ANSWERS_AT_ONCE, MaskQuestion, Masks
 from probe.summation.replay import replay
 from probe.summation.reveal import RevealedTree
 from probe.summation.summation import EVERY, Rounding, Summation
@@ -143,7 +143,7 @@ def separation(
     fitting = [layout for layout in layouts if layout]
     if not fitting:
         raise Uncertifiable(f"{dtype} has too few significant bits to mask {largest} leaves")
-    layout = min(fitting, key=lambda one: _cost(rounds, one))
+    layout = min(fitting, key=lambda candidate: _cost(rounds, candidate))
     if (cost := _cost(rounds, layout)) > budget:
         raise Uncertifiable(f"its tree takes {cost} calls, and {budget} are allowed")
     return _laid_out(rounds, layout, size)
@@ -366,10 +366,10 @@ class Keeping:
         return self._weights(each, 1.0, little)
 
     def _weights(
-        self, asked: Ask, scale: np.ndarray | float, little: np.ndarray | float
+        self, ask: Ask, scale: np.ndarray | float, little: np.ndarray | float
     ) -> np.ndarray:
         row = np.zeros(self.size)
-        p, q, r = asked.leaves.T
+        p, q, r = ask.leaves.T
         row[p], row[q], row[r] = scale, little, -np.asarray(scale)
         return row
 
@@ -392,8 +392,8 @@ class Keeping:
                         rank += 1
                 ranked[above] = rank
             waiting.difference_update(row[0] for row in rows)
-            found = np.array(rows)
-            yield Ask(found[:, 0], found[:, 1:4], found[:, 4])
+            table = np.array(rows)
+            yield Ask(table[:, 0], table[:, 1:4], table[:, 4])
 
     def _paths(
         self, child: int, siblings: tuple[int, ...], used: set[int]
@@ -401,7 +401,7 @@ class Keeping:
         """From a node's two children, and its sibling, down to leaves; None where others wait."""
         if child in used:
             return None
-        (other,) = (one for one in siblings if one != child)
+        (other,) = (sibling for sibling in siblings if sibling != child)
         paths = [self._path(start, used) for start in (*self.tree.nodes[~child], other)]
         return None if None in paths else paths  # type: ignore[return-value]
 
@@ -413,7 +413,7 @@ class Keeping:
         while path[-1] not in used:
             if path[-1] >= 0:
                 return path
-            free = [one for one in self.tree.nodes[~path[-1]] if one not in used]
+            free = [child for child in self.tree.nodes[~path[-1]] if child not in used]
             if not free:
                 break
             # next to the node: what waits for its r then lies in few sums, and many nodes share a
@@ -556,10 +556,7 @@ class SummationModel:
 
 
 def certify(
-    masks: Masks,
-    summation: Summation,
-    places: tuple[np.ndarray, ...],
-    budget: int = BUDGET,
+    masks: Masks, summation: Summation, places: tuple[np.ndarray, ...], budget: int = BUDGET
 ) -> Certified:
     """Returns which outputs, ``places`` (positions, filters), answer all as this summation would.
 
@@ -570,23 +567,22 @@ def certify(
     operator, holds = masks.operator, np.ones(len(positions), bool)
     make = _kept if operator.summands <= KEPT else _Questions
     try:
-        asked = make(summation, operator.summands, operator.bias, operator.dtype, budget)
+        questions = make(summation, operator.summands, operator.bias, operator.dtype, budget)
     except Uncertifiable as error:
         return Certified(np.zeros(len(positions), bool), str(error))
     chunk = max(1, ANSWERS_AT_ONCE // (operator.positions * operator.filters))  # speed alone
 
     def fits(answers: np.ndarray, expected: np.ndarray) -> np.ndarray:
-        found: np.ndarray = (answers[:, positions, filters] == expected[:, None]).all(axis=0)
-        return found
+        return np.asarray((answers[:, positions, filters] == expected[:, None]).all(axis=0))
 
-    if not asked.flushes:
+    if not questions.flushes:
         holds &= ~flush.flushing_outputs(masks)[:, positions, filters].any(axis=0)
-    with VOICE.counted("questions", asked.count) as count:
-        for each in asked.rows:
-            for part in _counted_chunks(len(each.rows), chunk, count):
-                leaves = np.repeat(each.rows[part, None], operator.filters, axis=1)
-                holds &= fits(each.question(masks, leaves), each.expected[part])
-        for weights, ideal in asked.weighted:
+    with VOICE.counted("questions", questions.count) as count:
+        for question, rows, expected in questions.rows:
+            for part in _counted_chunks(len(rows), chunk, count):
+                leaves = np.repeat(rows[part, None], operator.filters, axis=1)
+                holds &= fits(question(masks, leaves), expected[part])
+        for weights, ideal in questions.weighted:
             for part in _counted_chunks(len(weights), chunk, count):
                 # once every output is refuted the rest of the questions tells nothing
                 if holds.any():
@@ -605,14 +601,8 @@ def _counted_chunks(rows: int, chunk: int, count: Count) -> Iterator[slice]:
 Weighted = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
-class _LeafRows:
-    """A question about rows of leaves, with the summation's own answers."""
-
-    question: Callable[[Masks, np.ndarray], np.ndarray]
-    rows: np.ndarray
-    expected: np.ndarray
-    calls: int
+# A question, the rows of leaves that it is put to, and the summation's own answers.
+LeafRows = tuple[MaskQuestion, np.ndarray, np.ndarray]
 
 
 class _Questions:
@@ -624,13 +614,13 @@ class _Questions:
         self.summation, self.dtype, self.left = summation, dtype, budget
         self.model = SummationModel(summation, summands, bias, dtype)
         self.size, self.bias = summands + bias, summands if bias else -1
-        given, default = summation.rounding.facts(), Rounding().facts()
-        set_ = {one[0] for one, other in zip(given, default, strict=True) if one[2] != other[2]}
-        if unknown := set_ - ASKED:
+        plain, facts = Rounding(), summation.rounding.facts()
+        given = {name for name, _, value in facts if value != getattr(plain, name)}
+        if unknown := given - ASKED:
             raise Uncertifiable(f"no test is known for {', '.join(sorted(unknown))}")
         if any(len(children) > 2 for children in summation.tree.nodes):
             raise Uncertifiable("some node adds three or more summands at once")
-        self.flushes = bool(set_ & FLUSHING)
+        self.flushes = bool(given & FLUSHING)
         if self.flushes and summation.rounding.flushed_sums != EVERYWHERE and summation.tree.nodes:
             raise Uncertifiable("only some subnormal sums become zero, and not each was tested")
         # the questions number the bias as masks do: behind the weights
@@ -640,60 +630,59 @@ class _Questions:
         ]
         leaves = [summands if leaf == BIAS else leaf for leaf in summation.tree.leaves]
         self.tree = Tree(tuple(leaves), tuple(nodes))
-        self.rows = [one for one in self._of_products() if len(one.rows)]
+        self.rows = [each for each in self._of_products() if len(each[1])]
         self.weighted = list(self._of_sums())
-        self.count = sum(len(one.rows) for one in self.rows)
+        self.count = sum(len(rows) for _, rows, _ in self.rows)
         self.count += sum(len(weights) for weights, _ in self.weighted)
 
     def _of_sums(self) -> Iterator[Weighted]:
         """Yields what is asked with weights: cheap ones first."""
-        asked = itertools.chain(
+        calls = itertools.chain(
             self._keeping(),
             flushing_questions(self.tree, self.size, self.dtype) if self.flushes else (),
             separation(self.tree, self.size, self.dtype, self.left),
         )
-        while rows := list(islice(asked, AT_ONCE)):
-            weights, ideal = np.array([row for row, _ in rows]), np.array([one for _, one in rows])
+        while some := list(islice(calls, AT_ONCE)):
+            weights, ideal = map(np.array, zip(*some, strict=True))
             if (self.model.outputs(1.0, weights) != ideal).any():
                 raise Uncertifiable("its partial sums would not show it")
-            self._spend(len(rows))
+            self._spend(len(some))
             yield weights, ideal
 
     def _keeping(self) -> Iterator[tuple[np.ndarray, float]]:
         """Yields the format of every node, and of the root how it is rounded to the output."""
-        given, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
-        asked = Keeping(self.tree, self.size, self.dtype)
+        claimed, nodes = self.summation.rounding, range(len(self.tree.nodes) - 1)
+        keeping = Keeping(self.tree, self.size, self.dtype)
         if self.tree.nodes:
-            row = asked.root()
+            row = keeping.root()
             yield row, float(self.model.outputs(1.0, row[None])[0])
         if not self.summation.wider(self.dtype):
-            yield from asked.lost(floats.FORMATS[self.dtype].precision, nodes)
-            yield from asked.rounded(nodes)
+            yield from keeping.lost(floats.FORMATS[self.dtype].precision, nodes)
+            yield from keeping.rounded(nodes)
             return
-        precision = floats.format_of(str(given.accumulator_format)).precision
+        precision = floats.format_of(str(claimed.accumulator_format)).precision
         if precision > widest(self.dtype):
-            raise Uncertifiable(f"sums of {given.accumulator_format} are too wide to be tested")
-        if not given.rounded:
-            yield from asked.kept(precision, nodes)
-            yield from asked.lost(precision, nodes)
+            raise Uncertifiable(f"sums of {claimed.accumulator_format} are too wide to be tested")
+        if not claimed.rounded:
+            yield from keeping.kept(precision, nodes)
+            yield from keeping.lost(precision, nodes)
             return
-        if not given.rounded.issubset(range(len(self.tree.nodes))):
+        if not claimed.rounded.issubset(range(len(self.tree.nodes))):
             raise Uncertifiable("it is unknown which of its partial sums are rounded")
         eps = floats.eps(self.dtype)
         for node in nodes:  # one by one: what comes out of a node would be lost in another
-            if node in given.rounded:
-                yield asked.alone(node, eps / 2), 0.0
-                yield asked.alone(node, eps / 2 * (1 + eps)), eps
+            if node in claimed.rounded:
+                yield keeping.alone(node, eps / 2), 0.0
+                yield keeping.alone(node, eps / 2 * (1 + eps)), eps
             else:
                 last = 2.0 ** -(precision - 1)
-                yield asked.alone(node, last), last
-                yield asked.alone(node, last / 2), 0.0
+                yield keeping.alone(node, last), last
+                yield keeping.alone(node, last / 2), 0.0
 
-    def _of_products(self) -> Iterator[_LeafRows]:
-        """Yields which products are fused, and the questions that are put to few leaves of a
-        tree."""
-        operands, fused = fusion_operands(self.dtype), self.summation.rounding.fused
-        pairs = fusion.FusedPairs(self.summation.tree, self.bias, operands.most)
+    def _of_products(self) -> Iterator[LeafRows]:
+        """Yields which products are fused, and the questions to few leaves of a tree."""
+        fused = self.summation.rounding.fused
+        pairs = FusedPairs(self.summation.tree, self.bias, fusion_operands(self.dtype).most)
         parts = [
             [pair for pair in batch if (pair[0] in fused) == whole]
             for batch in pairs.batches
@@ -701,40 +690,31 @@ class _Questions:
         ]
         parts = [part for part in parts if part]
         whole = np.array([len(part) * (part[0][0] in fused) for part in parts], int)
-        if parts:
-            yield self._row(
-                fusion.count_fused, fusion.pairs_in_rows(parts, max(map(len, parts))), whole
-            )
-        behind = pairs.behind_bias
-        alone = self._row(
-            fusion.count_fused_behind_bias, behind, np.isin(behind[:, 0], list(fused))
-        )
-        yield alone
-        found = RevealedTree(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
-        piece = FusionPiece(found, pairs, True, wide=self.summation.wider(self.dtype))
+        rows = pairs_in_rows(parts, max(map(len, parts), default=1))
+        yield self._row(fusion.count_fused, rows, whole)
+        behind = np.isin(pairs.behind_bias[:, 0], list(fused)).astype(int)
+        yield self._row(fusion.count_fused_behind_bias, pairs.behind_bias, behind)
+        output = RevealedTree(self.summation.tree, np.zeros(1, int), np.zeros(1, int))
+        piece = FusionPiece(output, pairs, True, wide=self.summation.wider(self.dtype))
         piece.parts = [(part, np.array([count])) for part, count in zip(parts, whole, strict=True)]
-        piece.answers["behind"] = alone.expected[:, None]
-        traces = fusion.Traces(self.summation.tree, self.bias)
+        piece.answers["behind"] = behind[:, None]
         for each in rounding.QUESTIONS:
             if each.asked(self.dtype, piece.wide, True) and each.name not in KEEPING:
-                yield self._row(each.question, each.leaves(piece, traces))
+                yield self._row(each.question, each.leaves(piece))
         if self.flushes:
             for _, ask, sets_of in flush.QUESTIONS:
                 yield self._row(ask, flush.sets_in_rows(sets_of(Masks(self.model), piece)))
 
     def _row(
-        self,
-        question: Callable[[Masks, np.ndarray], np.ndarray],
-        rows: np.ndarray,
-        ideal: np.ndarray | None = None,
-    ) -> _LeafRows:
+        self, question: MaskQuestion, rows: np.ndarray, ideal: np.ndarray | None = None
+    ) -> LeafRows:
         """``ideal``: the answers that would tell; None: whatever the summation itself answers."""
         model = Masks(self.model)
         expected = question(model, rows[:, None])[:, 0, 0] if len(rows) else np.zeros(0, int)
         if ideal is not None and (expected != ideal).any():
             raise Uncertifiable("its results would not show fusion")
         self._spend(model.calls)
-        return _LeafRows(question, rows, expected, model.calls)
+        return question, rows, expected
 
     def _spend(self, calls: int) -> None:
         self.left -= calls

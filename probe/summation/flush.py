@@ -16,14 +16,15 @@ nearly every node of a chain; where they do not, every node is asked.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from probe import floats, operands
-from probe.summation.fusion import FusionPiece, Traces
-from probe.summation.masks import Masks, ask, classify
+from probe.summation.fusion import FusionPiece, ask_pieces
+from probe.summation.masks import MaskQuestion, Masks, classify
 from probe.summation.summation import EVERY, Rounding
 from probe.summation.tree import BIAS, Tree
 
@@ -59,9 +60,9 @@ def signature(masks: Masks) -> np.ndarray:
     Where anything is flushed, also what ``ALIKE`` sets of weights give that are the same for all
     filters, with products around the smallest normal number.
     """
-    found = flushing_outputs(masks).astype(np.float64)
-    if not found.any():
-        return found
+    flushed = flushing_outputs(masks).astype(np.float64)
+    if not flushed.any():
+        return flushed
     if masks.alike is None:
         least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
         outputs = []
@@ -72,7 +73,7 @@ def signature(masks: Masks) -> np.ndarray:
                 template[-1] *= 2.0**-SPAN
             outputs.append(masks.plain(2.0**-SPAN, template).astype(np.float64))
         masks.alike = np.stack(outputs)
-    return np.concatenate([found, masks.alike])
+    return np.concatenate([flushed, masks.alike])
 
 
 def _units(masks: Masks, x: float, w: float) -> np.ndarray:
@@ -83,66 +84,55 @@ def _units(masks: Masks, x: float, w: float) -> np.ndarray:
     return masks.plain(x, template).astype(np.float64)
 
 
-def reveal_flushing(
-    masks: Masks, pieces: Sequence[FusionPiece], traces: Callable[[FusionPiece], Traces]
-) -> None:
+def reveal_flushing(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """Notes at every piece how its outputs flush: entries of ``answers`` and ``flushed``.
 
     The entries exist only where some output of a piece flushes.
     """
     outputs = flushing_outputs(masks)
-    asked = []
+    flushing = []
     for piece in pieces:
         here = outputs[:, piece.found.positions][:, :, piece.found.filters]
         if here.any():
             piece.answers["flushing"] = here.max(axis=2).astype(np.int32)
-            asked.append(piece)
-    if not asked:
+            flushing.append(piece)
+    if not flushing:
         return
     for name, question, sets_of in QUESTIONS:
-        found = _counted(masks, asked, [sets_of(masks, piece) for piece in asked], question)
-        for piece, counted in zip(asked, found, strict=True):
+        sets = [sets_of(masks, piece) for piece in flushing]
+        for piece, counted in zip(flushing, _counted(masks, flushing, sets, question), strict=True):
             piece.flushed[name] = counted
             counts = np.array([counts for _, counts in counted], np.int32)
             piece.answers["flush " + name] = counts.reshape(-1, len(piece.found.positions))
-    _reveal_flushed_sums(masks, asked, [traces(piece) for piece in asked])
-    _tininess(masks, asked)
+    _reveal_flushed_sums(masks, flushing)
+    _tininess(masks, flushing)
 
 
 def _counted(
-    masks: Masks,
-    pieces: Sequence[FusionPiece],
-    sets: Sequence[Sets],
-    question: Callable[[Masks, np.ndarray], np.ndarray],
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[Counted]:
     """Returns how many come out of each set; of a set of which some do, each member by itself."""
     first = _answers_to_sets(masks, pieces, sets, question)
     rest: list[Sets] = []
-    found: list[Counted] = []
+    counted_sets: list[Counted] = []
     for some, table in zip(sets, first, strict=True):
-        mixed = [not np.isin(row, (0, len(s))).all() for s, row in zip(some, table, strict=True)]
-        pairs = zip(some, table, mixed, strict=True)
-        found.append([(one, counts) for one, counts, apart in pairs if not apart])
-        pairs = zip(some, table, mixed, strict=True)
-        rest.append([row[None] for one, _, apart in pairs if apart for row in one])
+        pairs = list(zip(some, table, strict=True))
+        alike = [bool(np.isin(counts, (0, len(members))).all()) for members, counts in pairs]
+        counted_sets.append(list(itertools.compress(pairs, alike)))
+        mixed = itertools.compress(some, np.logical_not(alike))
+        rest.append([row[None] for members in mixed for row in members])
     last = _answers_to_sets(masks, pieces, rest, question)
-    for counted, some, table in zip(found, rest, last, strict=True):
+    for counted, some, table in zip(counted_sets, rest, last, strict=True):
         counted += zip(some, table, strict=True)
-    return found
+    return counted_sets
 
 
 def _answers_to_sets(
-    masks: Masks,
-    pieces: Sequence[FusionPiece],
-    sets: Sequence[Sets],
-    question: Callable[[Masks, np.ndarray], np.ndarray],
+    masks: Masks, pieces: Sequence[FusionPiece], sets: Sequence[Sets], question: MaskQuestion
 ) -> list[np.ndarray]:
     """Answers to sets as rows: members, and behind them their partners, -1 where there are none."""
-    shape = [one.shape for some in sets for one in some]
-    wanted = [
-        piece.rows(sets_in_rows(some, shape)) for piece, some in zip(pieces, sets, strict=True)
-    ]
-    return ask(masks, question, wanted)
+    shapes = [members.shape for some in sets for members in some]
+    return ask_pieces(masks, question, pieces, [sets_in_rows(some, shapes) for some in sets])
 
 
 def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) -> np.ndarray:
@@ -150,12 +140,12 @@ def sets_in_rows(sets: Sets, shapes: Sequence[tuple[int, ...]] | None = None) ->
 
     ``shapes``: of all sets that are asked together; None: these.
     """
-    shapes = [one.shape for one in sets] if shapes is None else shapes
+    shapes = [members.shape for members in sets] if shapes is None else shapes
     most = max((shape[0] for shape in shapes), default=1)
     width = max((shape[1] for shape in shapes), default=1)
     rows = np.full((len(sets), width, most), -1)
-    for row, one in zip(rows, sets, strict=True):
-        row[:, : len(one)] = one.T
+    for row, members in zip(rows, sets, strict=True):
+        row[:, : len(members)] = members.T
     return rows.reshape(len(sets), width * most)
 
 
@@ -205,8 +195,8 @@ def _small_and_large(dtype: str) -> tuple[float, float]:
 
 def _as_counts(counts: np.ndarray, leaves: np.ndarray) -> np.ndarray:
     """Counts as int32, -1 where they are none of up to all leaves."""
-    asked = (leaves >= 0).sum(axis=2)[:, None, :]
-    fits = (counts >= 0) & (counts <= asked) & (counts == np.rint(counts))
+    most = (leaves >= 0).sum(axis=2)[:, None, :]
+    fits = (counts >= 0) & (counts <= most) & (counts == np.rint(counts))
     return np.where(fits, counts, -1).astype(np.int32)
 
 
@@ -241,16 +231,14 @@ def beside_bias(masks: Masks, piece: FusionPiece) -> Sets:
 
 
 def count_biases_kept(masks: Masks, leaves: np.ndarray) -> np.ndarray:
-    """As ``count_products_kept`` for a subnormal bias."""
+    """As ``count_products_kept`` for a subnormal bias beside a product."""
     least = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin + SPAN)
     answer = masks.run(leaves, [least * 2.0**-SPAN / 2, least], 2.0**-SPAN)
     return _halves_beside_partners(answer, least * 2.0**-SPAN, leaves)
 
 
 # What is asked of operands, products and the bias: a name, the question, and of which sets.
-QUESTIONS: tuple[
-    tuple[str, Callable[[Masks, np.ndarray], np.ndarray], Callable[[Masks, FusionPiece], Sets]], ...
-] = (
+QUESTIONS: tuple[tuple[str, MaskQuestion, Callable[[Masks, FusionPiece], Sets]], ...] = (
     ("inputs", count_inputs_kept, of_leaves),
     ("weights", count_weights_kept, of_leaves),
     ("products", count_products_kept, of_pairs),
@@ -270,39 +258,34 @@ def _halves_beside_partners(answer: np.ndarray, partner: float, leaves: np.ndarr
     return _as_counts(2 * (answer / partner - partners), leaves[:, :, :most])
 
 
-def _reveal_flushed_sums(
-    masks: Masks, pieces: Sequence[FusionPiece], traces: Sequence[Traces]
-) -> None:
+def _reveal_flushed_sums(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """Asks a few nodes, then chains of them at once; all nodes where these do not agree."""
-    few = [trace.sample() for trace in traces]
-    wanted = [piece.rows(some) for piece, some in zip(pieces, few, strict=True)]
-    sampled = ask(masks, _sum_is_flushed, wanted)
+    traces = [piece.traces for piece in pieces]
+    sampled = ask_pieces(masks, _sum_is_flushed, pieces, [trace.sample() for trace in traces])
     roots, chains, bottoms = [], [], []
     most = 2 ** (floats.FORMATS[masks.operator.dtype].precision - 2)
-    for piece, trace in zip(pieces, traces, strict=True):
-        # a tree of one leaf adds nothing
-        tree, added = piece.found.tree, bool(piece.found.tree.nodes)
+    for trace in traces:
+        added = bool(trace.tree.nodes)  # a tree of one leaf adds nothing
         roots.append(trace.ends[: int(added)])
         firsts = (0, 1) if added else ()
-        chains.append([_chain_pattern(tree, first, trace.bias) for first in firsts])
+        chains.append([_chain_pattern(trace.tree, first, trace.bias) for first in firsts])
         # pairs that meet in nodes without inner children, as many as stay subnormal together
         pairs = trace.paths[:, :2] if len(trace.paths) else trace.ends[:1]
         bottoms.append([pairs[:most]] if added else [])
-    wanted = [piece.rows(some) for piece, some in zip(pieces, roots, strict=True)]
-    results = ask(masks, _sum_is_flushed, wanted)
+    results = ask_pieces(masks, _sum_is_flushed, pieces, roots)
     flushed = _answers_to_sets(masks, pieces, chains, _chain_is_flushed)
-    kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
+    bottoms_kept = _answers_to_sets(masks, pieces, bottoms, _bottom_is_kept)
     apart = []
     for number, piece in enumerate(pieces):
         answers = np.concatenate([sampled[number], results[number]])
         every = (answers == 1).all(axis=0) & (flushed[number] == 1).all(axis=0)
-        none = (answers == 0).all(axis=0) & (kept[number] == 1).all(axis=0)
+        none = (answers == 0).all(axis=0) & (bottoms_kept[number] == 1).all(axis=0)
         piece.answers["flush sums"] = np.stack([every, none]).astype(np.int32)
         piece.answers["flush root"] = results[number]
         apart.append(bool((~every & ~none).any()) or piece.alone)
-    triples = [t.triples if one else t.triples[:0] for t, one in zip(traces, apart, strict=True)]
-    wanted = [piece.rows(some) for piece, some in zip(pieces, triples, strict=True)]
-    for piece, answers in zip(pieces, ask(masks, _sum_is_flushed, wanted), strict=True):
+    triples = [t.triples if each else t.triples[:0] for t, each in zip(traces, apart, strict=True)]
+    nodes = ask_pieces(masks, _sum_is_flushed, pieces, triples)
+    for piece, answers in zip(pieces, nodes, strict=True):
         piece.answers["flush nodes"] = answers
 
 
@@ -335,9 +318,9 @@ def _chain_pattern(tree: Tree, first: int, bias: int) -> np.ndarray:
             continue
         children = tree.nodes[~child]
         # a leaf carries what is wanted, so that the nodes beside it have sums of their own
-        ranked = sorted(children, key=lambda one: one < 0)
+        ranked = sorted(children, key=lambda item: item < 0)
         values = [want] if want else [-1, 1]
-        stack += [(one, value) for one, value in zip(ranked, [*values, *[0] * len(ranked)])]  # noqa: B905
+        stack += itertools.zip_longest(ranked, values, fillvalue=0)
     rows = np.full((max(len(plus), len(minus)), 2), -1)
     rows[: len(plus), 0], rows[: len(minus), 1] = plus, minus
     return rows
@@ -368,17 +351,13 @@ FACTORS |= {24: ((31, 1082401), (4095, 4097)), 53: ((2**27 - 1, 2**27 + 1), (636
 
 def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
     """One product right below the smallest normal number, twice: does it round up to it?"""
-    leaf = [[one for one in piece.found.tree.leaves if one != BIAS][:1] for piece in pieces]
     exact = [p.wide and bool(p.found.tree.nodes) for p in pieces]  # then no product is rounded
-    rows = [
-        np.array([] if whole else some, int).reshape(-1, 1)
-        for some, whole in zip(leaf, exact, strict=True)
-    ]
+    products = [piece.traces.any_leaf for piece in pieces]
+    rows = [some[:0] if whole else some for some, whole in zip(products, exact, strict=True)]
     # 2^emin (1 - 2^-(p+1)) rounds up to 2^emin in p digits: it is flushed only by who looks before
     # rounding. 2^emin (1 - 2^-p) has p digits, so it is flushed by who rounds as if exponents had
     # no end; the subnormal grid has one digit less there, and rounds it up.
     for number in (0, 1):
-        wanted = [piece.rows(some) for piece, some in zip(pieces, rows, strict=True)]
 
         def rounded(masks: Masks, leaves: np.ndarray, number: int = number) -> np.ndarray:
             form = floats.FORMATS[masks.operator.dtype]
@@ -388,36 +367,37 @@ def _tininess(masks: Masks, pieces: Sequence[FusionPiece]) -> None:
             answer = masks.run(leaves, [w * 2.0 ** (form.emin - bits - low)], x * 2.0**low)
             return classify(answer, zero=0.0, one=2.0**form.emin)
 
-        for piece, answers in zip(pieces, ask(masks, rounded, wanted), strict=True):
+        for piece, answers in zip(pieces, ask_pieces(masks, rounded, pieces, rows), strict=True):
             piece.answers[f"tininess {number}"] = answers
 
 
-def with_flushing(rounding: Rounding, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
+def with_flushing(rounding: Rounding, piece: FusionPiece, column: int) -> Rounding:
     """Returns the rounding with what one position's answers say of subnormal numbers."""
     if not len(piece.answers.get("flushing", ())) or not piece.answers["flushing"][:, column].any():
         return rounding
-    # the smallest numbers of float32 are asked about
     if rounding.short_format == "float16":  # which has no numbers as small as those asked about
         return rounding
+
+    def lost(*names: str) -> frozenset[int]:  # the leaves of sets of which nothing came out
+        sets = (pair for name in names for pair in piece.flushed[name])
+        leaves = [members[:, 0].tolist() for members, counts in sets if counts[column] == 0]
+        return frozenset(itertools.chain.from_iterable(leaves))
+
     tree = piece.found.tree
     leaves = frozenset(tree.leaves)
     whole = rounding.fused & leaves if tree.nodes else frozenset()
-    products = _leaves_of_none(piece, ("products", "behind bias"), column)
-    products |= {BIAS} if _leaves_of_none(piece, ("bias",), column) else frozenset()
+    products = lost("products", "behind bias") | ({BIAS} if lost("bias") else frozenset())
     every, none = piece.answers["flush sums"][:, column]
     nodes = len(tree.nodes)
     sums = frozenset([EVERY] if every and nodes else [])
     if nodes and not every and not none:
-        answers = piece.answers["flush nodes"][:, column]
-        some = {node for node, one in zip(trace.triple_nodes, answers, strict=True) if one == 1}
-        some |= {nodes - 1} if piece.answers["flush root"][0, column] == 1 else set()
+        answers = [*piece.answers["flush nodes"][:, column], piece.answers["flush root"][0, column]]
+        some = itertools.compress([*piece.traces.triple_nodes, nodes - 1], np.array(answers) == 1)
         sums = _every_or_some(frozenset(some), frozenset(range(nodes)))
     rounding = replace(
         rounding,
-        flushed_inputs=_every_or_some(_leaves_of_none(piece, ("inputs",), column), leaves - {BIAS}),
-        flushed_weights=_every_or_some(
-            _leaves_of_none(piece, ("weights",), column), leaves - {BIAS}
-        ),
+        flushed_inputs=_every_or_some(lost("inputs"), leaves - {BIAS}),
+        flushed_weights=_every_or_some(lost("weights"), leaves - {BIAS}),
         flushed_products=_every_or_some(products - whole, leaves - whole),
         flushed_whole=_every_or_some(products & whole, whole),
         flushed_sums=sums,
@@ -429,16 +409,6 @@ def with_flushing(rounding: Rounding, piece: FusionPiece, trace: Traces, column:
     if len(ups[0]):
         kind = {(0, 0): "before", (1, 1): "grid"}.get((int(ups[0][0]), int(ups[1][0])))
     return replace(rounding, tininess=kind)
-
-
-def _leaves_of_none(piece: FusionPiece, names: Sequence[str], column: int) -> frozenset[int]:
-    """Returns the leaves of sets of which none came out."""
-    found: set[int] = set()
-    for name in names:
-        for one, counts in piece.flushed[name]:
-            if counts[column] == 0:
-                found.update(one[:, 0].tolist())
-    return frozenset(found)
 
 
 def _every_or_some(some: frozenset[int], able: frozenset[int]) -> frozenset[int]:

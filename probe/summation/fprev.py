@@ -66,8 +66,8 @@ class Growth:
 
     def pairs(self) -> np.ndarray:
         """Returns what has to be asked next: leaves i and j, int (questions, 2), ascending."""
-        firsts = [np.full(len(one.leaves) - 1, one.leaves[0]) for one in self.open]
-        others = [one.leaves[1:] for one in self.open]
+        firsts = [np.full(len(branch.leaves) - 1, branch.leaves[0]) for branch in self.open]
+        others = [branch.leaves[1:] for branch in self.open]
         pairs = np.stack([np.concatenate(firsts), np.concatenate(others)], axis=1)
         # in this order an answer is found by bisection, also where several growths share the
         # questions
@@ -75,7 +75,7 @@ class Growth:
 
     def grow(self, survivors: np.ndarray) -> None:
         """Takes the answers to ``pairs()``, in its order: units that survive. NoTree."""
-        branches, self.open = sorted(self.open, key=lambda one: int(one.leaves[0])), []
+        branches, self.open = sorted(self.open, key=lambda each: int(each.leaves[0])), []
         begin = 0
         for branch in branches:
             rest = branch.leaves[1:]
@@ -90,11 +90,11 @@ class Growth:
         ``sizes``: leaves under the node where the first leaf meets each of the others.
         """
         first, rest = int(branch.leaves[0]), branch.leaves[1:]
-        asked = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
+        question = f"with p{first} = +M, p{{}} = -M and all other products 1 the output is {{:g}}"
         valid = (sizes >= 2) & (sizes <= len(self.read)) & (sizes == np.rint(sizes))
         if not valid.all():
             bad = int(np.argmin(valid))
-            raise NoTree(asked.format(rest[bad], len(self.read) - sizes[bad]))
+            raise NoTree(question.format(rest[bad], len(self.read) - sizes[bad]))
         below, current = 1, first
         # from the leaf upwards: leaves that answer one size meet the path in one node
         for size in np.unique(sizes):
@@ -105,9 +105,9 @@ class Growth:
             # a node holds what is below it and what hangs on it; other answers come from no tree:
             # of a Winograd convolution, or of filters that took turns and do not add alike
             if size != below + len(hanging):
-                told = asked.format(hanging[0], len(self.read) - size)
+                answer = question.format(hanging[0], len(self.read) - size)
                 expected = len(self.read) - below - len(hanging)
-                raise NoTree(f"{told}, and the other outputs predict {expected}")
+                raise NoTree(f"{answer}, and the other outputs predict {expected}")
             self.children.append([current])
             current = ~(len(self.children) - 1)
             self._hang(hanging, ~current, int(size), branch)

@@ -56,11 +56,11 @@ class Own:
 class OwnSession(InlineSession):
     """A started target that is no library. ``made``: gives its operator for a worker's spec."""
 
-    def __init__(self, text: str, made: Callable[[dict[str, Any]], Operator]) -> None:
+    def __init__(self, text: str, make: Callable[[dict[str, Any]], Operator]) -> None:
         self.target = Own(text)  # type: ignore[assignment]
         self.variables, self.facts = {}, {}
         self._worker, self.alive = child.Worker(), True
-        self._worker.backend = _Library(made)  # type: ignore[assignment]
+        self._worker.backend = _Library(make)  # type: ignore[assignment]
 
 
 class FunctionSession(OwnSession):
@@ -77,8 +77,8 @@ class FunctionSession(OwnSession):
 class _Library(Backend):
     """The library that has one operator."""
 
-    def __init__(self, made: Callable[[dict[str, Any]], Operator]) -> None:
-        self.made = made
+    def __init__(self, make: Callable[[dict[str, Any]], Operator]) -> None:
+        self.made = make
 
     def start(self, switches: Any, device: str | None) -> dict[str, Any]:
         """Says nothing of itself: it runs in this process already."""
@@ -111,10 +111,10 @@ class _Call(Operator):
         """There is none."""
 
     def output(self, y: Any) -> np.ndarray:
-        found = one_number(y, self.spec["dtype"])
-        if isinstance(found, str):
-            raise Unsupported(found)
-        return found.reshape(1, 1, 1)
+        number = one_number(y, self.spec["dtype"])
+        if isinstance(number, str):
+            raise Unsupported(number)
+        return number.reshape(1, 1, 1)
 
 
 def one_number(y: Any, dtype: str) -> np.ndarray | str:
@@ -128,8 +128,8 @@ def one_number(y: Any, dtype: str) -> np.ndarray | str:
     if values.size != 1:
         return f"it returned {values.size} numbers, not one"
     rounded = floats.round_to(values, dtype)
-    kept = floats.widen(rounded, dtype)
-    if kept[0] != values[0] and not np.isnan(values[0]):
+    widened = floats.widen(rounded, dtype)
+    if widened[0] != values[0] and not np.isnan(values[0]):
         return f"it returned {float(values[0])!r}, which is not a {dtype}"
     return rounded
 
@@ -156,11 +156,11 @@ def case_of_function(
             why = f"f({shown}) with {n} {dtype} numbers raises {type(error).__name__}: {error}"
             todo = "give products=False for f(x)" if two else "give products=True for f(x, w)"
             raise InputError("f", _function_name(f), why, todo) from error
-        found = one_number(y, dtype)
-        if isinstance(found, str):
+        number = one_number(y, dtype)
+        if isinstance(number, str):
             todo = f"let it return one {dtype}"
             todo += "" if dtype == "float64" else ", or give dtype='float64'"
-            raise InputError("f", _function_name(f), f"of {n} {dtype} numbers {found}", todo)
+            raise InputError("f", _function_name(f), f"of {n} {dtype} numbers {number}", todo)
     return case
 
 
@@ -169,10 +169,10 @@ def _takes_two(f: Function) -> bool:
     them."""
     try:
         needed = [
-            one
-            for one in inspect.signature(f).parameters.values()
-            if one.default is one.empty
-            and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+            parameter
+            for parameter in inspect.signature(f).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
     except (TypeError, ValueError):
         try:
@@ -217,10 +217,10 @@ def compensated(f: Function, case: Case) -> str:
 
 def _kahan(numbers: np.ndarray) -> Any:
     total = lost = numbers.dtype.type(0)
-    for one in numbers:
-        one = one - lost
-        larger = total + one
-        total, lost = larger, (larger - total) - one
+    for number in numbers:
+        number = number - lost
+        larger = total + number
+        total, lost = larger, (larger - total) - number
     return total
 
 
@@ -257,8 +257,8 @@ def _gives(f: Function, case: Case, formula: Callable[[np.ndarray, np.ndarray], 
         x, w = x.reshape(n, 1), w.reshape(n, 1)
         arrays = [floats.from_container(array[:, 0], case.dtype) for array in (x, w)]
         with np.errstate(all="ignore"):
-            found = one_number(f(*arrays[: 1 + case.weighted]), case.dtype)
+            number = one_number(f(*arrays[: 1 + case.weighted]), case.dtype)
             expected = formula(x, w)
-        if isinstance(found, str) or not ulp.equal(found, expected, case.dtype):
+        if isinstance(number, str) or not ulp.equal(number, expected, case.dtype):
             return False
     return True

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from probe import floats
-from probe.summation.masks import MaskRows, Masks, classify
+from probe.summation.masks import MaskQuestion, MaskRows, Masks, ask, classify
 from probe.summation.reveal import RevealedTree
 from probe.summation.tree import BIAS, Tree
 
@@ -91,7 +92,7 @@ class FusedPairs:
     """
 
     def __init__(self, tree: Tree, bias: int, most: int) -> None:
-        self.tree = tree
+        self.tree, self.bias = tree, bias
         self.batches: list[list[Pair]] = []
         behind: list[Pair] = []
         waiting = deque(
@@ -119,6 +120,11 @@ class FusedPairs:
                 self.batches.append(batch)
             waiting.extendleft(reversed(left))
         self.behind_bias = np.array(behind, int).reshape(-1, 2)
+
+    @cached_property
+    def traces(self) -> Traces:
+        """Returns the leaves that show what is done to the tree's partial sums."""
+        return Traces(self.tree, self.bias)
 
     def _path_to_partner(self, node: int, child: int, used: set[int]) -> list[int] | None:
         """From a sibling of ``child`` down to the nearest weight, through what is not used."""
@@ -177,7 +183,7 @@ class Traces:
         tree = self.tree
         if BIAS not in tree.leaves or not tree.nodes:
             return np.zeros((0, 2), int)
-        other = next(one for one in tree.nodes[tree.parents[BIAS]] if one != BIAS)
+        other = next(child for child in tree.nodes[tree.parents[BIAS]] if child != BIAS)
         return np.array([[self.bias, self._leaf(other)]])
 
     @property
@@ -224,9 +230,10 @@ class FusionPiece:
     flushed: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     wide: bool = False
 
-    def rows(self, leaves: np.ndarray) -> MaskRows:
-        """Questions to the piece's outputs."""
-        return MaskRows(self.found.filters, self.found.positions, leaves)
+    @property
+    def traces(self) -> Traces:
+        """Returns those of the tree, which pieces of one tree share."""
+        return self.pairs.traces
 
     def mixed(self, part: Part) -> bool:
         """Returns whether some position fuses some of a part's leaves and not others."""
@@ -254,11 +261,11 @@ class FusionPiece:
                 parts.append(part)
                 continue
             pairs, counts = part
-            asked = [(some, next(answers)) for some in self.smaller(part)]
-            if len(asked) > 1:
-                parts += asked
+            answered = [(some, next(answers)) for some in self.smaller(part)]
+            if len(answered) > 1:
+                parts += answered
                 continue
-            half, first = asked[0]
+            half, first = answered[0]
             rest, left = pairs[len(half) :], counts - first
             if ((first >= 0) & (left >= 0) & (left <= len(rest))).all():
                 parts += [(half, first), (rest, left)]
@@ -276,6 +283,19 @@ class FusionPiece:
         behind = self.answers["behind"][:, column].tolist()
         answers |= dict(zip(self.pairs.behind_bias[:, 0].tolist(), behind, strict=True))
         return frozenset(k for k, v in answers.items() if v == 1), -1 in answers.values()
+
+
+def ask_pieces(
+    masks: Masks,
+    question: MaskQuestion,
+    pieces: Sequence[FusionPiece],
+    leaves: Iterable[np.ndarray],
+) -> list[np.ndarray]:
+    """Returns each piece's answers about its rows of ``leaves``, as ``masks.ask`` gives them."""
+    outputs = ((piece.found.filters, piece.found.positions) for piece in pieces)
+    return ask(
+        masks, question, [MaskRows(*o, rows) for o, rows in zip(outputs, leaves, strict=True)]
+    )
 
 
 def pairs_in_rows(sets: list[list[Pair]], most: int) -> np.ndarray:
@@ -298,13 +318,13 @@ def operand_format(masks: Masks, piece: FusionPiece, column: int) -> str | None:
         return None
     pair = piece.pairs.batches[0][0]
     filters, position = piece.found.filters, piece.found.positions[column]
-    kept = 0
+    kept_bits = 0
     for bits in range(1, floats.FORMATS[masks.operator.dtype].precision):
         leaves = np.full((1, masks.operator.filters, 2), -1)
         leaves[0, filters[0]] = pair
         answer = masks.run(leaves, [1 + 2.0**-bits, -1.0])
         if classify(answer, 0.0, 2.0**-bits)[0, position, filters[0]] != 1:
             break
-        kept = bits
+        kept_bits = bits
     # fraction bits of the two formats that matrix units read float32 operands in
-    return {7: "bfloat16", 10: "tf32"}.get(kept)
+    return {7: "bfloat16", 10: "tf32"}.get(kept_bits)

@@ -169,6 +169,10 @@ class Masks:
         return self._of_units(leaves, [self.scale.big, -self.scale.big])
 
 
+# Answers (calls, positions, filters) about leaves (calls, filters, m) that are set in each call.
+MaskQuestion = Callable[[Masks, np.ndarray], np.ndarray]
+
+
 def classify(answer: np.ndarray, zero: float, one: float) -> np.ndarray:
     """int8: 0 and 1 where an answer is one of these two numbers, -1 where it is neither."""
     result = np.full(answer.shape, -1, np.int8)
@@ -231,19 +235,17 @@ class MaskRows:
     rows: np.ndarray
 
 
-def ask(
-    masks: Masks, question: Callable[[Masks, np.ndarray], np.ndarray], wanted: Sequence[MaskRows]
-) -> list[np.ndarray]:
+def ask(masks: Masks, question: MaskQuestion, wanted: Sequence[MaskRows]) -> list[np.ndarray]:
     """Returns the answers to each of ``wanted``, int32 (questions, positions); equal ones share a
     call.
 
     ``question(masks, leaves)`` answers (calls, positions, filters) for leaves (calls, filters, m).
     """
-    if not any(len(one.rows) for one in wanted):  # speed alone: half of what is asked of short sums
-        return [np.zeros((0, len(one.positions)), np.int32) for one in wanted]
+    if not any(len(some.rows) for some in wanted):  # speed alone: half of a short sum's questions
+        return [np.zeros((0, len(some.positions)), np.int32) for some in wanted]
     alike: dict[bytes, list[int]] = {}
-    for number, one in enumerate(wanted):
-        alike.setdefault(one.filters.tobytes(), []).append(number)
+    for number, some in enumerate(wanted):
+        alike.setdefault(some.filters.tobytes(), []).append(number)
     queues: list[np.ndarray] = []
     places: list[tuple[int, np.ndarray]] = []
     for members in alike.values():
@@ -257,9 +259,9 @@ def ask(
         answers = question(masks, leaves)
         for part in parts:
             tables[part.team][part.start : part.stop] = part.table(answers)
-    table_of = {n: table for table, some in zip(tables, alike.values(), strict=True) for n in some}
-    found = {n: table_of[n][np.ix_(where, wanted[n].positions)] for n, where in places}
-    return [found[n] for n in range(len(wanted))]
+    table_of = {n: table for table, team in zip(tables, alike.values(), strict=True) for n in team}
+    answers_of = {n: table_of[n][np.ix_(where, wanted[n].positions)] for n, where in places}
+    return [answers_of[n] for n in range(len(wanted))]
 
 
 def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -277,6 +279,11 @@ def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     where = np.empty(len(rows), int)
     where[order] = np.cumsum(first) - 1
     return ordered[first], where
+
+
+def edit_offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Returns where the edits of each call of a ``masks`` request start, and the last ones end."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 class SessionOperator:
@@ -307,12 +314,7 @@ class SessionOperator:
         self, x: float | np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
         """As ``MaskedOperator.run``: float32 or else float64. ``x`` may be a whole input."""
-        whole = np.broadcast_to(x, self._input_shape)
-        ask = self._in_weights if self.case.weighted else self._in_input
-        # a library is never told the weights of a sum: what a weight makes of an element is put
-        # there
-        mode, arrays = ask(whole, template, leaves, values)
-        return self._answers(mode, arrays, len(leaves))
+        return self._answers(np.broadcast_to(x, self._input_shape), template, leaves, values)
 
     def each(self, weights: np.ndarray) -> np.ndarray:
         """As ``MaskedOperator.each``: float32 or else float64; what is 0 costs nothing."""
@@ -322,20 +324,23 @@ class SessionOperator:
         set_[calls, :, slots] = leaves[:, None]
         values = np.zeros(set_.shape)
         values[calls, :, slots] = weights[calls, leaves][:, None]
-        whole = np.ones(self._input_shape)
-        ask = self._in_weights if self.case.weighted else self._in_input
-        mode, arrays = ask(whole, np.zeros(weights.shape[1]), set_, values)
-        return self._answers(mode, arrays, len(weights))
+        return self._answers(np.ones(self._input_shape), np.zeros(weights.shape[1]), set_, values)
 
-    def _answers(self, mode: str, arrays: dict[str, np.ndarray], calls: int) -> np.ndarray:
+    def _answers(
+        self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        # a library is never told the weights of a sum: what a weight makes of an element is put
+        # there
+        ask = self._in_weights if self.case.weighted else self._in_input
+        mode, arrays = ask(x, template, leaves, values)
         header = {"do": "masks", "spec": self._spec, "mode": mode}
         blocks = [
-            found["outputs"] for _, found in self.session.stream(header, arrays | self.select)
+            answer["outputs"] for _, answer in self.session.stream(header, arrays | self.select)
         ]
         outputs = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)  # speed alone
         if self.dtype != "float32":
             outputs = floats.widen(outputs, self.dtype)
-        return outputs.reshape(calls, self.positions, self.filters)
+        return outputs.reshape(len(leaves), self.positions, self.filters)
 
     def _in_weights(
         self, x: np.ndarray, template: np.ndarray, leaves: np.ndarray, values: np.ndarray
@@ -357,15 +362,13 @@ class SessionOperator:
     def _edits(
         self, prefix: str, which: np.ndarray, values: np.ndarray, base: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Returns the chosen leaves as rows of edits, one a call; ``base``: their place in filter
-        0.
+        """Returns the chosen leaves as edits of each call; ``base``: their places in filter 0.
 
         ``values``: of each slot, or of all shape of ``which``.
         """
         _, filters, slots = np.nonzero(which)
-        counts = which.reshape(len(which), -1).sum(axis=1)
         return {
-            prefix + "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            prefix + "offsets": edit_offsets(which.reshape(len(which), -1).sum(axis=1)),
             prefix + "flat": base[which] + filters,
             prefix + "values": self._container(values[which] if values.ndim > 1 else values[slots]),
         }
@@ -386,7 +389,7 @@ class SessionOperator:
         return "inputs", {
             "x": self._container(rows * template).reshape(self._input_shape),
             "w": self._container(np.ones(self.case.weight_shape)),
-            "offsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            "offsets": edit_offsets(counts),
             "flat": (elements[:, None] + starts).reshape(-1),
             "values": self._container(rows[:, elements].T * set_to[:, None]).reshape(-1),
         }
@@ -404,5 +407,5 @@ class SessionOperator:
             x = self._container(floats.widen(x, self.dtype) * line)
             w = self._container(np.ones(self.case.weight_shape))
         arrays = {"x": x, "w": w} | ({} if b is None else {"b": b})
-        _, found = self.session.request({"do": "run", "spec": self._spec}, arrays)
-        return found["y"].reshape(self.positions, self.filters)
+        _, answer = self.session.request({"do": "run", "spec": self._spec}, arrays)
+        return answer["y"].reshape(self.positions, self.filters)

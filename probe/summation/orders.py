@@ -76,8 +76,8 @@ class Orders:
         """Returns how many outputs are not certified, and why; empty if all are."""
         count = int((~self.sure).sum())
         why = self.uncertified or ("" if self.certified is not None else "--certify tests")
-        told = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
-        return told * bool(count)
+        text = f"{count:,} of {self.index.size:,} outputs" + f" ({why})" * bool(why)
+        return text * bool(count)
 
     def counts(self) -> np.ndarray:
         """Returns outputs per summation."""
@@ -95,27 +95,22 @@ class Orders:
         wanted = sums if wanted is None else wanted
         replayed = self.replayed if replayed is None else replayed
         cost: Row = {"calls": self.calls, "checks": self.checks, "seconds": self.seconds}
-        found = []
-        for number, (tree, rounding) in enumerate(self.summations):
+        rows = []
+        for number in (*range(len(self.summations)), -1):
             mine = wanted & (self.index == number)
-            if mine.any():
-                names: Row = {"order_id": tree.id, "rounding_id": rounding.id}
-                told = {"certified": self._certified(mine), "evidence": None}
-                found.append(place | names | cost | _counts(mine, replayed) | told)
-        rest = wanted & (self.index < 0)
-        if rest.any():
-            nothing: Row = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
-            nothing["certified"] = self._certified(rest)
-            found.append(place | nothing | cost | _counts(rest, np.zeros_like(rest)))
-        return found
-
-    def _certified(self, mine: np.ndarray) -> int | None:
-        return None if self.certified is None else int((mine & self.certified).sum())
-
-
-def _counts(mine: np.ndarray, replayed: np.ndarray) -> Row:
-    counts = {"outputs": int(mine.sum()), "replayed": int((mine & replayed).sum())}
-    return counts | {"ranges": ranges_of_mask(mine)}
+            if not mine.any():
+                continue
+            names: Row = {"order_id": None, "rounding_id": None, "evidence": self.evidence}
+            if number >= 0:
+                tree, rounding = self.summations[number]
+                names = {"order_id": tree.id, "rounding_id": rounding.id, "evidence": None}
+            counts: Row = {"outputs": int(mine.sum()), "ranges": ranges_of_mask(mine)}
+            counts["replayed"] = int((mine & replayed).sum()) * (number >= 0)
+            counts["certified"] = None
+            if self.certified is not None:
+                counts["certified"] = int((mine & self.certified).sum())
+            rows.append(place | names | cost | counts)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -157,8 +152,8 @@ class ContainerOperands:
     @property
     def finite(self) -> bool:
         """Returns whether no operand is infinite or NaN."""
-        given = [one for one in (self.x, self.w, self.b) if one is not None]
-        return all(floats.is_finite(one, self.case.dtype).all() for one in given)
+        arrays = [array for array in (self.x, self.w, self.b) if array is not None]
+        return all(floats.is_finite(array, self.case.dtype).all() for array in arrays)
 
     def replay(
         self, summation: Summation, positions: np.ndarray, filters: np.ndarray
@@ -199,8 +194,8 @@ def replays_agree(
 ) -> np.ndarray:
     """Returns where the replay gives the library's bits on all of these sets: one bool a pair."""
     alike = np.ones(len(positions), bool)
-    for one, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
-        alike &= ~ulp.bits_apart(y, one.y[positions, filters], one.case.dtype, one.zeros)
+    for own, y in zip(sets, _replay_sets(sets, summation, positions, filters), strict=True):
+        alike &= ~ulp.bits_apart(y, own.y[positions, filters], own.case.dtype, own.zeros)
     return alike
 
 
@@ -223,20 +218,20 @@ def _replay_sets(
         members = np.flatnonzero(groups == group)
         for start in range(0, len(members), max(at_once, 1)):
             part = members[start : start + max(at_once, 1)]
-            x = _pick_columns([one.columns[group] for one in sets], positions[part])
-            w: np.ndarray | Picked = _pick_columns([one.weights for one in sets], filters[part])
-            if any(one.padded is not None for one in sets):
+            x = _pick_columns([own.columns[group] for own in sets], positions[part])
+            w: np.ndarray | Picked = _pick_columns([own.weights for own in sets], filters[part])
+            if any(own.padded is not None for own in sets):
                 w = np.concatenate(
-                    [one.met(positions[part], filters[part]) for one in sets], axis=1
+                    [own.met(positions[part], filters[part]) for own in sets], axis=1
                 )
             bias = None
             if biased:
-                bias = np.concatenate([one.b[filters[part]] for one in sets if one.b is not None])
-            found = replay(summation, x, w, first.case.dtype, bias)
-            out[:, part] = found.reshape(len(sets), len(part))
-    for one, y in zip(sets, out, strict=True):
-        if one.behind is not None:
-            y[:] = one.behind.apply(y, positions, filters)
+                bias = np.concatenate([own.b[filters[part]] for own in sets if own.b is not None])
+            replayed = replay(summation, x, w, first.case.dtype, bias)
+            out[:, part] = replayed.reshape(len(sets), len(part))
+    for own, y in zip(sets, out, strict=True):
+        if own.behind is not None:
+            y[:] = own.behind.apply(y, positions, filters)
     return out
 
 
@@ -370,9 +365,9 @@ class _OpenOutputs:
         for each in self.sets:
             self.checks += 1
             again = self.operator.apply(each.x, each.w, each.b)
-            found = ulp.differences(each.y, again, self.case.dtype)
-            if len(found.index):
-                raise Nondeterministic(self._example("the same call again", found))
+            differences = ulp.differences(each.y, again, self.case.dtype)
+            if len(differences.index):
+                raise Nondeterministic(self._example("the same call again", differences))
         dtype, first = self.case.dtype, self.sets[0]
         # half of a float16 operand is soon subnormal, and rounded
         scales = {"-f(-x)": -1.0} if dtype == "float16" else {"-f(-x)": -1.0, "2 f(x/2)": 0.5}
@@ -382,9 +377,9 @@ class _OpenOutputs:
             self.checks += 1
             b = None if first.b is None else _times(first.b, scale, dtype)
             y = self.operator.apply(_times(first.x, scale, dtype), first.w, b)
-            found = ulp.differences(first.y, _times(y, 1 / scale, dtype), dtype)
-            if len(found.index):
-                raise NotASum(self._example(name, found))
+            differences = ulp.differences(first.y, _times(y, 1 / scale, dtype), dtype)
+            if len(differences.index):
+                raise NotASum(self._example(name, differences))
 
     def _example(self, what: str, found: ulp.Differences) -> str:
         place = np.unravel_index(int(found.index[0]), self.case.output_shape())
@@ -403,8 +398,8 @@ class _OpenOutputs:
         if wrong.any():
             position, filt = (int(i[0]) for i in np.nonzero(wrong))
             seen, read = float(counted[position, filt]), expected[position]
-            told = f"{read} products of 1 add up to {seen!r}"
-            self._refuse(wrong, told)
+            evidence = f"{read} products of 1 add up to {seen!r}"
+            self._refuse(wrong, evidence)
 
     def _refuse(self, which: np.ndarray, evidence: str) -> None:
         self.not_a_sum |= which
@@ -452,7 +447,7 @@ class _OpenOutputs:
         here = np.unique(self.classes[wanted.any(axis=1)])
         chosen = here[np.argmax(self.sizes[here])]
         wanted &= (self.classes == chosen)[:, None]
-        found, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
+        trees, refused = reveal_trees(self.masks, self.classes, self.leaves, apart, wanted)
         if apart and refused and self._asked_coarser([one.evidence for one in refused]):
             return  # some sum may have fewer bits than the dtype: the same is asked again
         for piece in refused:
@@ -463,7 +458,7 @@ class _OpenOutputs:
         if self.sizes[chosen] == 0:  # windows in the padding: nothing is added, the output is 0
             self.open &= ~wanted
             self.replayed |= wanted
-        for each in reveal_roundings(self.masks, found, alone=apart):
+        for each in reveal_roundings(self.masks, trees, alone=apart):
             mine = _outputs_of_piece(each, wanted) & self.open
             self.settle(each.summation, mine, asked=True)
             if self.case.summands > SHORT:
@@ -525,18 +520,18 @@ class _OpenOutputs:
             read = [BIAS if leaf == self.case.summands else int(leaf) for leaf in self.leaves[kind]]
             places = np.nonzero(mine)
             calls = self.masks.calls
-            told = certify(self.masks, self.summations[number].restricted(read), places, left)
+            answer = certify(self.masks, self.summations[number].restricted(read), places, left)
             left = max(0, left - (self.masks.calls - calls))
-            self.certified[places] = told.holds
-            if told.why:
-                self.uncertified = self.uncertified or told.why
+            self.certified[places] = answer.holds
+            if answer.why:
+                self.uncertified = self.uncertified or answer.why
             else:
-                refuted[places] = ~told.holds
+                refuted[places] = ~answer.holds
         return refuted
 
     def _asked_coarser(self, evidence: list[str]) -> bool:
         """Returns whether there are masks left that sums kept in 16 bits can answer."""
-        over = any("nan" in one or "inf" in one for one in evidence)
+        over = any("nan" in text or "inf" in text for text in evidence)
         return self.masks.mask_smaller() if over else self.masks.count_fewer()
 
     def judge(self) -> None:
@@ -611,13 +606,13 @@ class _OpenOutputs:
 
 def _in_short_formats(values: np.ndarray) -> list[np.ndarray]:
     """Returns float64 values as they are, and as short formats have them, rounded or cut."""
-    found = [values]
-    found += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
+    versions = [values]
+    versions += [floats.nearest(values, form) for form in ("bfloat16", "tf32", "float16")]
     for form in ("bfloat16", "tf32"):
         digits = floats.format_of(form).precision
         fraction, power = np.frexp(values)
-        found.append(np.ldexp(np.trunc(np.ldexp(fraction, digits)), power - digits))
-    return found
+        versions.append(np.ldexp(np.trunc(np.ldexp(fraction, digits)), power - digits))
+    return versions
 
 
 def _outputs_of_piece(piece: RefusedOutputs | Revealed, wanted: np.ndarray) -> np.ndarray:

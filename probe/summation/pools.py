@@ -9,10 +9,10 @@ flushed may depend on the thread that serves an output, so that is read off the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,7 @@ Ask = Callable[[np.ndarray], np.ndarray]
 
 def _nested_chain(places: list[Any]) -> Any:
     """Returns nested pairs: a chain."""
-    total = places[0]
-    for place in places[1:]:
-        total = (total, place)
-    return total
+    return functools.reduce(lambda total, place: (total, place), places)
 
 
 def _nested_by_nine(places: list[int]) -> int | tuple:  # type: ignore[type-arg]
@@ -66,14 +63,14 @@ def _tree_of_nested(nested: object) -> Tree:
         if isinstance(part, int):
             return part
         assert isinstance(part, tuple)
-        nodes.append(tuple([add(one) for one in part]))
+        nodes.append(tuple([add(child) for child in part]))
         return ~(len(nodes) - 1)
 
     add(nested)
     return Tree.from_nodes(nodes) if nodes else Tree.sequential(1)
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def orders(kernel: tuple[int, ...]) -> tuple[Tree, ...]:
     """Returns the orders in which libraries add windows of this size, each once."""
     grid = np.arange(int(np.prod(kernel))).reshape(kernel)
@@ -120,14 +117,14 @@ class Average:
     ) -> np.ndarray:
         """As ``PoolMaximum.outputs``."""
         form = self.kept
-        found: dict[int, np.ndarray] = {}
+        sums: dict[int, np.ndarray] = {}
         for number, children in enumerate(self.tree.nodes):
-            terms = [self._read(met[one] if one >= 0 else found.pop(one)) for one in children]
+            terms = [self._read(met[leaf] if leaf >= 0 else sums.pop(leaf)) for leaf in children]
             total = terms[0]
             for term in terms[1:]:
                 total = self._gives(total + term, form)
-            found[~number] = total
-        total = found.popitem()[1] if found else met[0]
+            sums[~number] = total
+        total = sums.popitem()[1] if sums else met[0]
         if self.rounded:
             total, form = floats.nearest(total, dtype), dtype
         count = np.full(counts.shape, float(len(met))) if self.whole else counts
@@ -151,12 +148,11 @@ class Average:
     def _gives(self, values: np.ndarray, form: str) -> np.ndarray:
         # a sum, product or quotient of float64, rounded again, is the one rounded once: float64 has
         # twice float32's digits and two more (Figueroa, "When is double rounding innocuous?", 1995)
-        found = floats.nearest(values, form)
+        rounded = floats.nearest(values, form)
         if "results" not in self.flushed:
-            return found
-        return np.where(
-            np.abs(values) < floats.flushed_below(form), np.copysign(0.0, values), found
-        )
+            return rounded
+        small = np.abs(values) < floats.flushed_below(form)
+        return np.where(small, np.copysign(0.0, values), rounded)
 
     @property
     def text(self) -> str:
@@ -165,13 +161,13 @@ class Average:
 
     def apart(self, other: Average) -> dict[str, Average]:
         """Returns the causes that set two apart, each with this way changed in that alone."""
-        found = {
+        changed = {
             "order": replace(self, tree=other.tree),
             "rounding": replace(self, last=other.last, whole=other.whole),
             "precision": replace(self, kept=other.kept, rounded=other.rounded),
             "flush": replace(self, flushed=other.flushed),
         }
-        return {name: way for name, way in found.items() if way != self}
+        return {name: way for name, way in changed.items() if way != self}
 
 
 CHOOSE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -236,12 +232,12 @@ class PoolMaximum:
 
     def apart(self, other: PoolMaximum) -> dict[str, PoolMaximum]:
         """Returns the causes that set two apart, each with this way changed in that alone."""
-        found = {
+        changed = {
             "window": replace(self, padded=other.padded),
             "algorithm": replace(self, choose=other.choose, start=other.start),
             "flush": replace(self, flushed=other.flushed),
         }
-        return {name: way for name, way in found.items() if way != self}
+        return {name: way for name, way in changed.items() if way != self}
 
 
 def _flushed_words(what: str) -> str:
@@ -258,12 +254,12 @@ def _ways_of_pool(case: Case) -> Iterator[Way]:
         for start, choose, with_zeros in itertools.product(STARTS, CHOOSE, padded):
             yield PoolMaximum(choose, start, with_zeros)
         return
-    kept = [(case.dtype, False)]
+    formats = [(case.dtype, False)]
     if floats.format_of(case.dtype).bits == 16:
-        kept += [("float32", False), ("float32", True)]
+        formats += [("float32", False), ("float32", True)]
     # float64 can't be told from exact sums of short numbers, and stands last
-    kept += [("float64", False)] * (case.dtype != "float64")
-    for form, rounded in kept:
+    formats += [("float64", False)] * (case.dtype != "float64")
+    for form, rounded in formats:
         for tree in orders(tuple(case.kernel)):
             for last, whole in itertools.product((DIVIDED, TIMES), (False, True)):
                 yield Average(tree, form, rounded, last, whole)
@@ -294,15 +290,15 @@ class PoolAnswers:
 
     def outputs(self, way: Way, places: np.ndarray) -> np.ndarray:
         """Returns a way's outputs at places (outputs, 2): position, filter. Container."""
-        found = np.empty(len(places), self.y.dtype)
+        outputs = np.empty(len(places), self.y.dtype)
         for start in range(0, len(places), AT_ONCE):
             positions, filters = places[start : start + AT_ONCE].T
             entries, at = np.divmod(positions, self.reads.shape[1])
             reads = self.reads[:, at]
-            given = (self.rows[entries, reads, filters], reads >= 0, self.counts[positions])
+            windows = (self.rows[entries, reads, filters], reads >= 0, self.counts[positions])
             with np.errstate(all="ignore"):
-                found[start : start + AT_ONCE] = way.outputs(*given, self.case.dtype)
-        return found
+                outputs[start : start + AT_ONCE] = way.outputs(*windows, self.case.dtype)
+        return outputs
 
     def agrees(self, way: Way, places: np.ndarray, zeros: str = "equal") -> np.ndarray:
         """Returns where a way gives the library's bits: a bool a place."""
@@ -327,31 +323,26 @@ class Pooled:
         """Returns how most outputs are pooled, how many ways there are, and what is not known."""
         counts = np.bincount(self.index[self.index >= 0], minlength=len(self.ways))
         unknown = int((self.index < 0).sum())
-        told = f"no way that was tried gives {unknown:,} of {self.index.size:,} outputs"
+        doubt = f"no way that was tried gives {unknown:,} of {self.index.size:,} outputs"
         if not counts.sum():
-            return told
+            return doubt
         used = int((counts > 0).sum())
         more = f"; {used - 1} more way{'s' * (used > 2)}" if used > 1 else ""
-        return self.ways[int(np.argmax(counts))].words + more + f"; {told}" * bool(unknown)
+        return self.ways[int(np.argmax(counts))].words + more + f"; {doubt}" * bool(unknown)
 
     def orders(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """Returns the ways of averages that are among these numbers, the most frequent first.
 
         The keys are those of ``Summation.to_json``, and ``last``, what is done to the sum.
         """
-        told = []
+        rows = []
         for number, way in enumerate(self.ways):
             count = int((numbers == number).sum())
             if isinstance(way, Average) and count:
-                about: dict[str, Any] = {
-                    "id": way.tree.id,
-                    "tree": way.tree.text,
-                    "fused": [],
-                    "rounding": "none",
-                }
-                about |= {"accumulator": way.kept, "last": way.words, "outputs": count}
-                told.append(about)
-        return sorted(told, key=lambda one: -one["outputs"])
+                row: dict[str, Any] = {"id": way.tree.id, "tree": way.tree.text}
+                row |= {"fused": [], "rounding": "none", "accumulator": way.kept}
+                rows.append(row | {"last": way.words, "outputs": count})
+        return sorted(rows, key=lambda row: -row["outputs"])
 
     def causes(self, other: Pooled, mine: np.ndarray, theirs: np.ndarray) -> list[str]:
         """Returns why outputs at these places, (outputs, 2) of each, differ; empty: not known.
@@ -359,26 +350,26 @@ class Pooled:
         A cause is a part of the two ways that moves bits of one of the two where it alone is
         changed to the other side's; where none does alone, all that differ are named.
         """
-        found = np.array([""] * len(mine), object)
+        causes = np.array([""] * len(mine), object)
         numbers = self.index[tuple(mine.T)], other.index[tuple(theirs.T)]
         counts = self.own.counts[mine[:, 0]], other.own.counts[theirs[:, 0]]
-        for one, two in {*zip(*(each.tolist() for each in numbers), strict=True)}:
-            here = np.flatnonzero((numbers[0] == one) & (numbers[1] == two))
-            if one < 0 or two < 0 or self.ways[one] == other.ways[two]:
+        for number, their_number in {*zip(*(each.tolist() for each in numbers), strict=True)}:
+            here = np.flatnonzero((numbers[0] == number) & (numbers[1] == their_number))
+            if number < 0 or their_number < 0 or self.ways[number] == other.ways[their_number]:
                 continue
-            sides = ((self, mine, one, other.ways[two]), (other, theirs, two, self.ways[one]))
+            way, their_way = self.ways[number], other.ways[their_number]
             moved: dict[str, np.ndarray] = {}
-            for side, places, number, way in sides:
-                for name, changed in side.ways[number].apart(way).items():  # type: ignore[arg-type]
-                    apart = ~side.own.agrees(changed, places[here])
+            sides = ((self.own, mine, way, their_way), (other.own, theirs, their_way, way))
+            for own, places, its_way, other_way in sides:
+                for name, changed in its_way.apart(other_way).items():  # type: ignore[arg-type]
+                    apart = ~own.agrees(changed, places[here])
                     moved[name] = moved.get(name, False) | apart
-            every = np.stack([moved[name] for name in moved])
+            every = np.stack(list(moved.values()))
             every |= ~every.any(axis=0)
-            names = list(moved)
-            found[here] = ["+".join(itertools.compress(names, column)) for column in every.T]
+            causes[here] = ["+".join(itertools.compress(moved, column)) for column in every.T]
         if self.own.case.pool == "avg":  # they count different numbers: what padding is taken for
-            found[(counts[0] != counts[1]) & (found != "")] = "window"
-        return found.tolist()
+            causes[(counts[0] != counts[1]) & (causes != "")] = "window"
+        return causes.tolist()
 
 
 def reveal_ways(
@@ -405,10 +396,10 @@ def reveal_ways(
     few = MORE * (y.size <= FEW)
     for kind, count in kinds:
         for seed in range(count + few * (kind == "uneven")):
-            given = _fresh(case, kind, 0xC4EC + seed)
-            sets.append((kind, PoolAnswers(case, given, ask(given), counts)))
+            drawn = _fresh(case, kind, 0xC4EC + seed)
+            sets.append((kind, PoolAnswers(case, drawn, ask(drawn), counts)))
     own = PoolAnswers(case, x, y, counts)
-    found = Pooled([], np.full(own.y.shape, -1), own)
+    pooled = Pooled([], np.full(own.y.shape, -1), own)
     left = np.argwhere(np.ones(own.y.shape, bool) if wanted is None else wanted)
     fits: list[tuple[Way, np.ndarray]] = []
     for way in _ways_of_pool(case):
@@ -416,10 +407,10 @@ def reveal_ways(
         for kind, each in sets:
             wrong = np.flatnonzero(mine)
             # what a thread flushes may differ from call to call: any of it will do here
-            for one in _flushing(way) if kind == "tiny" else (way,):
+            for variant in _flushing(way) if kind == "tiny" else (way,):
                 if not len(wrong):
                     break
-                wrong = wrong[~each.agrees(one, left[wrong])]
+                wrong = wrong[~each.agrees(variant, left[wrong])]
             mine[wrong] = False
         if mine.any():
             fits.append((way, mine))
@@ -428,18 +419,18 @@ def reveal_ways(
     # The way of most outputs comes first: what agrees by luck does so at few of them, and is what
     # another way explains, too.
     while fits:
-        way, mine = max(fits, key=lambda one: int(one[1].sum()))
+        way, mine = max(fits, key=lambda fit: int(fit[1].sum()))
         places = left[mine]
-        for one in _flushing(way):  # whose bits it gives on the run's own operands
+        for variant in _flushing(way):  # whose bits it gives on the run's own operands
             if not len(places):
                 break
-            agreed = own.agrees(one, places, zeros)
+            agreed = own.agrees(variant, places, zeros)
             if agreed.any():
-                found.index[tuple(places[agreed].T)] = len(found.ways)
-                found.ways.append(one)
+                pooled.index[tuple(places[agreed].T)] = len(pooled.ways)
+                pooled.ways.append(variant)
             places = places[~agreed]
         fits = [(other, still & ~mine) for other, still in fits if (still & ~mine).any()]
-    return found
+    return pooled
 
 
 def _fresh(case: Case, kind: str, seed: int) -> np.ndarray:

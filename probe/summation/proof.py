@@ -238,23 +238,20 @@ def _paths(tree: Tree, bias: int, scales: bool) -> list[_Path]:
     items: list[list[int]] = []
     while tops:
         child, above = tops.pop()
-        found: list[int] = []
+        added: list[int] = []
         while child < 0:
-            one, other = sorted(tree.nodes[~child], key=lambda c: heights[~c] if c < 0 else 0)
-            found.append(one)
-            child = other
-        found.append(child)
-        found.reverse()
-        path = _Path([], {}, above)
+            light, child = sorted(tree.nodes[~child], key=lambda c: heights[~c] if c < 0 else 0)
+            added.append(light)
+        added = [child, *reversed(added)]
         if above is not None:
             paths[above[0]].subtrees[above[1]] = len(paths)
-        tops += [(item, (len(paths), place)) for place, item in enumerate(found) if item < 0]
-        paths.append(path)
-        items.append(found)
-    for path, found in zip(reversed(paths), reversed(items), strict=True):
+        tops += [(item, (len(paths), place)) for place, item in enumerate(added) if item < 0]
+        paths.append(_Path([], {}, above))
+        items.append(added)
+    for path, added in zip(reversed(paths), reversed(items), strict=True):
         path.stands = [
             paths[path.subtrees[k]].stands[0] if c < 0 else bias if c == BIAS else c
-            for k, c in enumerate(found)
+            for k, c in enumerate(added)
         ]
         path.open = deque(sorted(path.subtrees))
     for path in paths:
@@ -341,10 +338,10 @@ class Asker:  # speed alone
             raise Lost
         pairs = np.stack([np.full(len(others), first), others], axis=1)
         survive = self._exact(pairs) if self.digits else self._ask(pairs, self.masks.survivors)
-        found = len(self.read) - survive
-        if not ((found >= 2) & (found <= len(self.read)) & (found == np.rint(found))).all():
+        sizes = len(self.read) - survive
+        if not ((sizes >= 2) & (sizes <= len(self.read)) & (sizes == np.rint(sizes))).all():
             raise Lost
-        return found
+        return sizes
 
     def split(self, first: int, others: np.ndarray, sizes: np.ndarray) -> None:
         """Told what ``first`` answers beside all others, where it can be used."""
@@ -377,7 +374,7 @@ class Asker:  # speed alone
         """
         scale = self.masks.scale
         rounded = self._units(pairs, [scale.big, -scale.big])
-        found = rounded.copy()
+        exact = rounded.copy()
         again = np.flatnonzero(rounded > scale.limit)
         if not np.isfinite(rounded).all():
             raise Lost
@@ -387,8 +384,8 @@ class Asker:  # speed alone
             leaves[:, :2] = pairs[again]
             leaves[np.arange(len(again)), 2 + which.reshape(-1)] = self.across[pairs[again, 0]]
             values = np.concatenate([[scale.big, -scale.big], -digits * scale.unit])
-            found[again] += self._units(leaves, values) + 1
-        return found
+            exact[again] += self._units(leaves, values) + 1
+        return exact
 
     def _find_across(self) -> None:
         """A leaf that meets the first one at the root: beside it nothing survives."""
@@ -447,19 +444,19 @@ class _Reader:  # speed alone
         A few along the path are; where these are shaped alike, so are the others.
         """
         seen = np.unique(np.linspace(0, len(branches) - 1, INSTANCES).astype(int)).tolist()
-        found = {one: self.branch(branches[one], start, depth + 1) for one in seen}
-        alike = all(found[one] is found[0] for one in seen)
-        for one in range(len(branches)):
-            if one not in found:
-                found[one] = found[0] if alike else self.branch(branches[one], start, depth + 1)
-        return {int(numbers[one]): nodes for one, nodes in found.items()}
+        shapes = {at: self.branch(branches[at], start, depth + 1) for at in seen}
+        alike = all(shapes[at] is shapes[0] for at in seen)
+        for at in range(len(branches)):
+            if at not in shapes:
+                shapes[at] = shapes[0] if alike else self.branch(branches[at], start, depth + 1)
+        return {int(numbers[at]): nodes for at, nodes in shapes.items()}
 
     def _alike(self, leaves: np.ndarray, shape: _Shape) -> bool:
         """Returns whether a few answers are those that a branch of this shape gave."""
         others = np.delete(leaves, shape.at)
         picks = np.unique(np.linspace(0, len(others) - 1, SAMPLES).astype(int))
-        asked = self.asker.sizes(int(leaves[shape.at]), others[picks])
-        return bool((asked == shape.row[picks]).all())
+        answers = self.asker.sizes(int(leaves[shape.at]), others[picks])
+        return bool((answers == shape.row[picks]).all())
 
     def _grow(self, leaves: np.ndarray, at: int, row: np.ndarray, start: int, depth: int) -> Nodes:
         """Returns the path from leaf ``at`` to the branch's root, and what hangs on it."""
@@ -477,7 +474,7 @@ class _Reader:  # speed alone
             alike = np.flatnonzero(counts == count)
             begin = (start + 1) % 3 if poor else 0
 
-            shapes |= self._shapes([leaves[hanging[one]] for one in alike], alike, begin, depth)
+            shapes |= self._shapes([leaves[hanging[n]] for n in alike], alike, begin, depth)
         current = at
         for number, members in enumerate(hanging):
             moved, names = len(nodes), members.tolist()
@@ -509,8 +506,8 @@ class LeafAnswers:  # speed alone
             # a line by chance
             inner = [len(line) - 2 for line in waiting]
             picks = [np.unique([n // 2, n * 5 // 7, n // 5]) for n in inner]
-            asked = [line[1 + pick] for line, pick in zip(waiting, picks, strict=True)]
-            self._ask(np.concatenate(asked))
+            places = [line[1 + pick] for line, pick in zip(waiting, picks, strict=True)]
+            self._ask(np.concatenate(places))
             waiting = [part for line in waiting for part in self._resolve(line)]
         return self.found
 
@@ -535,7 +532,7 @@ class LeafAnswers:  # speed alone
                 # a lane costs its ends; each place where its answers stop rising evenly, as counted
                 # in the second half of the window, costs some more
                 costs[step] = 4 * step + PIECE * breaks.mean() * count  # speed alone
-            step = min(costs, key=lambda one: (costs[one], one))
+            step = min(costs, key=lambda lanes: (costs[lanes], lanes))
             if costs[step] <= 2 * window:
                 return step
         if costs[step] < count // 2:  # speed alone
@@ -576,14 +573,14 @@ def proved_trees(
     differently, one of them is asked next, up to ``guesses`` times. What was proved of an output
     before is not asked again.
     """
-    found: list[tuple[Tree, np.ndarray]] = []
+    trees: list[tuple[Tree, np.ndarray]] = []
     left = positions
 
     def settle(each: Proved) -> None:
         nonlocal left
         fits = each.fits[np.ix_(left, filters)].all(axis=1)
         if fits.any():
-            found.append((each.tree, left[fits]))
+            trees.append((each.tree, left[fits]))
             left = left[~fits]
 
     for each in masks.proved:
@@ -603,7 +600,7 @@ def proved_trees(
         settle(masks.proved[-1])
         if len(left) == before:
             break
-    return found, left
+    return trees, left
 
 
 def _guess(  # speed alone

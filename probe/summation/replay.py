@@ -92,7 +92,7 @@ def partial_sums(
 ) -> list[PartialSum]:
     """Every partial sum of one output in the order of evaluation; ``x``, ``w``: (leaves, 1)."""
     tree, rounding = summation
-    found: dict[int, PartialSum] = {}
+    sums: dict[int, PartialSum] = {}
 
     def term(child: int) -> str:
         return f"#{~child}" if child < 0 else "b" if child == BIAS else str(child)
@@ -102,10 +102,10 @@ def partial_sums(
             form = dtype if node in rounding.rounded else rounding.accumulator_format or dtype
             bits = floats.to_bits(floats.round_to(value.reshape(1), form), form)
             terms = tuple(map(term, tree.nodes[node]))
-            found[node] = PartialSum(node, terms, float(value), int(bits[0]), form)
+            sums[node] = PartialSum(node, terms, float(value), int(bits[0]), form)
 
     _Evaluation(summation, x, w, dtype, bias).outputs(record)
-    return [found[node] for node in sorted(found)]
+    return [sums[node] for node in sorted(sums)]
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,14 @@ def _rows_of_operands(
 ) -> tuple[_OperandRows, ...]:
     """Returns where one child of every node of a group is read; ``row_of`` gives the rows of
     nodes."""
-    found: dict[str, tuple[list[int], list[int]]] = {}
+    kinds: dict[str, tuple[list[int], list[int]]] = {}
     for row, child in enumerate(side):
-        rows, sources = found.setdefault(_child_kind(child, exact), ([], []))
+        rows, sources = kinds.setdefault(_child_kind(child, exact), ([], []))
         rows.append(row)
         sources.append(row_of[~child] if child < 0 else 0 if child == BIAS else child)
     return tuple(
         _OperandRows(kind, _pick(rows), _pick(sources), len(rows))
-        for kind, (rows, sources) in found.items()
+        for kind, (rows, sources) in kinds.items()
     )
 
 
@@ -213,13 +213,13 @@ class _Given:
     """
 
     def __init__(
-        self, given: np.ndarray | Picked, dtype: str, form: str | None, flush: Flush, which: str
+        self, operand: np.ndarray | Picked, dtype: str, form: str | None, flush: Flush, which: str
     ) -> None:
-        self.columns = given.columns if isinstance(given, Picked) else None
-        rows = given.rows if isinstance(given, Picked) else given
+        self.columns = operand.columns if isinstance(operand, Picked) else None
+        rows = operand.rows if isinstance(operand, Picked) else operand
         self.array, self.dtype, self.form = floats.to_container(rows, dtype), dtype, form
         self.flush, self.mask = flush, getattr(flush, which)
-        self.shape = (len(rows), len(given.columns)) if isinstance(given, Picked) else rows.shape
+        self.shape = rows.shape if self.columns is None else (len(rows), len(self.columns))
         self.values: np.ndarray | None = None
         if self.columns is not None or self.shape[1:] == (1,):  # speed alone
             self.values = self._widened(slice(None), slice(None), np.empty(self.array.shape))
@@ -248,12 +248,12 @@ def starts(tree: Tree, fused: Iterable[int]) -> frozenset[int]:
     fused."""
     if not tree.nodes:
         return frozenset(tree.leaves) - {BIAS}
-    found = set()
+    leaves = set()
     for children in tree.nodes:
         first = [leaf for leaf in children if leaf not in fused][:1]
         if min(children) >= 0 and BIAS not in children:
-            found.update(first)
-    return frozenset(found)
+            leaves.update(first)
+    return frozenset(leaves)
 
 
 class _Evaluation:
@@ -306,7 +306,7 @@ class _Evaluation:
             self.starts = np.isin(np.arange(leaves), list(starts(tree, rounding.fused)))
 
     def _check(self, bias: np.ndarray | float | None) -> None:
-        x, w, tree, kept = self.x, self.w, self.summation.tree, self.accumulator_format
+        x, w, tree, form = self.x, self.w, self.summation.tree, self.accumulator_format
         leaves = [leaf for leaf in tree.leaves if leaf != BIAS]
         if len(x.shape) != 2 or w.shape not in (x.shape, (x.shape[0], 1)):
             shapes, why = f"{x.shape}, {w.shape}", "they are (leaves, outputs) or, w, (leaves, 1)"
@@ -317,9 +317,9 @@ class _Evaluation:
         if (bias is None) == (BIAS in tree.leaves):
             why = f"the tree {'adds a bias' if bias is None else 'has no leaf b'}"
             raise InputError("bias", bias, why, "give one exactly if the tree adds it")
-        if kept not in floats.FORMATS or (self.dtype == "float64" and kept != self.dtype):
+        if form not in floats.FORMATS or (self.dtype == "float64" and form != self.dtype):
             why = f"partial sums of {self.dtype} can't be kept in it"
-            raise InputError("nodes", kept, why, "widen it")
+            raise InputError("nodes", form, why, "widen it")
 
     def _innocuous(self) -> bool:
         """Returns whether sums without exact products may be rounded to float64 first.

@@ -74,7 +74,7 @@ def reveal_trees(
     bias = masks.operator.summands
     if wanted is None:
         wanted = np.ones((masks.operator.positions, masks.operator.filters), bool)
-    found: list[RevealedTree] = []
+    trees: list[RevealedTree] = []
     refused: list[RefusedOutputs] = []
     teams = [_Team(filters, []) for filters in _teams(masks, leaves, wanted, apart)]
     for team in teams:
@@ -85,8 +85,8 @@ def reveal_trees(
                 team.groups.append(_Alike(members, Growth.of(read)))
             elif len(members) and len(read):
                 alone = Tree.sequential([BIAS if read[0] == bias else int(read[0])])
-                found.append(RevealedTree(alone, team.filters, members))
-    found += _regular(masks, teams)
+                trees.append(RevealedTree(alone, team.filters, members))
+    trees += _regular(masks, teams)
     while any(team.groups for team in teams):
         _round(masks, teams)
         for team in teams:
@@ -104,8 +104,8 @@ def reveal_trees(
                     team.groups.append(group)
                 else:
                     tree = group.growth.tree(bias)
-                    found.append(RevealedTree(tree, team.filters, group.positions))
-    return found, refused
+                    trees.append(RevealedTree(tree, team.filters, group.positions))
+    return trees, refused
 
 
 def _regular(masks: Masks, teams: list[_Team]) -> Iterator[RevealedTree]:
@@ -153,8 +153,8 @@ def _teams(
     ask = np.full((len(pairs), masks.operator.filters, 2), -1)
     for row, (i, j) in enumerate(pairs):
         ask[row, active] = widest[i], widest[j]
-    given = masks.survivors(ask)[:, here[:, None], active]
-    answers = np.nan_to_num(given, nan=-1, posinf=-2, neginf=-3)
+    survivors = masks.survivors(ask)[:, here[:, None], active]
+    answers = np.nan_to_num(survivors, nan=-1, posinf=-2, neginf=-3)
     # answers where a position does not read both leaves are only +-M; signs tell nothing
     signature = np.clip(answers, -4, None).reshape(-1, len(active))  # speed alone
     _, label = np.unique(signature, axis=1, return_inverse=True)
@@ -250,10 +250,10 @@ class Answers:
         fits = np.ones(len(positions), bool)
         # long sums of two orders agreed on all check operands at some outputs; short ones were
         # asked for every leaf
-        asked = [self._everywhere()] if self.operator.summands > SHORT else []
+        answers = [self._everywhere()] if self.operator.summands > SHORT else []
         if len(positions) and (pairs := self._within_nodes(tree)):
-            asked.append(self._ask(pairs))
-        for each in asked:
+            answers.append(self._ask(pairs))
+        for each in answers:
             fits &= self._match(tree, *each, positions, filters)
         return fits
 
@@ -277,8 +277,8 @@ class Answers:
         size = self.operator.positions * self.operator.filters  # speed alone
         chunk = max(1, ANSWERS_AT_ONCE // size)  # speed alone
         for first in range(0, len(pairs), chunk):
-            asked = self._ask(pairs[first : first + chunk])
-            fits[edge] &= self._match(tree, *asked, positions[edge], filters[edge])
+            answers = self._ask(pairs[first : first + chunk])
+            fits[edge] &= self._match(tree, *answers, positions[edge], filters[edge])
         return fits
 
     def _match(

@@ -24,10 +24,10 @@ from probe.summation.fusion import (
     FusedPairs,
     FusionPiece,
     Pair,
-    Traces,
+    ask_pieces,
     fusion_operands,
 )
-from probe.summation.masks import Masks, ask, classify
+from probe.summation.masks import MaskQuestion, Masks, classify
 from probe.summation.reveal import RevealedTree, column_labels
 from probe.summation.summation import ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 
@@ -51,34 +51,23 @@ def reveal_roundings(
     ``alone``: every leaf is asked by itself, and every node: a call for each of them.
     """
     pieces = _fusion_pieces(masks, found, alone)
-    bias = masks.operator.summands if masks.operator.bias else -1
-    traces = {piece.tree: Traces(piece.tree, bias) for piece in found}
 
-    def put(
-        name: str,
-        question: Callable[[Masks, np.ndarray], np.ndarray],
-        leaves: Callable[[FusionPiece, Traces], np.ndarray],
-    ) -> None:
-        rows = [piece.rows(leaves(piece, traces[piece.found.tree])) for piece in pieces]
-        for piece, answers in zip(pieces, ask(masks, question, rows), strict=True):
+    def put(name: str, question: MaskQuestion, leaves: Callable[[FusionPiece], np.ndarray]) -> None:
+        rows = map(leaves, pieces)
+        for piece, answers in zip(pieces, ask_pieces(masks, question, pieces, rows), strict=True):
             piece.answers[name] = answers
 
-    put("paths", kept_wider, lambda piece, trace: trace.paths[:SAMPLED])
-    put("triples", kept_wider, lambda piece, trace: trace.sample())
-    asked = [p.answers[name] for p in pieces for name in ("paths", "triples")]
-    seen = any((answers == 1).any() for answers in asked)
+    def of_rounded_paths(piece: FusionPiece) -> np.ndarray:
+        # all nodes are asked where some partial sum on a path was rounded to the dtype
+        rounded = piece.alone or (piece.answers["paths"] == 0).any()
+        return piece.traces.triples if rounded else piece.traces.triples[:0]
+
+    put("paths", kept_wider, lambda piece: piece.traces.paths[:SAMPLED])
+    put("triples", kept_wider, lambda piece: piece.traces.sample())
+    seen = any((p.answers[name] == 1).any() for p in pieces for name in ("paths", "triples"))
     if seen or alone:
-        put("paths", kept_wider, lambda piece, trace: trace.paths)
-        # of nodes on paths on which some partial sum was rounded to the dtype
-        put(
-            "triples",
-            kept_wider,
-            lambda piece, trace: (
-                trace.triples
-                if piece.alone or (piece.answers["paths"] == 0).any()
-                else trace.triples[:0]
-            ),
-        )
+        put("paths", kept_wider, lambda piece: piece.traces.paths)
+        put("triples", kept_wider, of_rounded_paths)
     for piece in pieces:
         if seen or alone:
             piece.wide = seen or bool((piece.answers["triples"] == 1).any())
@@ -91,7 +80,7 @@ def reveal_roundings(
     for piece in pieces if masks.signed else ():
         here = signs_of_zero(masks)[:, piece.found.positions, piece.found.filters[0]]
         piece.answers["zero"] = here.astype(np.int32)
-    flush.reveal_flushing(masks, pieces, lambda piece: traces[piece.found.tree])
+    flush.reveal_flushing(masks, pieces)
     revealed = []
     for piece in pieces:
         counts = np.array([counts for _, counts in piece.parts], np.int32)
@@ -100,7 +89,7 @@ def reveal_roundings(
         labels = column_labels(np.concatenate(tables)) if tables else np.zeros(len(positions), int)
         for label in range(labels.max(initial=0) + 1):  # positions that answered alike
             members = np.flatnonzero(labels == label)
-            rounding = _rounding(masks, piece, traces[piece.found.tree], int(members[0]))
+            rounding = _rounding(masks, piece, int(members[0]))
             summation = Summation(piece.found.tree, rounding)
             revealed.append(Revealed(summation, piece.found.filters, positions[members]))
     return revealed
@@ -112,56 +101,55 @@ def _fusion_pieces(masks: Masks, found: list[RevealedTree], alone: bool) -> list
     most = fusion_operands(masks.operator.dtype).most
     pairs = {piece.tree: FusedPairs(piece.tree, bias, most) for piece in found}
     parts = [part for piece in found for part in _by_filter(masks, piece, pairs[piece.tree])]
-    made = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
-    batches = [piece.pairs.batches for piece in made]
-    for piece, counts in zip(made, _count_fused_pairs(masks, made, batches), strict=True):
+    pieces = [FusionPiece(part, pairs[part.tree], alone) for part in parts]
+    batches = [piece.pairs.batches for piece in pieces]
+    for piece, counts in zip(pieces, _count_fused_pairs(masks, pieces, batches), strict=True):
         piece.parts = list(zip(piece.pairs.batches, counts, strict=True))
-    while any(piece.mixed(part) for piece in made for part in piece.parts):
+    while any(piece.mixed(part) for piece in pieces for part in piece.parts):
         smaller = [
             [some for part in piece.parts if piece.mixed(part) for some in piece.smaller(part)]
-            for piece in made
+            for piece in pieces
         ]
-        for piece, counts in zip(made, _count_fused_pairs(masks, made, smaller), strict=True):
+        for piece, counts in zip(pieces, _count_fused_pairs(masks, pieces, smaller), strict=True):
             piece.divide(iter(counts))
-    behind = ask(masks, fusion.count_fused_behind_bias, [p.rows(p.pairs.behind_bias) for p in made])
-    for piece, answers in zip(made, behind, strict=True):
+    rows = [piece.pairs.behind_bias for piece in pieces]
+    behind = ask_pieces(masks, fusion.count_fused_behind_bias, pieces, rows)
+    for piece, answers in zip(pieces, behind, strict=True):
         piece.answers["behind"] = answers
-    return made
+    return pieces
 
 
-def _by_filter(masks: Masks, found: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
+def _by_filter(masks: Masks, revealed: RevealedTree, pairs: FusedPairs) -> list[RevealedTree]:
     """Returns the tree, split where filters that share it fuse or flush differently.
 
     What is asked later is dealt to the filters of a piece as if they were one.
     """
     batches = pairs.batches[:ALIKE]
-    if len(found.filters) < 2:
-        return [found]
+    if len(revealed.filters) < 2:
+        return [revealed]
     tables = [flush.signature(masks)]
     if masks.signed:
         tables.append(signs_of_zero(masks).astype(np.float64))
     if batches:
         rows = fusion.pairs_in_rows(batches, max(map(len, batches)))
         leaves = np.full((len(rows), masks.operator.filters, rows.shape[1]), -1)
-        leaves[:, found.filters] = rows[:, None]
+        leaves[:, revealed.filters] = rows[:, None]
         tables.append(fusion.count_fused(masks, leaves))
-    answers = np.concatenate(tables)[:, found.positions][:, :, found.filters]
-    labels = column_labels(answers.reshape(-1, len(found.filters)))
+    answers = np.concatenate(tables)[:, revealed.positions][:, :, revealed.filters]
+    labels = column_labels(answers.reshape(-1, len(revealed.filters)))
     return [
-        RevealedTree(found.tree, found.filters[labels == label], found.positions)
+        RevealedTree(revealed.tree, revealed.filters[labels == label], revealed.positions)
         for label in range(labels.max() + 1)
     ]
 
 
 def _count_fused_pairs(
-    masks: Masks, made: list[FusionPiece], sets: list[list[list[Pair]]]
+    masks: Masks, pieces: list[FusionPiece], sets: list[list[list[Pair]]]
 ) -> list[np.ndarray]:
     """Returns how many are fused of each set of pairs of every piece."""
     most = max((len(pairs) for some in sets for pairs in some), default=1)
-    rows = [
-        piece.rows(fusion.pairs_in_rows(some, most)) for piece, some in zip(made, sets, strict=True)
-    ]
-    return ask(masks, fusion.count_fused, rows)
+    rows = [fusion.pairs_in_rows(some, most) for some in sets]
+    return ask_pieces(masks, fusion.count_fused, pieces, rows)
 
 
 def signs_of_zero(masks: Masks) -> np.ndarray:
@@ -177,13 +165,13 @@ def signs_of_zero(masks: Masks) -> np.ndarray:
         # the square of this is below half of the smallest subnormal number, so that it rounds to
         # zero
         small = 2.0 ** (floats.FORMATS[masks.operator.dtype].emin * 7 // 8)
-        found = []
+        signs = []
         for x, w in ((0.0, -1.0), (small, -small)):
             template = np.full(masks.size, w)
             if masks.operator.bias:
                 template[-1] = -0.0
-            found.append(np.signbit(masks.plain(x, template)))
-        masks.zeros = np.stack(found).astype(np.int8)
+            signs.append(np.signbit(masks.plain(x, template)))
+        masks.zeros = np.stack(signs).astype(np.int8)
     return masks.zeros
 
 
@@ -205,7 +193,7 @@ def kept_wider(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return classify(masks.run(leaves, [1.0, little, -1.0]), 0.0, little)
 
 
-def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> Rounding:
+def _rounding(masks: Masks, piece: FusionPiece, column: int) -> Rounding:
     """Returns the rounding that one position's answers stand for."""
     dtype = masks.operator.dtype
     fused, strange = piece.fused(column)
@@ -215,15 +203,14 @@ def _rounding(masks: Masks, piece: FusionPiece, trace: Traces, column: int) -> R
         accumulator_format=dtype,
     )
     if piece.wide:
-        rounding = replace(
-            _kept_wider(rounding, piece, dtype), rounded=_rounded_nodes(piece, trace, column)
-        )
+        rounding = _kept_wider(rounding, piece, dtype)
+        rounding = replace(rounding, rounded=_rounded_nodes(piece, column))
     for each in QUESTIONS:
         if len(piece.answers.get(each.name, ())):
-            rounding = each.read(rounding, piece, trace, column, dtype)
+            rounding = each.read(rounding, piece, column, dtype)
     if masks.signed:
         rounding = replace(rounding, zero=start_of_answers(piece.answers["zero"][:, column]))
-    return flush.with_flushing(rounding, piece, trace, column)
+    return flush.with_flushing(rounding, piece, column)
 
 
 def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
@@ -233,30 +220,30 @@ def _kept_wider(rounding: Rounding, piece: FusionPiece, dtype: str) -> Rounding:
     )
 
 
-def _rounded_nodes(piece: FusionPiece, trace: Traces, column: int) -> frozenset[int]:
+def _rounded_nodes(piece: FusionPiece, column: int) -> frozenset[int]:
     """Returns the nodes that are rounded to the dtype, if partial sums are wider."""
     answers = piece.answers.get("triples")
     if answers is None or not len(answers):
         return frozenset()
-    pairs = zip(trace.triple_nodes, answers[:, column], strict=True)
-    return frozenset(node for node, kept in pairs if kept == 0)
+    pairs = zip(piece.traces.triple_nodes, answers[:, column], strict=True)
+    return frozenset(node for node, wide in pairs if wide == 0)
 
 
 @dataclass(frozen=True)
 class RoundingQuestion:
     """A rounding that one set of operands shows.
 
-    ``leaves(piece, traces)``: rows of leaves to set. ``question(masks, leaves)``: 1 yes, 0 no, -1
-    anything else. ``asked(dtype, seen, alone)``: whether to ask at all, where wide accumulators
-    were ``seen``. ``read(rounding, piece, traces, column, dtype)``: the rounding with what the
-    position's answers say of it.
+    ``leaves(piece)``: rows of leaves to set. ``question(masks, leaves)``: 1 yes, 0 no, -1 anything
+    else. ``asked(dtype, seen, alone)``: whether to ask at all, where wide accumulators were
+    ``seen``. ``read(rounding, piece, column, dtype)``: the rounding with what the position's
+    answers say of it.
     """
 
     name: str
-    leaves: Callable[[FusionPiece, Traces], np.ndarray]
-    question: Callable[[Masks, np.ndarray], np.ndarray]
+    leaves: Callable[[FusionPiece], np.ndarray]
+    question: MaskQuestion
     asked: Callable[[str, bool, bool], bool]
-    read: Callable[[Rounding, FusionPiece, Traces, int, str], Rounding]
+    read: Callable[[Rounding, FusionPiece, int, str], Rounding]
 
 
 def result_truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
@@ -270,31 +257,29 @@ def result_truncated(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     operands, eps = fusion_operands(dtype), floats.eps(dtype)
     # TensorFlow cuts the results of its bfloat16 matrix product off
     alone = (leaves[:, :, 0] == leaves[:, :, 1]) & (leaves[:, :, 0] >= 0)
-    found = classify(masks.run(leaves, [1.0, 0.75 * eps]), 1.0 + eps, 1.0)
+    truncated = classify(masks.run(leaves, [1.0, 0.75 * eps]), 1.0 + eps, 1.0)
     if alone.any():
         w = operands.w + eps
         exact = np.array([operands.x * w])
         to = (floats.round_to(exact, dtype), floats.cut_to(exact, dtype))
         up, down = (float(floats.widen(result, dtype)[0]) for result in to)
-        one = np.where(alone[:, :, None], leaves[:, :, :1], -1)
-        product = classify(masks.run(one, [w], operands.x), up, down)
-        found = np.where(alone[:, None, :], product, found)
-    return found
+        first = np.where(alone[:, :, None], leaves[:, :, :1], -1)
+        product = classify(masks.run(first, [w], operands.x), up, down)
+        truncated = np.where(alone[:, None, :], product, truncated)
+    return truncated
 
 
-def _read_truncated(
-    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
-) -> Rounding:
+def _read_truncated(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
     """Truncated is the root, or the sum that the bias is added to."""
     if rounding.shortened:
         return rounding
     nodes, root = piece.found.tree.nodes, len(piece.found.tree.nodes) - 1
-    asked = [root, ~nodes[-1][0] if nodes else -1]
-    answers = zip(asked, piece.answers["truncated"][:, column], strict=False)
+    ends = [root, ~nodes[-1][0] if nodes else -1]
+    answers = zip(ends, piece.answers["truncated"][:, column], strict=False)
     node = next((node for node, answer in answers if answer == 1), None)
     if node is None:
         return rounding
-    rounded = _rounded_nodes(piece, trace, column)
+    rounded = _rounded_nodes(piece, column)
     if node != root:  # the sum is truncated, and the bias is added to what is left
         rounded |= {node} if piece.wide else set(range(root))
     return replace(
@@ -319,17 +304,15 @@ def rounded_twice(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     return classify(answer, even + 2 * operands.extra * scale, even)
 
 
-def _fused_pair(piece: FusionPiece, trace: Traces) -> np.ndarray:
+def _fused_pair(piece: FusionPiece) -> np.ndarray:
     """A product that some position fuses, and what is added before it; none where sums are wide."""
     fused = [pairs[0] for pairs, counts in piece.parts if (counts == len(pairs)).any()]
     return np.array([] if piece.wide else fused[:1], int).reshape(-1, 2)
 
 
-def _read_twice(
-    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
-) -> Rounding:
+def _read_twice(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
     """Sums that are kept wider, or truncated, are rounded in one way alone."""
-    leaf = int(_fused_pair(piece, trace)[0, 0])
+    leaf = int(_fused_pair(piece)[0, 0])
     yes = leaf in rounding.fused and piece.answers["twice"][0, column] == 1
     if not yes or rounding.truncated:
         return rounding
@@ -353,9 +336,9 @@ def shortened(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     """
     answer = []
     for little in LITTLE:
-        given = masks.run(leaves, [1.0, little, -1.0]).astype(np.float64)
+        left = masks.run(leaves, [1.0, little, -1.0]).astype(np.float64)
         alone = (leaves[:, :, 2] < 0)[:, None, :]
-        answer.append(classify(given - alone, 0.0, little))
+        answer.append(classify(left - alone, 0.0, little))
     lost = np.where(answer[0] == 0, 1, np.where(answer[1] == 0, 2, 0))
     return np.where((answer[0] < 0) | (answer[1] < 0), -1, lost).astype(np.int32)
 
@@ -366,8 +349,8 @@ def rounded_bias(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     for little in LITTLE:
         answer = masks.run(leaves, [1.0 + little, -1.0])
         lost.append(classify(answer, little, 0.0))
-    found = np.where(lost[0] == 1, 1, np.where(lost[1] == 1, 2, 0))
-    return np.where((lost[0] < 0) | (lost[1] < 0), -1, found).astype(np.int32)
+    number = np.where(lost[0] == 1, 1, np.where(lost[1] == 1, 2, 0))
+    return np.where((lost[0] < 0) | (lost[1] < 0), -1, number).astype(np.int32)
 
 
 # A quarter of an ulp of 1 in bfloat16, and in float16.
@@ -382,19 +365,17 @@ def shortened_operands(masks: Masks, leaves: np.ndarray) -> np.ndarray:
     bfloat16's bits, 2: TF32's; 3 and 6 the same of the weight, 0 neither. Where both lose theirs it
     may be the result that does.
     """
-    found = np.zeros((len(leaves), masks.operator.positions, masks.operator.filters), np.int32)
+    numbers = np.zeros((len(leaves), masks.operator.positions, masks.operator.filters), np.int32)
     for weight in (False, True):
         lost = []
         for little in LITTLE:
             x, w = (1.0, 1.0 + little) if weight else (1.0 + little, 1.0)
             lost.append(classify(masks.run(leaves, [w], x), 1.0 + little, 1.0) == 1)
-        found += np.where(lost[0], 1, np.where(lost[1], 2, 0)) * (3 if weight else 1)
-    return found
+        numbers += np.where(lost[0], 1, np.where(lost[1], 2, 0)) * (3 if weight else 1)
+    return numbers
 
 
-def _read_operands(
-    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
-) -> Rounding:
+def _read_operands(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
     """One operand of the two is shortened: what was asked of both at once said otherwise."""
     w, x = divmod(int(piece.answers["operands"][0, column]), 3)
     # where neither or both lose bits, the question about both at once has the answer
@@ -406,21 +387,19 @@ def _read_operands(
     )
 
 
-def _read_shortened(
-    rounding: Rounding, piece: FusionPiece, trace: Traces, column: int, dtype: str
-) -> Rounding:
+def _read_shortened(rounding: Rounding, piece: FusionPiece, column: int, dtype: str) -> Rounding:
     """Nodes of one narrower format; what else was asked of such sums says nothing."""
     answers = piece.answers["shortened"][:, column]
-    nodes = [*trace.triple_nodes, len(piece.found.tree.nodes) - 1]
+    nodes = [*piece.traces.triple_nodes, len(piece.found.tree.nodes) - 1]
     for number, name in SHORT_FORMATS.items():
-        found = frozenset(n for n, one in zip(nodes, answers, strict=True) if one == number)
-        if found:
+        some = frozenset(n for n, answer in zip(nodes, answers, strict=True) if answer == number)
+        if some:
             return replace(
                 rounding,
                 accumulator_format=dtype,
                 product_format=None,
                 rounded=frozenset(),
-                shortened=found,
+                shortened=some,
                 short_format=name,
             )
     return rounding
@@ -430,30 +409,30 @@ def _read_shortened(
 QUESTIONS = (
     RoundingQuestion(
         "shortened",
-        leaves=lambda piece, trace: trace.every_node,
+        leaves=lambda piece: piece.traces.every_node,
         question=shortened,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_shortened,
     ),
     RoundingQuestion(
         "operands",
-        leaves=lambda piece, trace: trace.any_leaf,
+        leaves=lambda piece: piece.traces.any_leaf,
         question=shortened_operands,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
         read=_read_operands,
     ),
     RoundingQuestion(
         "bias",
-        leaves=lambda piece, trace: trace.biased,
+        leaves=lambda piece: piece.traces.biased,
         question=rounded_bias,
         asked=lambda dtype, seen, alone: not _has_16_bits(dtype) and alone,
-        read=lambda rounding, piece, trace, column, dtype: replace(
+        read=lambda rounding, piece, column, dtype: replace(
             rounding, bias_format=SHORT_FORMATS.get(int(piece.answers["bias"][0, column]))
         ),
     ),
     RoundingQuestion(
         "truncated",
-        leaves=lambda piece, trace: trace.ends,
+        leaves=lambda piece: piece.traces.ends,
         question=result_truncated,
         asked=lambda dtype, seen, alone: (
             _has_16_bits(dtype) or (_has_wider_format(dtype) and (seen or alone))

@@ -283,12 +283,12 @@ class Summation(NamedTuple):
     def formats(self, dtype: str) -> list[str]:
         """Returns the formats of operands and sums that are not ``dtype``, what is truncated or
         flushed."""
-        found = [
+        phrases = [
             fact.text.format(self._named(value) if isinstance(value, frozenset) else value)
             for _, fact, value in self.rounding.facts()
             if fact.text and value and value != dtype and (self.tree.nodes or not fact.sums)
         ]
-        return [*found, self.flushed_text] if self.flushed_text else found
+        return [*phrases, self.flushed_text] if self.flushed_text else phrases
 
     @property
     def flushed_text(self) -> str:
@@ -324,8 +324,8 @@ class Summation(NamedTuple):
     def plain(self, dtype: str) -> bool:
         """Returns whether nothing is told of it but what is fused: all is rounded to ``dtype``
         alone."""
-        given = {name: value for name, _, value in self.rounding.facts() if name != "fused"}
-        return all(value in (None, dtype, frozenset()) for value in given.values())
+        values = {name: value for name, _, value in self.rounding.facts() if name != "fused"}
+        return all(value in (None, dtype, frozenset()) for value in values.values())
 
     def to_dtype(self, values: np.ndarray, nodes: np.ndarray, dtype: str) -> np.ndarray:
         """float64 values (nodes, ...) of some nodes as a container array: how each is rounded."""
@@ -335,10 +335,10 @@ class Summation(NamedTuple):
             below = np.abs(values) < floats.flushed_below(dtype, rounding.tininess)
             below &= flushed.reshape(-1, *[1] * (values.ndim - 1))
             values = np.where(below, np.copysign(0.0, values), values)
-        found = floats.round_to(values, dtype)
+        rounded = floats.round_to(values, dtype)
         truncated = np.isin(nodes, list(self.rounding.truncated))
-        found[truncated] = floats.cut_to(values[truncated], dtype)
-        return found
+        rounded[truncated] = floats.cut_to(values[truncated], dtype)
+        return rounded
 
     def output(self, values: np.ndarray, dtype: str) -> np.ndarray:
         """Returns the container array that last sums (float64 values) become."""
@@ -354,30 +354,30 @@ class Summation(NamedTuple):
         read = set(read)
         if read.issuperset(self.tree.leaves):
             return self
-        kept, old_root = self.tree.restricted(read), len(self.tree.nodes) - 1
+        left, old_root = self.tree.restricted(read), len(self.tree.nodes) - 1
         changed: dict[str, frozenset[int]] = {"fused": self._still_fused(read)}
         for name, fact, value in self.rounding.facts():
             if isinstance(value, frozenset) and fact.leaves and name != "fused":
                 changed[name] = value & (read | {EVERY})
             elif isinstance(value, frozenset) and name != "fused" and EVERY not in value:
-                root = {len(kept.nodes) - 1} if old_root in value else set()
+                root = {len(left.nodes) - 1} if old_root in value else set()
                 changed[name] = frozenset(root | ({-1} if value - {old_root} else set()))
-        return Summation(kept, replace(self.rounding, **changed))  # type: ignore[arg-type]
+        return Summation(left, replace(self.rounding, **changed))  # type: ignore[arg-type]
 
     def _still_fused(self, read: set[int]) -> frozenset[int]:
         """Fused leaves that are read and still have something to be added to.
 
         A product that was fused with a sum of zeros alone is rounded: nothing is added to it.
         """
-        found: set[int] = set()
+        fused: set[int] = set()
         there = set(read)
         for node, children in enumerate(self.tree.nodes):
             left = [child for child in children if child in there]
             if left:
                 there.add(~node)
             if len(left) > 1:
-                found |= self.rounding.fused.intersection(left)
-        return frozenset(found)
+                fused |= self.rounding.fused.intersection(left)
+        return frozenset(fused)
 
     def causes(self, other: Summation) -> tuple[str, ...]:
         """Returns which of ``order``, ``rounding``, ``precision`` and ``flush`` differ; () if none.
@@ -385,8 +385,8 @@ class Summation(NamedTuple):
         Two summations that both fuse wherever they can, or both nowhere, round alike, whatever
         their trees: the tree then decides which leaves are fused.
         """
-        found = ["order"] * (self.tree != other.tree)
-        found += ["rounding"] * bool(self.rounded_apart(other))
+        names = ["order"] * (self.tree != other.tree)
+        names += ["rounding"] * bool(self.rounded_apart(other))
         added = bool(self.tree.nodes or other.tree.nodes)  # else there is one product, rounded once
         pairs = list(zip(self.rounding.facts(), other.rounding.facts(), strict=True))
         signed, others = False, dict.fromkeys(("precision", "flush"), False)
@@ -399,12 +399,12 @@ class Summation(NamedTuple):
                 others["flush"] |= differ and (alike or self._kinds(other, name))
             elif isinstance(mine, frozenset):
                 # the numbers of nodes mean nothing in two different trees
-                differ = mine != theirs and (not found or bool(mine) != bool(theirs))
+                differ = mine != theirs and (not names or bool(mine) != bool(theirs))
                 others["precision"] |= differ and added and not fact.apart and name != "fused"
             else:
                 others["precision"] |= mine != theirs and (added or not fact.sums)
-        found += [name for name, differ in others.items() if differ]
-        return tuple(found) or ("rounding",) * signed
+        names += [name for name, differ in others.items() if differ]
+        return tuple(names) or ("rounding",) * signed
 
     def _flushed(self, name: str) -> frozenset[int] | str | None:
         """Returns which leaves or nodes a field of what is flushed names; a tininess is named as it
@@ -428,9 +428,9 @@ class Summation(NamedTuple):
         if name == "tininess":
             return self.rounding.flushes and other.rounding.flushes
         kinds = []
-        for one in (self, other):
-            able = one._able(name)
-            mine = able & frozenset(one._flushed(name) or ())
+        for side in (self, other):
+            able = side._able(name)
+            mine = able & frozenset(side._flushed(name) or ())
             kinds.append("all" if mine == able else "some" if mine else "none")
             if not able:
                 return False
@@ -477,10 +477,7 @@ class Summation(NamedTuple):
             for child in children:
                 leaf = (child, *(child in some or EVERY in some for some in sets[True]))
                 terms.append(numbers[~child] if child < 0 else table.setdefault(leaf, len(table)))
-            alike = (
-                *formats.values(),
-                *(node in some or EVERY in some for some in sets[False]),
-            )
+            alike = (*formats.values(), *(node in some or EVERY in some for some in sets[False]))
             numbers.append(table.setdefault((alike, *sorted(terms)), len(table)))
         return numbers
 

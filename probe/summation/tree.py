@@ -57,23 +57,23 @@ class Tree:
         """
         if not nodes:
             return cls((leaf,), ())
-        given = [tuple(int(child) for child in node) for node in nodes]
-        first = _first_leaves(given)
+        unordered = [tuple(int(child) for child in node) for node in nodes]
+        first = _first_leaves(unordered)
         # children by their smallest leaf, nodes by where their text ends
-        ordered = [sorted(node, key=lambda child: first[child]) for node in given]
+        ordered = [sorted(node, key=lambda child: first[child]) for node in unordered]
         number: dict[int, int] = {}
-        found: list[tuple[int, ...]] = []
-        todo = [~(len(given) - 1)]
+        numbered: list[tuple[int, ...]] = []
+        todo = [~(len(unordered) - 1)]
         while todo:
             item = todo.pop()
             if item >= 0:  # all children of this node are numbered
-                found.append(tuple(number.get(child, child) for child in ordered[item]))
-                number[~item] = ~(len(found) - 1)
+                numbered.append(tuple(number.get(child, child) for child in ordered[item]))
+                number[~item] = ~(len(numbered) - 1)
             else:
                 todo.append(~item)
                 todo += [child for child in reversed(ordered[~item]) if child < 0]
-        leaves = sorted(child for node in given for child in node if child >= 0)
-        return cls(tuple(leaves), tuple(found))
+        leaves = sorted(child for node in unordered for child in node if child >= 0)
+        return cls(tuple(leaves), tuple(numbered))
 
     @classmethod
     def parse(cls, text: str) -> Tree:
@@ -368,20 +368,20 @@ def order_name(tree: Tree) -> str:
 def _chains(tree: Tree) -> NotationSum:
     """Returns the tree with its chains joined: what goes on adding items of one size is one
     ``NotationSum``."""
-    found: list[NotationSum] = []
+    sums: list[NotationSum] = []
     for children in tree.nodes:
-        items: list[Item] = [child if child >= 0 else found[~child] for child in children]
-        made = NotationSum(items, sum(map(_leaves_below, items)), together=len(items) > 2)
-        for total, item in () if made.together else (items, items[::-1]):
+        items: list[Item] = [child if child >= 0 else sums[~child] for child in children]
+        joined = NotationSum(items, sum(map(_leaves_below, items)), together=len(items) > 2)
+        for total, item in () if joined.together else (items, items[::-1]):
             if not isinstance(total, NotationSum) or total.together:
                 continue
             below = _leaves_below(item)
             if total.size > below and _leaves_below(total.items[-1]) == below:
                 total.items.append(item)
-                total.size, made = made.size, total
+                total.size, joined = joined.size, total
                 break
-        found.append(made)
-    return found[-1]
+        sums.append(joined)
+    return sums[-1]
 
 
 def _leaves_below(item: Item) -> int:
@@ -455,7 +455,7 @@ def _form(item: Item, depth: int = 0) -> object:
     if depth > NESTED:
         return id(item)
     start = _first_leaf(item)
-    inner = tuple((_form(one, depth + 1), _first_leaf(one) - start) for one in item.items)
+    inner = tuple((_form(each, depth + 1), _first_leaf(each) - start) for each in item.items)
     return hash((item.together, inner))
 
 

@@ -35,7 +35,7 @@ from probe import floats
 from probe.case import Case
 from probe.errors import NotASum
 from probe.launch import AnySession
-from probe.summation.masks import SessionOperator
+from probe.summation.masks import SessionOperator, edit_offsets
 from probe.window import Geometry
 
 # Digits for operators that round: below this base; as far from a whole number as an answer may be.
@@ -48,7 +48,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     """Flat index into x that each leaf meets, -1 for padding: int32 (groups, positions, leaves).
 
     ``positions`` are batch entries times output positions; a leaf is a weight's flat index in its
-    filter. All filters of a group are taken to read alike, which ``check_filters`` can test.
+    filter. All filters of a group are taken to read alike.
     Winograd and FFT convolutions round even these sums: they are asked again in digits so small
     that the nearest whole number is beyond doubt. What clips its results is asked in tiny numbers,
     too. NotASum: the answers are no input's number, so the operator reads more than one element
@@ -60,7 +60,7 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
     largest = 1 << (floats.FORMATS[case.dtype].precision - 1)
     tiny = 2.0**-13 if case.dtype == "float16" else 2.0**-60
     predicted = as_predicted(case)
-    found: list[np.ndarray] = []
+    answers: list[np.ndarray] = []
     refused: NotASum | None = None
     for base, doubt, scale in ((largest, 0.0, 1.0), (largest, 0.0, tiny), (SMALL, DOUBT, 1.0)):
         try:
@@ -72,11 +72,11 @@ def reveal_windows(operator: SessionOperator) -> np.ndarray:
             return answer
         # What is clipped, or rounded to whole numbers, names inputs of its own making: windows
         # that aren't where the padding puts them take two sizes of numbers that agree.
-        if any(np.array_equal(answer, other) for other in found):
+        if any(np.array_equal(answer, other) for other in answers):
             return answer
-        found.append(answer)
-    if len(found) == 1:  # the others were refused: numbers that round
-        return found[0]
+        answers.append(answer)
+    if len(answers) == 1:  # the others were refused: numbers that round
+        return answers[0]
     raise refused or NotASum("which input an output shows depends on how large the inputs are")
 
 
@@ -96,41 +96,30 @@ def _windows_by_names(
     """Returns the windows, by names in digits of ``base``, times ``scale``; answers may be off a
     whole number by doubt."""
     case: Any = operator.case  # a Case: no windows are read off recorded operations
+    n, width = operator.summands, case.filters // case.groups
+    turns = np.full((-(-n // width), width), -1)  # filters of a group take turns with a weight
+    turns.reshape(-1)[:n] = np.arange(n)
+    leaves = np.tile(turns, (1, case.groups))[:, :, None]
+    template = np.zeros(n + int(operator.bias))
     names = np.arange(1, np.prod(case.input_shape()) + 1).reshape(case.input_shape())
-    found = np.zeros((case.groups, operator.positions, operator.summands), np.int64)
+    names_met = np.zeros((case.groups, operator.positions, n), np.int64)
     weight = 1
     while weight <= names.size:
-        found += weight * _digit(operator, names // weight % base, doubt, scale)
+        digits = names // weight % base
+        answers = operator.run(digits * scale, template, leaves, np.ones(1)) / scale
+        # beyond 2^53 every float64 is whole; NaN and infinities are refused alike
+        whole = np.abs(answers) < 2.0**53
+        if not whole.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
+            raise NotASum(
+                "a single weight of 1 gives an output that is not an integer, from integer inputs"
+            )
+        by_filter = answers.reshape(len(turns), operator.positions, case.groups, width)
+        by_leaf = by_filter.transpose(2, 1, 0, 3).reshape(case.groups, operator.positions, -1)
+        names_met += weight * by_leaf[:, :, :n].round().astype(np.int64)
         weight *= base
-    if found.min() < 0 or found.max() > names.size:
+    if names_met.min() < 0 or names_met.max() > names.size:
         raise NotASum("a single weight of 1 gives an output that is not an element of the input")
-    return (found - 1).astype(np.int32)
-
-
-def _digit(operator: SessionOperator, digits: np.ndarray, doubt: float, scale: float) -> np.ndarray:
-    """Returns one digit of the names that every leaf meets: int64 (groups, positions, leaves)."""
-    case: Any = operator.case  # a Case: no windows are read off recorded operations
-    width = case.filters // case.groups
-    n = operator.summands
-    calls = -(-n // width)
-    asked = np.full((calls, width), -1)
-    asked.reshape(-1)[:n] = np.arange(n)
-    leaves = np.tile(asked, (1, case.groups))[:, :, None]
-    template = np.zeros(n + int(operator.bias))
-    answers = operator.run(digits * scale, template, leaves, np.ones(1)) / scale
-    # beyond 2^53 every float64 is whole; NaN and infinities are refused alike
-    whole = np.abs(answers) < 2.0**53
-    if not whole.all() or (np.abs(answers - np.rint(answers)) > doubt).any():
-        raise NotASum(
-            "a single weight of 1 gives an output that is not an integer, from integer inputs"
-        )
-    split = answers.reshape(calls, operator.positions, case.groups, width)
-    return (
-        split.transpose(2, 1, 0, 3)
-        .reshape(case.groups, operator.positions, -1)[:, :, :n]
-        .round()
-        .astype(np.int64)
-    )
+    return (names_met - 1).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -158,13 +147,13 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     # call
     entry, channel = np.divmod(np.arange(lanes), case.in_channels)
     flat = (entry * size + element) * case.in_channels + channel
-    answers = _outputs_of_ones(
-        session, case, [row[at] for row, at in zip(flat, element < size, strict=True)]
-    )
+    sets = [row[at] for row, at in zip(flat, element < size, strict=True)]
+    answers = _outputs_of_edits(session, case, "inputs", (0.0, 1.0), 1.0, sets)
     shown = answers.reshape(len(flat), case.batch, -1, case.in_channels) != 0
     reads = shown.transpose(2, 0, 1, 3).reshape(shown.shape[2], -1)[:, :size]
     alone = np.arange(size) * case.in_channels  # all of the first channel of the first entry
-    first, ones = _outputs_of_ones(session, case, [alone, np.arange(size * lanes)])
+    sets = [alone, np.arange(size * lanes)]
+    first, ones = _outputs_of_edits(session, case, "inputs", (0.0, 1.0), 1.0, sets)
     mixed = first.reshape(case.batch, -1, case.in_channels)
     if (mixed != 0).sum() != (mixed[0, :, 0] != 0).sum():
         raise NotASum("an element of one channel shows in the outputs of another one")
@@ -183,21 +172,34 @@ def reveal_pool(session: AnySession, case: Case) -> PoolWindows:
     return PoolWindows(reads, counted, ("zeros" if padded else "nothing") if padding else "")
 
 
-def _outputs_of_ones(session: AnySession, case: Case, sets: list[np.ndarray]) -> np.ndarray:
-    """Outputs for inputs that are 1 at each set of elements and 0 elsewhere: (sets, *output)."""
-    arrays = {
-        "x": floats.round_to(np.zeros(case.input_shape()), case.dtype),
-        "w": floats.round_to(np.ones(case.weight_shape), case.dtype),
-        "offsets": np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64),
-        "flat": np.concatenate(sets).astype(np.int64),
-    }
-    arrays["values"] = floats.round_to(np.ones(len(arrays["flat"])), case.dtype)
-    header = {"do": "masks", "spec": case.spec(), "mode": "inputs"}
-    found = [blocks["outputs"] for _, blocks in session.stream(header, arrays)]
-    return np.concatenate(found)
+def _outputs_of_edits(
+    session: AnySession,
+    case: Case,
+    mode: str,
+    constants: tuple[float, float],
+    value: float,
+    *sets: Sequence[np.ndarray],
+) -> np.ndarray:
+    """Container outputs, (calls, *output), for constant x and w of which elements are set.
+
+    ``mode``: ``"inputs"`` or ``"weights"``. ``sets``: flat indices of each call whose elements
+    become ``value``; a second one is of the bias, which is 0.
+    """
+    x, w = constants
+    numbers = {"x": np.full(case.input_shape(), x), "w": np.full(case.weight_shape, w)}
+    if case.bias is not None:
+        numbers["b"] = np.zeros(case.filters)
+    arrays: dict[str, np.ndarray] = {}
+    for prefix, some in zip(("", "b_"), sets, strict=False):
+        arrays[prefix + "offsets"] = edit_offsets(list(map(len, some)))
+        arrays[prefix + "flat"] = np.concatenate(some).astype(np.int64)
+        numbers[prefix + "values"] = np.full(len(arrays[prefix + "flat"]), value)
+    arrays |= {name: floats.round_to(array, case.dtype) for name, array in numbers.items()}
+    header = {"do": "masks", "spec": case.spec(), "mode": mode}
+    return np.concatenate([answer["outputs"] for _, answer in session.stream(header, arrays)])
 
 
-def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
+def as_windows(case: Case, pool: PoolWindows) -> np.ndarray:
     """Returns the flat index into x that each place of a window holds, -1 for padding, as
     ``reveal_windows``.
 
@@ -206,11 +208,11 @@ def as_windows(case: Case, found: PoolWindows) -> np.ndarray:
     """
     predicted = Geometry.of(case).reads()
     spatial = np.full(predicted.shape, -1, np.int64)
-    for position, (row, held) in enumerate(zip(predicted, found.reads, strict=False)):
-        kept = (row >= 0) & held[row]
-        spatial[position, kept] = row[kept]
+    for position, (row, held) in enumerate(zip(predicted, pool.reads, strict=False)):
+        where = (row >= 0) & held[row]
+        spatial[position, where] = row[where]
         others = np.setdiff1d(np.flatnonzero(held), row)
-        free = np.flatnonzero(~kept)[: len(others)]
+        free = np.flatnonzero(~where)[: len(others)]
         spatial[position, free] = others[: len(free)]
     size = math.prod(case.spatial())
     entry = np.arange(case.batch)[:, None, None] * size
@@ -268,20 +270,18 @@ class Reach:
     @property
     def outputs(self) -> np.ndarray:
         """Returns outputs that something reaches beyond what they read; padding is not counted."""
-        found: np.ndarray = self.inputs | self.weights
-        return found
+        return np.asarray(self.inputs | self.weights)
 
     @property
     def any(self) -> np.ndarray:
         """Returns outputs that are reached by anything, their own padding included."""
-        found: np.ndarray = self.outputs | self.padding
-        return found
+        return np.asarray(self.outputs | self.padding)
 
     def to_json(self) -> dict[str, Any]:
         """Returns how many outputs are reached, by what: the key ``reach``; {} where none is."""
         counts = {name: int(getattr(self, name).sum()) for name in ("inputs", "weights", "padding")}
-        told = {name: count for name, count in counts.items() if count}
-        return {"reach": told} if told else {}
+        reached = {name: count for name, count in counts.items() if count}
+        return {"reach": reached} if reached else {}
 
 
 def reveal_reach(session: AnySession, case: Case) -> Reach:
@@ -291,13 +291,11 @@ def reveal_reach(session: AnySession, case: Case) -> Reach:
     Two calls where nothing reaches anything. A pooling case has nothing to ask. Errors:
     TargetError.
     """
-    asked = _ReachQuestions(session, case)
-    if case.pool:
-        return asked.result
-    if asked.inputs():
-        asked.result.named = _Names(asked).found()
-    asked.weights()
-    return asked.result
+    questions = _ReachQuestions(session, case)
+    if questions.inputs():
+        questions.result.named = _Names(questions).found()
+    questions.weights()
+    return questions.result
 
 
 def reached_by(
@@ -309,22 +307,19 @@ def reached_by(
     by them. ``named`` has candidates: those that were not shown to be harmless. Errors:
     TargetError.
     """
-    odd = [None if one is None else ~floats.is_finite(one, case.dtype) for one in (x, w, b)]
-    asked = _ReachQuestions(session, case, odd)
-    if case.pool:
-        return asked.result
-    if asked.inputs():
-        asked.result.named = _Names(asked).candidates()
-    asked.weights()
-    return asked.result
+    odd = [None if a is None else ~floats.is_finite(a, case.dtype) for a in (x, w, b)]
+    questions = _ReachQuestions(session, case, odd)
+    if questions.inputs():
+        questions.result.named = _Names(questions).candidates()
+    questions.weights()
+    return questions.result
 
 
 def reach_of_inputs(session: AnySession, case: Case) -> Reach:
     """Returns which outputs are reached by inputs that they have no weight for: one call."""
-    asked = _ReachQuestions(session, case)
-    if not case.pool:
-        asked.inputs()
-    return asked.result
+    questions = _ReachQuestions(session, case)
+    questions.inputs()
+    return questions.result
 
 
 @dataclass(frozen=True)
@@ -363,8 +358,7 @@ class Axis:
     def apart(self, members: np.ndarray) -> np.ndarray:
         """Returns which outputs read nothing of a set: bool (outputs,)."""
         inside = (self.reads >= 0) & members[self.reads]
-        found: np.ndarray = ~inside.any(axis=1)
-        return found
+        return np.asarray(~inside.any(axis=1))
 
 
 Odd = Sequence[np.ndarray | None]
@@ -391,7 +385,9 @@ class _ReachQuestions:
         self.out = (case.batch, *geometry.outputs, case.groups, self.width)
 
     def inputs(self) -> bool:
-        """Asks about all of x at once: whether anything reaches an output."""
+        """Asks about all of x at once: whether anything reaches an output; nothing of a pool."""
+        if self.case.pool:
+            return False
         whole = np.arange(math.prod(self.case.input_shape()))
         (nan,) = self.ask("x", [whole])
         self.result.inputs |= nan.reshape(self.result.inputs.shape)
@@ -399,19 +395,19 @@ class _ReachQuestions:
 
     def hits(self) -> list[Hit]:
         """Asks about x: (axis, its set, asked outputs, NaN ones), both bool of shape ``out``."""
-        sets = [(axis, members) for axis, one in enumerate(self.axes) for members in one.sets()]
-        chosen = [self._slab(axis, members) for axis, members in sets]
+        count = len(self.axes)
+        sets = [(at, members) for at, axis in enumerate(self.axes) for members in axis.sets()]
+        chosen = [
+            self.elements([members if at == axis else None for at in range(count)])
+            for axis, members in sets
+        ]
         hits = []
         for (axis, members), nan in zip(sets, self.ask("x", chosen), strict=True):
             shape = [1] * len(self.out)
             shape[axis] = self.out[axis]
-            asked = np.broadcast_to(self.axes[axis].apart(members).reshape(shape), self.out)
-            hits.append((axis, members, asked, nan.reshape(self.out)))
+            wanted = np.broadcast_to(self.axes[axis].apart(members).reshape(shape), self.out)
+            hits.append((axis, members, wanted, nan.reshape(self.out)))
         return hits
-
-    def _slab(self, axis: int, members: np.ndarray) -> np.ndarray:
-        """Returns flat indices of the elements of x whose coordinate on an axis is in a set."""
-        return self.elements([members if at == axis else None for at in range(len(self.axes))])
 
     def elements(
         self, members: Sequence[np.ndarray | None], channel: int | None = None
@@ -428,63 +424,59 @@ class _ReachQuestions:
         return np.ravel_multi_index(np.ix_(*index), shape).reshape(-1)
 
     def weights(self) -> None:
-        """Asks about the weights: all at once, then those of other filters and at padding."""
-        case = self.case
+        """Asks about the weights: all at once, then those at padding and of other filters."""
+        case, result = self.case, self.result
         if not case.weighted:
             return
         whole = np.arange(math.prod(case.weight_shape))
         (nan,) = self.ask("w", [whole], [np.arange(case.filters)])
-        left = nan.reshape(self.positions, case.filters)
-        if not left.any():
+        reached = nan.reshape(self.positions, case.filters)
+        if not reached.any():
             return
-        self._padding()
-        self._other_filters()
-        self.result.weights |= left & ~self.result.padding
-
-    def _other_filters(self) -> None:
-        """Asks about the weights (and the bias) of other filters."""
-        case = self.case
-        one = Axis(case.filters, np.arange(case.filters)[:, None])
-        sets = list(one.sets())
-        rows = np.arange(case.summands)[:, None] * case.filters
-        chosen = [(rows + np.flatnonzero(members)).reshape(-1) for members in sets]
-        biased = [np.flatnonzero(members) for members in sets]
-        for members, nan in zip(sets, self.ask("w", chosen, biased), strict=True):
-            self.result.weights |= nan.reshape(self.positions, case.filters) & ~members
-
-    def _padding(self) -> None:
-        """Asks whether a weight that meets padding is multiplied with it."""
-        case, inner = self.case, self.case.group_channels * self.case.filters
+        # a weight that meets padding may be multiplied with it
         padded = np.tile(self.geometry.reads() < 0, (case.batch, 1))
-        places = np.flatnonzero(padded.any(axis=0))
-        chosen = [np.arange(place * inner, (place + 1) * inner) for place in places.tolist()]
-        for place, nan in zip(places.tolist(), self.ask("w", chosen), strict=True):
-            found = nan.reshape(self.positions, case.filters) & padded[:, place, None]
-            self.result.padding |= found
+        places = np.flatnonzero(padded.any(axis=0)).tolist()
+        inner = case.group_channels * case.filters
+        chosen = [np.arange(place * inner, (place + 1) * inner) for place in places]
+        for place, nan in zip(places, self.ask("w", chosen), strict=True):
+            result.padding |= nan.reshape(reached.shape) & padded[:, place, None]
+        # the weights, and the bias, of other filters
+        sets = list(Axis(case.filters, np.arange(case.filters)[:, None]).sets())
+        rows = np.arange(case.summands)[:, None] * case.filters
+        biased = [np.flatnonzero(members) for members in sets]
+        chosen = [(rows + filters).reshape(-1) for filters in biased]
+        for members, nan in zip(sets, self.ask("w", chosen, biased), strict=True):
+            result.weights |= nan.reshape(reached.shape) & ~members
+        result.weights |= reached & ~result.padding
 
     def ask(
-        self,
-        which: str,
-        chosen: Sequence[np.ndarray],
-        biased: Sequence[np.ndarray] | None = None,
+        self, which: str, chosen: Sequence[np.ndarray], biased: Sequence[np.ndarray] | None = None
     ) -> Iterator[np.ndarray]:
         """Yields where the output is NaN for infinities at each set: bool (*output,).
 
         ``which``: x or w; ``chosen``: flat indices. ``biased``: of the bias beside them, if there
         is one. Sets without anything that may be infinite are not asked.
         """
-        kept = [self.chosen("xwb".index(which), one) for one in chosen]
-        kept_b = [np.zeros(0, int)] * len(kept)
-        if biased is not None and self.case.bias is not None:
-            kept_b = [self.chosen(2, one) for one in biased]
-        calls = [n for n, pair in enumerate(zip(kept, kept_b, strict=True)) if any(map(len, pair))]
+        case = self.case
+        edits = [self.chosen("xwb".index(which), elements) for elements in chosen]
+        edits_b = [np.zeros(0, int)] * len(edits)
+        if biased is not None and case.bias is not None:
+            edits_b = [self.chosen(2, elements) for elements in biased]
+        calls = [n for n, elements in enumerate(edits) if len(elements) or len(edits_b[n])]
+        mode = "inputs" if which == "x" else "weights"
+        # so small that sums of finite products can not overflow into an infinity of their own
+        small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
         answers: dict[int, np.ndarray] = {}
-        for part in _parts_by_edits(calls, [len(one) for one in kept]):
-            found = self._request(which, [kept[n] for n in part], [kept_b[n] for n in part])
-            answers |= zip(part, found, strict=True)
+        for part in _parts_by_edits(calls, list(map(len, edits))):
+            sets = [[edits[n] for n in part]]
+            if which == "w" and case.bias is not None:
+                sets.append([edits_b[n] for n in part])
+            outputs = _outputs_of_edits(self.session, case, mode, (1.0, small), np.inf, *sets)
+            nan = np.isnan(floats.widen(outputs, case.dtype))
+            answers |= zip(part, nan.reshape(len(part), *case.output_shape()), strict=True)
         self.result.calls += len(calls)
-        nothing = np.zeros(self.case.output_shape(), bool)
-        for number in range(len(kept)):
+        nothing = np.zeros(case.output_shape(), bool)
+        for number in range(len(edits)):
             yield answers.get(number, nothing)
 
     def chosen(self, operand: int, flat: np.ndarray) -> np.ndarray:
@@ -493,36 +485,6 @@ class _ReachQuestions:
             return flat
         odd = self.odd[operand]
         return flat[:0] if odd is None else flat[odd.reshape(-1)[flat]]
-
-    def _request(
-        self, which: str, some: Sequence[np.ndarray], some_b: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        case = self.case
-        flat = np.concatenate(some)
-        # so small that sums of finite products can not overflow into an infinity of their own
-        small = 2.0 ** -min(math.ceil(math.log2(case.summands)), 10) if case.weighted else 1.0
-        arrays = {
-            "x": floats.round_to(np.ones(case.input_shape()), case.dtype),
-            "w": floats.round_to(np.full(case.weight_shape, small), case.dtype),
-            "offsets": _edit_offsets(some),
-            "flat": flat.astype(np.int64),
-            "values": floats.round_to(np.full(len(flat), np.inf), case.dtype),
-        }
-        if case.bias is not None:
-            arrays["b"] = floats.round_to(np.zeros(case.filters), case.dtype)
-            if which == "w":
-                flat = np.concatenate(some_b)
-                arrays |= {"b_offsets": _edit_offsets(some_b), "b_flat": flat.astype(np.int64)}
-                arrays["b_values"] = floats.round_to(np.full(len(flat), np.inf), case.dtype)
-        mode = "inputs" if which == "x" else "weights"
-        header = {"do": "masks", "spec": case.spec(), "mode": mode}
-        found = [blocks["outputs"] for _, blocks in self.session.stream(header, arrays)]
-        shape = (len(some), *case.output_shape())
-        return list(np.isnan(floats.widen(np.concatenate(found), case.dtype)).reshape(shape))
-
-
-def _edit_offsets(sets: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
 
 
 def _parts_by_edits(calls: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -546,18 +508,17 @@ class _Names:
     a row is a product of sets, one an axis.
     """
 
-    def __init__(self, asked: _ReachQuestions) -> None:
-        self.asked = asked
-        case, out = asked.case, asked.out
-        reached = _groups_with_some(asked.result.inputs.reshape(out))
-        rows = np.stack(np.nonzero(reached), axis=1)
-        most = ROWS // sum(axis.size for axis in asked.axes)
+    def __init__(self, questions: _ReachQuestions) -> None:
+        self.asked = questions
+        case, out = questions.case, questions.out
+        rows = np.argwhere(questions.result.inputs.reshape(out).any(axis=-1))
+        most = ROWS // sum(axis.size for axis in questions.axes)
         self.rows = rows[: min(max(1, most), NAMED)]
         at = tuple(self.rows.T)
-        self.left = [np.ones((len(self.rows), axis.size), bool) for axis in asked.axes]
-        for axis, members, wanted, nan in asked.hits():
+        self.left = [np.ones((len(self.rows), axis.size), bool) for axis in questions.axes]
+        for axis, members, wanted, nan in questions.hits():
             # an output that was asked and is a number shows that nothing of the set reaches it
-            clean = _groups_with_some(wanted)[at] & ~_groups_with_some(nan)[at]
+            clean = np.asarray(wanted.any(axis=-1) & ~nan.any(axis=-1))[at]
             self.left[axis][clean] &= ~members
         self.group = self.rows[:, -1]
         position = self.rows[:, :-1]
@@ -566,12 +527,8 @@ class _Names:
 
     def candidates(self) -> list[ReachedOutputs]:
         """Returns elements that are left of those that were put in, without more questions."""
-        asked = self.asked
-        found = []
-        for row in range(len(self.rows)):
-            inputs = asked.chosen(0, self._elements(row, None))
-            found.append(self._named(row, inputs, len(inputs) == 1))
-        return found
+        left = [self.asked.chosen(0, self._elements(row, None)) for row in range(len(self.rows))]
+        return [self._named(row, inputs, len(inputs) == 1) for row, inputs in enumerate(left)]
 
     def found(self) -> list[ReachedOutputs]:
         """Returns what reaches every row, asked in colours: sets of which a row has one element
@@ -595,7 +552,7 @@ class _Names:
                 sets.append(self.asked.elements(members, channel))
                 about.append((members, channel))
         for (members, channel), nan in zip(about, self.asked.ask("x", sets), strict=True):
-            shown = _groups_with_some(nan.reshape(self.asked.out))[tuple(self.rows.T)]
+            shown = np.asarray(nan.reshape(self.asked.out).any(axis=-1))[tuple(self.rows.T)]
             for row in np.flatnonzero(shown).tolist():
                 inputs[row].append(self._elements(row, members, channel))
         return [
@@ -608,18 +565,13 @@ class _Names:
         self, row: int, members: Sequence[np.ndarray] | None, channel: int | None = None
     ) -> np.ndarray:
         """Returns flat indices that are left for a row (of these sets)."""
-        left = [one[row] for one in self.left]
+        left = [sets[row] for sets in self.left]
         if members is not None:
-            left = [one & some for one, some in zip(left, members, strict=True)]
+            left = [sets & some for sets, some in zip(left, members, strict=True)]
         return self.asked.elements(left, channel)
 
     def _named(self, row: int, inputs: np.ndarray, exact: bool) -> ReachedOutputs:
         return ReachedOutputs(int(self.position[row]), int(self.group[row]), inputs, exact)
-
-
-def _groups_with_some(outputs: np.ndarray) -> np.ndarray:
-    """Returns which groups have some filter of these: without the last axis."""
-    return np.asarray(outputs.any(axis=-1))
 
 
 def _step(left: np.ndarray) -> int:

@@ -123,7 +123,7 @@ class Prepared:
         """
         self.operator, self.call, self.further = operator, call, further
         if further:
-            values = [operator.input(np.ascontiguousarray(one)) for one in further]
+            values = [operator.input(np.ascontiguousarray(array)) for array in further]
             self.call = lambda x: call(x, *values)
         self.x = np.ascontiguousarray(x)
         self.input = operator.input(self.x)
@@ -146,14 +146,11 @@ class Prepared:
     def times(self, limit):
         """Seconds of every call, float64, for that many seconds in all; one call at least."""
         call, clock = self.call, time.perf_counter
-        found: List[float] = []
-        start = last = clock()
-        while not found or last - start < limit:
+        ends = [clock()]
+        while len(ends) < 2 or ends[-1] - ends[0] < limit:
             call(self.input)
-            now = clock()
-            found.append(now - last)
-            last = now
-        return np.array(found)
+            ends.append(clock())
+        return np.diff(ends)
 
     def realigned(self):
         """Returns the same call with its input in a buffer of another alignment."""
@@ -171,18 +168,18 @@ def realigned(array):
 class Network:
     """A program with its operands. ``operators``: a function from a spec to an operator.
 
-    ``given``: the Program; ``operands``: container arrays by the program's names. ``own``: what the
+    ``program``: its steps; ``operands``: container arrays by the program's names. ``own``: what the
     library has no call for is Unsupported; else NumPy computes what stands between windows.
     """
 
-    def __init__(self, backend, operators, given, operands, own=False):
+    def __init__(self, backend, operators, program, operands, own=False):
         self.backend, self.operators = backend, operators
-        self.given, self.operands, self.own = given, operands, own
+        self.program, self.operands, self.own = program, operands, own
         self.made, self.ready = {}, {}
 
     def inputs(self, arrays):
         """Returns the inputs among a request's arrays."""
-        return [arrays["x%d" % number if number else "x"] for number in range(self.given.inputs)]
+        return [arrays["x%d" % number if number else "x"] for number in range(self.program.inputs)]
 
     def layers(self, xs, first, last, control, word=layout.CONTIGUOUS):
         """Outputs of the steps from ``first`` up to ``last`` (excluded), each a call of its own.
@@ -194,25 +191,25 @@ class Network:
         values, seconds, controls = {first + n: x for n, x in enumerate(xs)}, [], []
         self.words = dict.fromkeys(values, word)
         for number in range(first, last):
-            reads, given = self.given.steps[number].reads, number + len(xs)
+            reads, result = self.program.steps[number].reads, number + len(xs)
             read, lying = [values[value] for value in reads], self.words[reads[0]]
-            values[given], spent, checked = self._layer(number, read, control, lying)
-            self.words[given] = lying
+            values[result], spent, checked = self._layer(number, read, control, lying)
+            self.words[result] = lying
             if word != layout.CONTIGUOUS:
-                self.words[given] = self._lies(number, read, lying)
+                self.words[result] = self._lies(number, read, lying)
             seconds.append(spent)
             controls.append(checked)
         return [values[number + len(xs)] for number in range(first, last)], seconds, controls
 
     def _lies(self, number, xs, word):
         """How the output of a step lies in the library's memory; other than windows keep it."""
-        if not operation.operation_of_spec(self.given.steps[number].layer).windows:
+        if not operation.operation_of_spec(self.program.steps[number].layer).windows:
             return word
         prepared = self._prepared(number, xs, word)
         return prepared.operator.lies(prepared.call(prepared.input))
 
     def _layer(self, number, xs, control, word):
-        step = self.given.steps[number]
+        step = self.program.steps[number]
         spec, x = step.layer, xs[0]
         of_cases = operation.operation_of_spec(spec).of_cases
         settled = operation.rounds_once(spec) and not self.own
@@ -223,12 +220,12 @@ class Network:
             return np.ascontiguousarray(y), time.perf_counter() - start, ""
         word = word if operation.operation_of_spec(spec).windows else layout.CONTIGUOUS
         # a product is a call of its own over the rows of all positions
-        product = spec["op"] == "matmul"
+        product, checked = spec["op"] == "matmul", ""
         rows = x.reshape(x.shape[0], -1, x.shape[-1]) if product else x
         prepared = self._prepared(number, [rows] + xs[1:], word)
         y, spent = prepared.run()
-        compared = control and of_cases
-        checked = compare.repeat_control(prepared, y, spec["dtype"]) if compared else ""
+        if control and of_cases:
+            checked = compare.repeat_control(prepared, y, spec["dtype"])
         return y.reshape(x.shape[:-1] + y.shape[-1:]) if product else y, spent, checked
 
     def _has_own(self, number, xs):
@@ -245,21 +242,21 @@ class Network:
     def _operator(self, number=None, word=layout.CONTIGUOUS):
         """The operator of a step: one that has windows is a case; None: of the whole program."""
         if (number, word) not in self.made:
-            step = None if number is None else self.given.steps[number]
-            if step is None:
-                made = rewritten.program_operator(self.backend, self.given._replace(layout=word))
-            elif operation.operation_of_spec(step.layer).of_cases:
-                made = self.operators(layout.with_layout(step.layer, word))
+            step = None if number is None else self.program.steps[number]
+            if step is not None and operation.operation_of_spec(step.layer).of_cases:
+                operator = self.operators(layout.with_layout(step.layer, word))
             else:
-                made = rewritten.program_operator(self.backend, operation.single_step(step))
-            self.made[number, word] = made
+                whole = self.program._replace(layout=word)
+                program = whole if step is None else operation.single_step(step)
+                operator = rewritten.program_operator(self.backend, program)
+            self.made[number, word] = operator
         return self.made[number, word]
 
     def _prepared(self, number, xs, word=layout.CONTIGUOUS):
         operator = self._operator(number, word).at(xs[0].shape)
         bound, call = self.ready.get((number, word), (None, None))
         if bound is not operator:
-            operands, step = self.operands, None if number is None else self.given.steps[number]
+            operands, step = self.operands, None if number is None else self.program.steps[number]
             if step is not None and operation.operation_of_spec(step.layer).of_cases:
                 operands = {name: operands[at] for name, at in step.arrays.items()}
             call = operator.bind(operands)
@@ -295,26 +292,19 @@ class BadRequest(Exception):
 
 
 @contextlib.contextmanager
-def _absent(names):
-    """Makes ``import name`` fail inside, as where it is not installed, unless it is loaded."""
-    hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # None: what the import system does not look for
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-
-
-@contextlib.contextmanager
-def _without_collection():
-    """What is made inside stays: a library's million objects are not looked through for garbage,
+def _starting(absent):
+    """Inside, imports of the names ``absent`` fail as where they are not installed, unless they are
+    loaded; and what is made stays: a library's million objects are not looked through for garbage,
     neither meanwhile, which takes a tenth of TensorFlow's start, nor later."""
+    hidden = [name for name in absent if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # None: what the import system does not look for
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        for name in hidden:
+            del sys.modules[name]
         if hasattr(gc, "freeze"):  # Python 3.7
             gc.freeze()
         if collecting:
@@ -327,8 +317,7 @@ def describe(error):
     Kinds: ``unsupported``, ``memory``, ``unavailable`` or ``error``.
     """
     name = type(error).__name__
-    lines = str(error).strip().splitlines() or [""]
-    text = lines[0][:500]
+    text = (str(error).strip().splitlines() or [""])[0][:500]
     if isinstance(error, contract.Unsupported):
         return "unsupported", text
     memory = (MemoryError, contract.OutOfMemory)
@@ -406,7 +395,7 @@ class Worker:
         self.operators.clear()
         home = request.get("home")  # of another package's backend: its class, and where that is
         self.backend = (backends.loaded(*home) if home else backends.get(request["backend"]))()
-        with _absent(request.get("without", ())), _without_collection():
+        with _starting(request.get("without", ())):
             facts = self.backend.start(request.get("switches", {}), request.get("device", "cpu"))
         facts = dict(facts, numpy_version=np.__version__)
         facts["python_version"] = ".".join(str(part) for part in sys.version_info[:3])
@@ -438,7 +427,7 @@ class Worker:
 
     def kernels(self, request, arrays):
         call = self._call(request, arrays)
-        found: Dict[str, List[str]] = {}
+        names_by_source: Dict[str, List[str]] = {}
         for spec in rewritten.split_specs(call.spec):
             channels = spec["in_channels"]
             inner = (channels // spec["groups"],) + call.w.shape[-1:]
@@ -446,8 +435,8 @@ class Worker:
             if "turned" in spec:
                 spec, shapes = rewritten.library_spec(spec), rewritten.swapped_shapes(shapes)
             for source, names in self._started().kernels(spec, shapes).items():
-                found.setdefault(source, []).extend(names)
-        yield {"kernels": found, "done": True}, {}
+                names_by_source.setdefault(source, []).extend(names)
+        yield {"kernels": names_by_source, "done": True}, {}
 
     def sweep(self, request, arrays):
         return compare.compare_items(self._call(request, arrays), request, describe)
@@ -458,34 +447,33 @@ class Worker:
     def network(self, request, arrays):
         reads, inputs = request.get("reads"), request.get("inputs", 1)
         more, operands = request.get("more", ()), {}
-        given = operation.layer_program(request["specs"], reads, inputs, more)
+        program = operation.layer_program(request["specs"], reads, inputs, more)
         for name, array in arrays.items():
             number, _, word = name.partition(".")
             operands[word + number] = array
-        made = self._started(), self._layer_operator, given, operands, request.get("own", False)
-        self.calls[request["key"]] = Network(*made)
+        own = request.get("own", False)
+        chain = Network(self._started(), self._layer_operator, program, operands, own)
+        self.calls[request["key"]] = chain
         yield {"done": True}, {}
 
     def through(self, request, arrays):
         chain = self._call(request, arrays)
-        last = request.get("last", len(chain.given.steps))
+        last = request.get("last", len(chain.program.steps))
         control, first = request.get("control", False), request.get("first", 0)
         word = request.get("layout", layout.CONTIGUOUS)
-        found, seconds, controls = chain.layers(chain.inputs(arrays), first, last, control, word)
-        if request.get("only_last"):
-            found = found[-1:]
-        named = {f"y{number}": y for number, y in enumerate(found)}
+        outputs, seconds, controls = chain.layers(chain.inputs(arrays), first, last, control, word)
+        outputs = outputs[-1:] if request.get("only_last") else outputs
         answer = {"seconds": seconds, "controls": controls, "done": True}
         if "layout" in request:
-            reads = [chain.given.steps[number].reads[0] for number in range(first, last)]
+            reads = [chain.program.steps[number].reads[0] for number in range(first, last)]
             answer["layouts"] = [chain.words[value] for value in reads]
-        yield answer, named
+        yield answer, {f"y{number}": y for number, y in enumerate(outputs)}
 
     def whole(self, request, arrays):
         chain = self._call(request, arrays)
         word = request.get("layout", layout.CONTIGUOUS)
-        given = chain.inputs(arrays)
-        y, seconds, why = chain.program_output(given, request.get("times", 1), word)
+        inputs = chain.inputs(arrays)
+        y, seconds, why = chain.program_output(inputs, request.get("times", 1), word)
         yield {"seconds": seconds, "why": why, "done": True}, {} if y is None else {"y": y}
 
     def stop(self, request, arrays):
@@ -524,26 +512,19 @@ class Worker:
 
     def _layer_operator(self, spec):
         """One of a layer's own where it holds the weights: layers alike would take turns in it."""
-        found = self._operator(spec)
-        return self._made(spec) if found.constant_weights else found
+        operator = self._operator(spec)
+        return self._made(spec) if operator.constant_weights else operator
 
     def _made(self, spec):
         return rewritten.spec_operator(self._started(), spec)
 
 
 REQUESTS = {
-    "start": Worker.start,
-    "load": Worker.load,
-    "unload": Worker.unload,
-    "run": Worker.run,
-    "time": Worker.time,
-    "kernels": Worker.kernels,
-    "sweep": Worker.sweep,
-    "network": Worker.network,
-    "through": Worker.through,
-    "whole": Worker.whole,
-    "masks": Worker.masks,
-    "stop": Worker.stop,
+    request.__name__: request
+    for request in (
+        *(Worker.start, Worker.load, Worker.unload, Worker.run, Worker.time, Worker.kernels),
+        *(Worker.sweep, Worker.network, Worker.through, Worker.whole, Worker.masks, Worker.stop),
+    )
 }
 
 
@@ -557,8 +538,8 @@ def serve(worker, source, sink):
         except protocol.ProtocolError as error:
             protocol.send(sink, {"error": "protocol", "message": str(error), "done": True})
             return 2
-        for header, found in worker.handle(request, arrays):
-            protocol.send(sink, header, found)
+        for header, results in worker.handle(request, arrays):
+            protocol.send(sink, header, results)
         if request.get("do") == "stop":
             return 0
 
@@ -566,6 +547,7 @@ def serve(worker, source, sink):
 def _leave_with_parent():
     """Ends this process soon after stdin has been closed, even from within a library's call."""
     poll = select.poll()
+    # of no event but the hang-up, which poll always reports
     poll.register(0, 0)
     poll.poll()
     time.sleep(GRACE)

@@ -49,7 +49,7 @@ def repeat_control(prepared, output, dtype):
     # address. The fewer bits can change, the more luck there is: what is fast is asked often.
     sides, begun, steady = ((there, moved), (output, prepared)), time.perf_counter(), True
     for number in range(MOST_REPEATS):
-        steady = steady and all(ulp.equal(one, call.run()[0], dtype) for one, call in sides)
+        steady = steady and all(ulp.equal(bits, call.run()[0], dtype) for bits, call in sides)
         if not steady or (number and time.perf_counter() - begun > REPEATING):
             break
     return ALIGNMENT if steady else DIFFERS
@@ -110,14 +110,14 @@ class _Base:
         prepared = self.call.at({self.vary: at})
         output, seconds = prepared.run()
         mine, theirs = _matched_blocks(output, self.output, blocks)
-        digest_at, digest_against, found = self._match(mine, theirs)
-        signed = 0 if found is None else ulp.signed_zeros(mine, theirs, self.dtype)
+        digest_at, digest_against, differences = self._match(mine, theirs)
+        signed = 0 if differences is None else ulp.signed_zeros(mine, theirs, self.dtype)
         places, checked, differing, largest, first = None, None, 0, 0, -1
-        if found is not None and len(found.index):
-            places = _sorted_differences(found, output, self.output, blocks)
-            numbers = found.ulps[found.ulps != ulp.NAN]
+        if differences is not None and len(differences.index):
+            places = _sorted_differences(differences, output, self.output, blocks)
+            numbers = differences.ulps[differences.ulps != ulp.NAN]
             largest = int(np.abs(numbers).max()) if len(numbers) else -1
-            differing, first = len(found.index), int(places[0][0])
+            differing, first = len(differences.index), int(places[0][0])
         if self.every or differing:
             checked = repeat_control(prepared, output, self.dtype)
             checked = self.control if checked == EQUAL else checked
@@ -134,11 +134,9 @@ class _Base:
             against = self.digest.of(theirs)
             bits, others = floats.to_bits(mine, self.dtype), floats.to_bits(theirs, self.dtype)
             at = against if np.array_equal(bits, others) else output_digest(mine)
-        return (
-            at,
-            against,
-            None if at == against else ulp.differences(mine, theirs, self.dtype, self.zeros),
-        )
+        if at == against:
+            return at, against, None
+        return at, against, ulp.differences(mine, theirs, self.dtype, self.zeros)
 
 
 def _matched_blocks(mine, theirs, blocks):
@@ -151,14 +149,14 @@ def _matched_blocks(mine, theirs, blocks):
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _sorted_differences(found, mine, theirs, blocks):
+def _sorted_differences(differences, mine, theirs, blocks):
     """Flat indices into both whole outputs, and the differences, in order of the first index."""
-    numbers, others = (np.arange(one.size).reshape(one.shape) for one in (mine, theirs))
+    numbers, others = (np.arange(array.size).reshape(array.shape) for array in (mine, theirs))
     numbers, others = _matched_blocks(numbers, others, blocks)
-    index = numbers.reshape(-1)[found.index]
+    index = numbers.reshape(-1)[differences.index]
     order = np.argsort(index, kind="mergesort")
-    found = ulp.Differences(*[column[order] for column in found])
-    return index[order], others.reshape(-1)[found.index], found
+    differences = ulp.Differences(*[column[order] for column in differences])
+    return index[order], others.reshape(-1)[differences.index], differences
 
 
 def _slices(ranges):
@@ -192,12 +190,11 @@ class _Batch:
         arrays = {name: np.array(columns[name], np.int64) for name in _ROW[:5]}
         arrays["seconds"] = np.array(columns["seconds"], np.float64)
         if self.found:
-            index, against, found = zip(*self.found)
-            arrays["index"] = np.concatenate(index)
-            arrays["index_against"] = np.concatenate(against)
-            arrays["bits_at"] = np.concatenate([part.bits_a for part in found])
-            arrays["bits_against"] = np.concatenate([part.bits_b for part in found])
-            arrays["ulps"] = np.concatenate([part.ulps for part in found])
+            parts = [
+                (index, against, d.bits_a, d.bits_b, d.ulps) for index, against, d in self.found
+            ]
+            names = ("index", "index_against", "bits_at", "bits_against", "ulps")
+            arrays.update((name, np.concatenate(part)) for name, part in zip(names, zip(*parts)))
         return header, arrays
 
 

@@ -5,30 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import target
 from probe.backends import conformance
 from probe.backends.jax import Jax, operations
 from probe.case import Case
-from probe.errors import TargetError
-from probe.launch import Session
 from probe.summation.orders import reveal
-from probe.target import Target
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
-
-@pytest.mark.parametrize(("dtypes", "every"), [(("float32",), 3), (conformance.DTYPES, 1)])
-@pytest.mark.slow_at("dtypes1-1")
-def test_integers_are_exact_and_nothing_is_refused(started, dtypes, every):
-    found = conforming.findings(started("jax"), dtypes, every)
-    assert not found["wrong"] and not found["unsupported"]
-
-
-@pytest.mark.parametrize("text", ["jax", "jax,threads=1"])
-@pytest.mark.slow_at("jax,threads=1")
-def test_every_output_is_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text))
+test_integers_are_exact_and_nothing_is_refused = conforming.exact(
+    ("jax", "float32", 3), slow("jax", " ".join(conformance.DTYPES), 1)
+)
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    ("jax", "float32", CASES),
+    slow("jax,threads=1", "float32", CASES),
+    slow("jax", "float64", CASES[::3]),
+    ("jax", "float16", CASES[::3]),
+    slow("jax", "bfloat16", CASES[::3]),
+)
 
 
 def test_flags_of_xla_are_set_together():
@@ -41,12 +36,6 @@ def test_without_ynnpack_long_sums_replay(started):
     """With it the last level of a sum of 4,096 numbers and more does not round once an addition."""
     found = reveal(started("jax,ynn=0"), Case(op="sum", in_channels=4100, length=2))
     assert found.replayed.all()
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-@pytest.mark.slow_at("bfloat16", "float64")
-def test_other_formats_replay(started, dtype):
-    assert not conforming.not_replayed(started("jax"), conforming.CASES[::3], dtype)
 
 
 def test_float64_leaves_float32_as_it_is(started):
@@ -83,19 +72,3 @@ def test_facts_and_environment(started):
     variables = Jax.environment({"threads": "2"}, "cpu")
     assert variables["JAX_PLATFORMS"] == "cpu" and variables["PJRT_NPROC"] == "2"
     assert "deterministic" in Jax.environment({"deterministic": "1"}, "gpu:0")["XLA_FLAGS"]
-
-
-@pytest.mark.parametrize(
-    ("text", "why"), [("jax,tf32=0", "use @gpu:0, or no tf32"), ("jax@gpu:8", "JAX has no gpu")]
-)
-def test_what_needs_a_gpu_is_unavailable_without(monkeypatch, text, why):
-    if absent := target.why_unavailable(Target.parse("jax")):
-        pytest.skip(absent)
-    if target.gpus():
-        pytest.skip("this machine has a GPU")
-    monkeypatch.setattr(target, "gpus", lambda: 9)
-    session = Session(Target.parse(text))
-    with pytest.raises(TargetError, match=why) as caught:
-        session.start()
-    session.close()
-    assert caught.value.kind == "unavailable"

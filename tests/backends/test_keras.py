@@ -18,8 +18,8 @@ pytestmark = pytest.mark.long
 @pytest.mark.slow
 def test_integers_are_exact(started, text, every):
     run = conformance.asking(started(text))
-    chosen = list(conformance.specs(("float32",)))[::every]
-    assert not wrong([conformance.compare_spec(*one, run) for one in chosen])
+    rows = list(conformance.specs(("float32",)))[::every]
+    assert not wrong([conformance.compare_spec(*row, run) for row in rows])
 
 
 @pytest.mark.parametrize("library", ["jax", "torch"])

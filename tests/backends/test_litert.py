@@ -12,34 +12,30 @@ from probe.backends.source import ValueShapes
 from probe.errors import TargetError
 from probe.operation import case_program
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 
-def test_integers_are_exact(started):
-    found = conforming.findings(started("litert"), ("float32", "float16"))
-    assert not found["wrong"]
-    assert {one.spec["op"] for one in found["unsupported"]} == {"conv3d"}
-    refused = [one.spec for one in found["unsupported"] if one.spec["dtype"] == "float32"]
-    assert all(spec["groups"] > 1 for spec in refused)
+def of_three_axes(spec):
+    """CONV_3D may refuse groups, and float16."""
+    return spec["op"] == "conv3d" and (spec["groups"] > 1 or spec["dtype"] == "float16")
 
 
-@pytest.mark.parametrize("text", ["litert,xnnpack=0", "litert,threads=2"])
-@pytest.mark.slow_at("litert,threads=2")
-def test_integers_are_exact_with_other_kernels(started, text):
-    assert not conforming.findings(started(text), ("float32",))["wrong"]
-
-
-@pytest.mark.parametrize("text", ["litert", "litert,xnnpack=0", "litert,threads=2"])
-@pytest.mark.slow_at("litert,threads=2", "litert,xnnpack=0")
-def test_every_output_is_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text))
-
-
-@pytest.mark.slow
-def test_float16_replays(started):
-    cases = [case for case in conforming.CASES[::3] if case.op != "conv3d"]
-    assert not conforming.not_replayed(started("litert"), cases, "float16")
+test_integers_are_exact = conforming.exact(
+    ("litert", "float32 float16", 1), may_refuse=of_three_axes
+)
+test_integers_are_exact_with_other_kernels = conforming.exact(
+    ("litert,xnnpack=0", "float32", 1),
+    slow("litert,threads=2", "float32", 1),
+    may_refuse=lambda spec: True,
+)
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    ("litert", "float32", CASES),
+    slow("litert,xnnpack=0", "float32", CASES),
+    slow("litert,threads=2", "float32", CASES),
+    slow("litert", "float16", [case for case in CASES[::3] if case.op != "conv3d"]),
+)
 
 
 def test_a_new_length_is_a_new_model(started):
@@ -117,8 +113,3 @@ def test_the_models_buffers_are_aligned_and_hold_what_is_given():
             assert place % ALIGNMENT == 0
     with pytest.raises(Unsupported, match="no window fits"):
         emitted(spec, (1, 2, 1))
-
-
-def test_facts(started):
-    facts = started("litert,threads=2").facts
-    assert facts["library"] == "litert" and facts["threads"] == 2 and facts["devices"] == ["cpu"]

@@ -10,36 +10,28 @@ from probe.backends.onnxruntime import OnnxRuntime
 from probe.backends.source import ValueShapes
 from probe.operation import case_program, layer_program
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize(
-    ("text", "dtypes"),
-    [
-        ("onnxruntime", ("float32", "float16")),
-        ("onnxruntime,weights=argument", ("float32",)),
-        ("onnxruntime,threads=1,deterministic=1", ("float32",)),
-    ],
+def thinned_out(spec):
+    """It refuses auto_pad with dilation, and with a stride the padding goes by the size."""
+    both = max(spec["stride"]) > 1 and max(spec["dilation"]) > 1
+    return spec["padding"] == "same" and both
+
+
+test_integers_are_exact = conforming.exact(
+    slow("onnxruntime", "float32 float16", 1),
+    ("onnxruntime,weights=argument", "float32", 1),
+    slow("onnxruntime,threads=1,deterministic=1", "float32", 1),
+    may_refuse=thinned_out,
 )
-@pytest.mark.slow_at("onnxruntime,threads=1,deterministic=1-dtypes2", "onnxruntime-dtypes0")
-def test_integers_are_exact(started, text, dtypes):
-    found = conforming.findings(started(text), dtypes)
-    assert not found["wrong"]
-    refused = [one.spec for one in found["unsupported"]]
-    assert all(spec["padding"] == "same" for spec in refused)
-    assert all(max(spec["stride"]) > 1 and max(spec["dilation"]) > 1 for spec in refused)
-
-
-@pytest.mark.parametrize("text", ["onnxruntime", "onnxruntime,weights=argument"])
-@pytest.mark.slow
-def test_every_output_is_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text))
-
-
-@pytest.mark.slow
-def test_float16_replays(started):
-    assert not conforming.not_replayed(started("onnxruntime"), conforming.CASES[::3], "float16")
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    slow("onnxruntime", "float32", CASES),
+    slow("onnxruntime,weights=argument", "float32", CASES),
+    slow("onnxruntime", "float16", CASES[::3]),
+)
 
 
 def test_constant_weights_get_blocked_layouts_and_fed_ones_do_not(started):
@@ -76,15 +68,9 @@ def test_a_program_may_read_any_earlier_value(weights):
     backend = OnnxRuntime()
     backend.start({"weights": weights}, "cpu")
     words = {"dtype": "float32", "channels": 3, "parameters": {}}
-    specs = [
-        {"op": "bias"},
-        {"op": "add"},
-        {"op": "multiply"},
-        {"op": "concat", "axis": 1},
-        {"op": "product", "transposed": True},
-    ]
-    reads = [(0,), (0, 1), (1, 2), (3, 0), (4, 1)]
-    program = layer_program([words | one for one in specs], reads)
+    specs = [words | {"op": op} for op in ("bias", "add", "multiply", "concat", "product")]
+    specs[3]["axis"], specs[4]["transposed"] = 1, True
+    program = layer_program(specs, [(0,), (0, 1), (1, 2), (3, 0), (4, 1)])
     x = np.arange(12, dtype=np.float32).reshape(1, 4, 3)
     b = np.array([1, 2, 3], np.float32)
     operator = backend.program(program).at(x.shape)
@@ -92,9 +78,3 @@ def test_a_program_may_read_any_earlier_value(weights):
     one = x + b
     joined = np.concatenate([one * (x + one), x], axis=1)
     assert (found == joined @ one.swapaxes(1, 2)).all()
-
-
-def test_facts(started):
-    facts = started("onnxruntime").facts
-    assert facts["library"] == "onnxruntime" and facts["devices"] == ["cpu"]
-    assert facts["threads"] is None and facts["onnx_version"]

@@ -12,24 +12,21 @@ from probe.summation.orders import reveal
 from probe.summation.windows import reveal_windows
 from probe.window import Geometry
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 WIDE = Case("conv2d", 3, in_channels=8, filters=8, height=12, length=12)
 """The smallest image that OpenCV convolves by Winograd's algorithm."""
 
-
-@pytest.mark.parametrize("text", ["opencv", "opencv,winograd=0", "opencv,threads=1"])
-def test_integers_are_exact(started, text):
-    found = conforming.findings(started(text), ("float32",), every=1 if text == "opencv" else 3)
-    assert not found["wrong"]
-    assert {one.spec["op"] for one in found["unsupported"]} <= {"matmul", "dot", "sum"}
-
-
-@pytest.mark.parametrize("text", ["opencv", "opencv,winograd=0"])
-@pytest.mark.slow_at("opencv,winograd=0")
-def test_every_output_is_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text))
+test_integers_are_exact = conforming.exact(
+    ("opencv", "float32", 1),
+    ("opencv,winograd=0", "float32", 3),
+    ("opencv,threads=1", "float32", 3),
+)
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    ("opencv", "float32", CASES), slow("opencv,winograd=0", "float32", CASES)
+)
 
 
 def test_winograd_is_no_sum_and_winograd_0_is_one(started):
@@ -61,12 +58,6 @@ def test_padding_that_differs_becomes_a_larger_one_and_a_crop():
     assert symmetric_padding(spec, 0, 9, 1, 5) == (1, 0)
     pool = Case("max_pool1d", 3, stride=2, padding="0:1", length=10).spec()
     assert symmetric_padding(pool, 0, 10, 0, 5) == (0, 0)  # Caffe's pooling rounds up by itself
-
-
-def test_facts(started):
-    facts = started("opencv,threads=1").facts
-    assert facts["library"] == "opencv" and facts["library_version"].startswith("4.")
-    assert facts["threads"] == 1
 
 
 def test_the_weights_of_a_caffe_model_are_its_protocol_buffer():

@@ -10,32 +10,22 @@ from probe.backends import conformance
 from probe.backends.openvino import OpenVino
 from probe.target import Target
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 PLAIN = "openvino,precision=f32"
 TEXTS = ("openvino", PLAIN, "openvino,precision=f32,threads=1", "openvino,weights=argument")
 
-
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.slow
-def test_integers_are_exact_and_nothing_is_refused(started, text):
-    found = conforming.findings(started(text), ("float32", "float16"), every=5)
-    assert not found["wrong"] and not found["unsupported"]
-
-
-@pytest.mark.parametrize(
-    ("text", "cases"),
-    [
-        (PLAIN, conforming.CASES[2:3]),
-        (PLAIN + ",weights=argument", conforming.CASES[::4]),
-        pytest.param("openvino", conforming.CASES[::3], marks=pytest.mark.slow),
-    ],
+test_integers_are_exact_and_nothing_is_refused = conforming.exact(
+    *(slow(text, "float32 float16", 5) for text in TEXTS)
 )
-@pytest.mark.slow_at("openvino,precision=f32-cases0")
-def test_every_output_is_revealed_and_replayed(started, text, cases):
-    """Constant weights are compiled anew for each mask, some 20 ms each."""
-    assert not conforming.not_replayed(started(text), cases)
+# constant weights are compiled anew for each mask, some 20 ms each
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    slow(PLAIN, "float32", CASES[2:3]),
+    (PLAIN + ",weights=argument", "float32", CASES[::4]),
+    slow("openvino", "float32", CASES[::3]),
+)
 
 
 def test_the_default_is_what_its_users_have(started):

@@ -150,18 +150,18 @@ def test_a_model_of_one_product_is_a_product_of_the_rows_of_all_positions(librar
 
 
 @pytest.mark.parametrize(
-    "text", ["onnxruntime", "onnxruntime,weights=argument", "opencv", "litert", "reference"]
+    "text",
+    [
+        *("onnxruntime", "onnxruntime,weights=argument", "opencv", "litert", "reference"),
+        conforming.slow("tensorflow,weights=constant"),
+    ],
 )
 def test_new_weights_and_a_new_bias_count(started, text):
     spec = conformance.spec("conv1d", [2], bias=True)
-    x, one = np.arange(4, dtype=np.float32).reshape(1, 4, 1), np.ones((2, 1, 1), np.float32)
-    bias = np.array([1], np.float32)
-    for w, b, expected in (
-        (one, bias, [2, 4, 6]),
-        (2 * one, bias, [3, 7, 11]),
-        (one, 0 * bias, [1, 3, 5]),
-    ):
-        assert conforming.run(started(text), spec, x, w, b).ravel().tolist() == expected
+    x = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
+    for w, b, expected in ((1, 1, [2, 4, 6]), (2, 1, [3, 7, 11]), (2, 0, [2, 6, 10])):
+        weights, bias = np.full((2, 1, 1), w, np.float32), np.array([b], np.float32)
+        assert conforming.run(started(text), spec, x, weights, bias).ravel().tolist() == expected
 
 
 LACKING = [

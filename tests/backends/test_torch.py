@@ -5,45 +5,34 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probe import target
 from probe.backends import conformance
 from probe.backends.contract import Unsupported
 from probe.backends.torch import Torch
 from probe.case import Case
 from probe.errors import InputError, TargetError
-from probe.launch import Session
 from probe.summation.orders import reveal
 from probe.target import Target
 from tests.backends import conforming
+from tests.backends.conforming import CASES, slow
 
 pytestmark = pytest.mark.long
 
 WIDE = conformance.spec("conv1d", [5], in_channels=64, filters=64)
 
-
-@pytest.mark.parametrize(
-    ("text", "dtypes", "every"),
-    [("torch", ("float32",), 1), ("torch", ("float16", "bfloat16", "float64"), 7)]
-    + [("torch,mkldnn=0", ("float32", "bfloat16"), 3), ("torch,deterministic=1", ("float32",), 7)],
+test_integers_are_exact_and_nothing_is_refused = conforming.exact(
+    slow("torch", "float32", 1),
+    ("torch", "float16 bfloat16 float64", 7),
+    slow("torch,mkldnn=0", "float32 bfloat16", 3),
+    slow("torch,deterministic=1", "float32", 7),
 )
-@pytest.mark.slow_at(
-    "torch,deterministic=1-dtypes3-7", "torch,mkldnn=0-dtypes2-3", "torch-dtypes0-1"
+test_every_output_is_revealed_and_replayed = conforming.replays(
+    ("torch", "float32", CASES),
+    slow("torch,mkldnn=0", "float32", CASES),
+    slow("torch,threads=1", "float32", CASES),
+    slow("torch", "float64", CASES[::3]),
+    ("torch", "float16", CASES[::3]),
+    slow("torch", "bfloat16", CASES[::3]),
 )
-def test_integers_are_exact_and_nothing_is_refused(started, text, dtypes, every):
-    found = conforming.findings(started(text), dtypes, every)
-    assert not found["wrong"] and not found["unsupported"]
-
-
-@pytest.mark.parametrize("text", ["torch", "torch,mkldnn=0", "torch,threads=1"])
-@pytest.mark.slow_at("torch,mkldnn=0", "torch,threads=1")
-def test_every_output_is_revealed_and_replayed(started, text):
-    assert not conforming.not_replayed(started(text))
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-@pytest.mark.slow_at("bfloat16", "float64")
-def test_other_formats_replay(started, dtype):
-    assert not conforming.not_replayed(started("torch"), conforming.CASES[::3], dtype)
 
 
 def test_the_backend_switches_where_channels_times_length_exceed_20480(started):
@@ -69,28 +58,11 @@ def test_uneven_padding_is_asked_of_the_choice_as_it_is_computed(started):
     }
 
 
-@pytest.mark.slow  # beside the other test of one thread, whose process it shares
-def test_facts(started):
-    facts = started("torch,threads=1").facts
-    assert facts["library"] == "torch" and facts["devices"] == ["cpu"] and facts["threads"] == 1
-    assert facts["library_version"].startswith("2.")
-
-
 def test_what_does_not_fit_is_refused_in_one_line(started):
     spec = conformance.spec("conv1d", [5])
     with pytest.raises(TargetError, match="PyTorch refuses: .*Kernel size") as caught:
         conforming.run(started("torch"), spec, np.ones((1, 3, 1), "f4"), np.ones((5, 1, 1), "f4"))
     assert caught.value.kind == "unsupported"
-
-
-def test_switches_of_the_gpu_are_refused_on_a_cpu():
-    if why := target.why_unavailable(Target.parse("torch")):
-        pytest.skip(why)
-    session = Session(Target.parse("torch,tf32=0"))
-    with pytest.raises(TargetError, match="use @cuda:0, or no tf32") as caught:
-        session.start()
-    session.close()
-    assert caught.value.kind == "unavailable"
 
 
 def test_the_environment_says_the_switches():
@@ -108,17 +80,6 @@ def test_a_gpu_is_named_as_pytorch_names_it():
     assert Target.parse("torch@cuda:0,tf32=0").text == "torch@cuda:0,tf32=0"
     with pytest.raises(InputError, match="cuda:N"):
         Target.parse("torch@gpu:0")
-
-
-def test_a_gpu_that_is_not_there_is_unavailable(monkeypatch):
-    if why := target.why_unavailable(Target.parse("torch")):
-        pytest.skip(why)
-    monkeypatch.setattr(target, "gpus", lambda: 9)
-    session = Session(Target.parse("torch@cuda:8"))
-    with pytest.raises(TargetError, match="cuda:8") as caught:
-        session.start()
-    session.close()
-    assert caught.value.kind == "unavailable"
 
 
 def test_nnpacks_winograd_is_no_sum_and_said_to_be_none(started):

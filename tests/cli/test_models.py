@@ -152,7 +152,7 @@ def test_an_operation_runs_again_where_it_was_recorded(tmp_path):
     with Apart("tapes:left", Target("reference")) as process:
         ran_ = process.record(tmp_path / "run", {})
         one = ran_.operations[1]
-        call = ran_.again(1)
+        call = ran_.operations[1].again
         arrays = ran_.arrays({*one.reads, *one.gives})
         (found,) = call([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()

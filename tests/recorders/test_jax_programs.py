@@ -13,7 +13,7 @@ jnp = jax.numpy
 lax = jax.lax
 
 from probe.recorders.jax import JaxRecorder  # noqa: E402
-from probe.recorders.jax_programs import bits_in  # noqa: E402
+from probe.recorders.jax_programs import bits_in, constants  # noqa: E402
 from tests.recorders.test_jax import compared, of, quickly, watched  # noqa: E402, F401
 from tests.recorders.truth import alone  # noqa: E402
 
@@ -43,6 +43,16 @@ def proved(run: Callable[[], Any]) -> set[str]:
         return jnp.asarray(array.view(jnp.bfloat16) if dtype == "bfloat16" else array)
 
     return {*alone(JaxRecorder(run), operand, bits_in)[1]}
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray])
+def test_arrays_that_a_compiled_function_closed_over_are_constants_of_any_kind(kind: Any) -> None:
+    """NumPy's have a ``val``, as literals do, and were taken for these: then nothing was known."""
+    w, x = kind(of(4, 4)), of(6, 4)
+    program = jax.jit(lambda x: lax.scan(lambda h, line: (jnp.tanh(h @ w + line),) * 2, x[0], x)[1])
+    (held,) = constants(jax.make_jaxpr(program)(x).eqns[0].params)
+    assert np.array_equal(held, w)
+    assert compared(lambda: program(x[:4]), lambda: program(x)).outputs[0].compared == 4 * 4
 
 
 def test_what_a_function_of_its_name_gives_is_written_with_its_own_parameters() -> None:

@@ -362,7 +362,7 @@ def test_an_operand_that_is_a_view_begins_where_it_began(offset: int) -> None:
     assert first is not None and sides[1].values[1].address == offset
     (one,) = sides[1].operations
     arrays = sides[1].arrays({*one.reads, *one.gives})
-    (found,) = sides[1].again(0)([arrays[n] for n in one.reads])
+    (found,) = sides[1].operations[0].again([arrays[n] for n in one.reads])
     assert found.tobytes() == arrays[one.gives[0]].tobytes()
     cause = source.find_cause(*sides, first)
     assert cause.kind == "alignment" and cause.replayed == cause.differing > 0

@@ -95,7 +95,7 @@ def test_an_input_that_is_a_view_begins_where_it_began(offset):
     lines = sides[1].operations[0].lines(["x0"], "y")
     assert any("room" in line for line in lines) == (offset % 16 != 0)
     arrays = sides[1].arrays({0, 1})
-    assert sides[1].again(0)([arrays[0]])[0].tobytes() == arrays[1].tobytes()
+    assert sides[1].operations[0].again([arrays[0]])[0].tobytes() == arrays[1].tobytes()
     if found.first is not None:
         assert source.find_cause(*sides, found.first).kind == "alignment"
         scope = {"x0": arrays[0], "np": np}

@@ -127,7 +127,7 @@ def test_layers_that_work_in_place_are_recorded_too() -> None:
     assert [one.tobytes() for one in run.results] == [one.tobytes() for one in live(2).results]
     for one in run.operations:
         arrays = run.arrays({*one.reads, *one.gives})
-        again = run.again(one.number)
+        again = one.again
         assert again is not None
         (found, *_) = again([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes(), one.name

@@ -106,6 +106,8 @@ CONVOLUTION = 1e-4
 a tile of outputs from sums over a tile of inputs."""
 
 
+# Memory that was never written may hold a signalling NaN: rounding that warns.
+@np.errstate(invalid="ignore")
 def read_after_all(run: Run, op: Any, values: Sequence[np.ndarray], labels: list[Labels]) -> str:
     """Returns which operand's element an operation reads that it is said not to read: one element
     of each is changed, and the outputs whose labels don't say so must keep their bits."""

@@ -89,9 +89,13 @@ def added(products: np.ndarray, order: Sequence[int]) -> np.ndarray:
     return total
 
 
+def either_way(products: np.ndarray, up: bool) -> np.ndarray:
+    """Products added one by one, from the first one up or from the last one down."""
+    order = range(products.shape[-2])
+    return added(products, order if up else order[::-1])
+
+
 def product(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """Rows times weights: one row is added upwards, several downwards."""
-    k = w.shape[-2]
-    order = range(k) if x.shape[0] == 1 else range(k)[::-1]
-    y = added(x[..., :, None] * w[..., None, :, :], list(order))
+    y = either_way(x[..., :, None] * w[..., None, :, :], x.shape[0] == 1)
     return y if b is None else y + b

@@ -143,14 +143,18 @@ def network(x: np.ndarray, blocks: int = 1, seed: int = 1) -> Taped:
     return Taped(program)
 
 
-def apart(x: np.ndarray) -> tuple[Taped, Taped]:
-    """Two runs of ``network`` of which the first layer adds in different orders, to different bits.
-
-    The order is sought on this machine: which two round differently is nobody's promise.
-    """
-    left = network(x)
+def sought(of: Callable[[int], Any], differs: Callable[[Any], bool]) -> Any:
+    """The first ``of(blocks)`` whose order of additions rounds otherwise on this machine: which two
+    round differently is nobody's promise."""
     for blocks in range(2, 9):
-        right = network(x, blocks)
-        if left.plain()[0].tobytes() != right.plain()[0].tobytes():
-            return left, right
+        if differs(found := of(blocks)):
+            return found
     raise AssertionError("no order of 8 rounds otherwise")
+
+
+def apart(x: np.ndarray) -> tuple[Taped, Taped]:
+    """Two runs of ``network`` of which the first layer adds in different orders, to different
+    bits."""
+    left = network(x)
+    bits = left.plain()[0].tobytes()
+    return left, sought(lambda n: network(x, n), lambda one: one.plain()[0].tobytes() != bits)

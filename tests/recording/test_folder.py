@@ -18,6 +18,7 @@ from probe import layout
 from probe.errors import InputError, Nondeterministic
 from probe.recording import RECORDERS, folder, walk
 from probe.recording.folder import FILE, read_recording
+from probe.recording.replayed import RunnableRecording
 from probe.semantics import (
     Accumulates,
     Blends,
@@ -97,38 +98,33 @@ def test_values_are_recorded_into_the_folder_and_what_is_not_finished_goes_again
         assert out.exists() == (out.name == "empty") and not (out.exists() and any(out.iterdir()))
 
 
+def compared(*sides):
+    """Two runs, or their folders, which are not explained."""
+    runs = (read_recording(one) if isinstance(one, Path) else one for one in sides)
+    return walk.compare_and_explain(*runs, explain=False)
+
+
 def told(found):
     return [one.to_json() for one in found.operations]
 
 
-def test_two_recordings_compare_as_the_runs_do(runs):
-    live = walk.walk(*apart(X), explain=False)
-    stored = walk.compare_and_explain(
-        read_recording(runs / "left"), read_recording(runs / "right"), explain=False
-    )
-    assert told(live) == told(stored) and stored.verdict == "differs"
-    assert stored.same_inputs
-
-
-def test_a_recording_compares_with_a_run(runs):
+def test_two_recordings_and_a_recording_with_a_run_compare_as_the_runs_do(runs):
     left, right = apart(X)
-    found = walk.compare_and_explain(
-        read_recording(runs / "left"), walk.watched(right, "it")[0], explain=False
-    )
-    assert told(found) == told(walk.walk(left, right, explain=False))
+    live = told(walk.walk(left, right, explain=False))
+    stored = compared(runs / "left", runs / "right")
+    assert live == told(stored) and stored.verdict == "differs" and stored.same_inputs
+    assert live == told(compared(runs / "left", walk.watched(right, "it")[0]))
 
 
 def test_a_part_of_a_batch_compares(runs):
-    found = walk.compare_and_explain(
-        read_recording(runs / "part"), read_recording(runs / "left"), explain=False
-    )
+    found = compared(runs / "part", runs / "left")
     assert [one.compared for one in found.operations] == [48, 48, 64, 64, 64]
     assert found.verdict == "equal"
 
 
 def test_moves_and_zeros_mean_the_same_from_disk(runs):
     side, live = read_recording(runs / "everything"), walk.watched(Taped(everything), "it")[0]
-    found = walk.compare_and_explain(side, live, explain=False)
+    found = compared(side, live)
     assert [one.verdict for one in found.operations] == ["equal"] * 5
     assert all(one.compared for one in found.operations)
     move = side.operations[1].meaning
@@ -163,9 +159,9 @@ def test_what_is_beyond_the_limit_is_left_out_and_said(tmp_path):
     assert folder.size_of_values(tmp_path / "left") == X.nbytes == whole - left_out["bytes"]
     sides = [read_recording(tmp_path / name) for name in ("left", "right")]
     assert sides[0].made.left_out == left_out and left_out["values"] > 1
-    found = walk.compare_and_explain(*sides, explain=False)
+    found = compared(*sides)
     assert found.operations[0].verdict == "source" and found.operations[0].max_ulp is None
-    part = walk.compare_and_explain(sides[0], walk.watched(network(X[:2]), "it")[0], explain=False)
+    part = compared(sides[0], walk.watched(network(X[:2]), "it")[0])
     assert part.operations[0].verdict == "unknown" and part.verdict == "unknown"
 
 
@@ -182,9 +178,7 @@ def test_memory_that_nobody_wrote_is_known_from_disk_too(tmp_path):
 
     for name in ("a", "b"):
         written(Taped(program), tmp_path / name)
-    found = walk.compare_and_explain(
-        *(read_recording(tmp_path / name) for name in "ab"), explain=False
-    )
+    found = compared(tmp_path / "a", tmp_path / "b")
     assert [one.verdict for one in found.operations] == ["unknown", "equal"]
 
 
@@ -288,16 +282,17 @@ def test_other_bits_a_shorter_file_and_a_link_are_refused(runs, tmp_path):
 
 
 def test_lines_are_kept_and_run_where_that_is_asked_for_alone(runs):
-    from probe.recording.replayed import RunnableRecording
-
     plain = read_recording(runs / "left")
-    assert plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])} and plain.again(1) is None
+    assert (
+        plain.store.lines == {1: (["y = np.maximum(x0, 0)"], [])}
+        and plain.operations[1].again is None
+    )
     assert all(one.lines is None for one in plain.operations)  # no stranger's text
     with RunnableRecording(runs / "left") as side:
-        assert side.again(0) is None and not side.made.notes
+        assert side.operations[0].again is None and not side.made.notes
         arrays = side.arrays({1, 2, 3})
         one = side.operations[1]
-        (found,) = side.again(1)([arrays[n] for n in one.reads])
+        (found,) = side.operations[1].again([arrays[n] for n in one.reads])
         assert found.tobytes() == arrays[one.gives[0]].tobytes()
         assert side.operations[1].lines(["a"], "x0") == ["x0 = np.maximum(a, 0)"]
         assert side.operations[0].lines is None
@@ -316,10 +311,11 @@ def test_addresses_are_kept_and_folders_without_them_are_read(runs, tmp_path):
 
 
 def test_a_target_that_is_not_here_runs_nothing_and_says_so(runs, tmp_path):
-    from probe.recording.replayed import RunnableRecording
-
     with RunnableRecording(damaged(runs, tmp_path, _set("target", "abacus"))) as side:
-        assert side.again(1) is None and "operations can't be run again" in side.made.notes[0]
+        assert (
+            side.operations[1].again is None
+            and "operations can't be run again" in side.made.notes[0]
+        )
 
 
 def test_what_is_no_recording_is_said(tmp_path):
@@ -351,7 +347,7 @@ def test_a_folder_of_format_1_is_read(tmp_path):
     assert run.values[-1].zeros is not None
     assert run.operations[0].attributes == {"axis": 0}
     folder.write_recording(run, tmp_path / "now")
-    found = walk.compare_and_explain(run, read_recording(tmp_path / "now"), explain=False)
+    found = compared(run, tmp_path / "now")
     assert json.loads((tmp_path / "now" / FILE).read_text())["format"] == 2
     assert found.verdict == "equal" and all(one.compared for one in found.operations)
 

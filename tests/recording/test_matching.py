@@ -16,8 +16,10 @@ import probe
 from probe.errors import InputError
 from probe.recorders.ndarray import operation
 from probe.recording import matching, walk
+from probe.recording.difference import compare_runs
+from probe.recording.recording import record_run
 from probe.semantics import Contracts, Each, Step, Steps, Unknown
-from tests.recording.taped import Tape, Taped, normal
+from tests.recording.taped import Tape, Taped, normal, sought
 
 X, W, B, V = normal(6, 32), normal(32, 24), normal(24), normal(32, 24, seed=9)
 
@@ -56,13 +58,8 @@ def found_at(operations):
     return [(n.op, n.verdict, n.joint and tuple(map(len, n.inside))) for n in both]
 
 
-def searched(right):
-    """A walk on which the planted order of additions rounds otherwise on this machine."""
-    for blocks in range(2, 9):
-        found = walk.walk(one(blocks=blocks), right)
-        if found.verdict == "differs":
-            return found
-    raise AssertionError("no order rounds otherwise")
+def differs(found):
+    return found.verdict == "differs"
 
 
 def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for():
@@ -75,7 +72,7 @@ def test_a_fused_operation_is_paired_with_the_last_of_those_that_it_stands_for()
 
 
 def test_a_difference_inside_a_group_is_a_source_whose_cause_replays():
-    found = searched(three())
+    found = sought(lambda blocks: walk.walk(one(blocks=blocks), three()), differs)
     first = found.first
     assert first is not None and first.op.startswith("FusedDense against")
     assert first.cause == "order" and found.causes[0].explained and found.causes[0].examined
@@ -101,10 +98,7 @@ def test_one_operation_of_two_outputs_that_stands_for_several_is_one_source():
         y = tape.dense(X, tape.weight(W))
         return tape.add(y, tape.weight(B)), tape.relu(y)
 
-    for blocks in range(2, 9):
-        found = walk.walk(Taped(apart), Taped(lambda tape, n=blocks: both(tape, n)))
-        if found.verdict == "differs":
-            break
+    found = sought(lambda n: walk.walk(Taped(apart), Taped(lambda t: both(t, n))), differs)
     told = [(n.op, n.verdict, n.inside, len(n.gives)) for n in found.operations if n.joint]
     op = "Dense + Add + Relu against Compiled"
     assert told == [(op, "source", ((0, 1, 2), (0,)), 2)]
@@ -166,12 +160,8 @@ def test_branches_in_another_order_are_paired_by_what_they_compute():
     found = walk.walk(branches("ab"), branches("ba"), explain=False)
     assert [(n.left, n.right) for n in found.operations] == [(0, 2), (1, 3), (2, 0), (3, 1), (4, 4)]
     assert found.verdict == "equal" and found.first is None
-    for blocks in range(2, 9):
-        found = walk.walk(branches("ab"), branches("ba", blocks), explain=False)
-        if found.first is not None:
-            assert (found.first.left, found.first.right) == (2, 0)
-            return
-    raise AssertionError("no order rounds otherwise")
+    of = lambda n: walk.walk(branches("ab"), branches("ba", n), explain=False)  # noqa: E731
+    assert sought(of, differs).first.ends == (2, 0)
 
 
 def test_weights_that_neither_branch_has_are_still_refused():
@@ -281,11 +271,15 @@ def keras_and_onnx():
     return model, content, rng.standard_normal((2, 12, 12, 3)).astype(np.float32)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(missing("tensorflow", "keras", "onnxruntime", "onnx"), reason="not installed")
-@pytest.mark.skipif(
-    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
-)
+def needs_keras_and(*names: str) -> Callable[[Any], Any]:
+    """A slow test of Keras on TensorFlow, and of other libraries."""
+    lacks = missing("tensorflow", "keras", *names)
+    lacks |= os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow"
+    skip = pytest.mark.skipif(lacks, reason="not installed, or another backend of Keras")
+    return lambda test: pytest.mark.slow(skip(test))
+
+
+@needs_keras_and("onnxruntime", "onnx")
 def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
     import tensorflow as tf
 
@@ -311,24 +305,24 @@ def test_keras_and_onnx_of_the_same_weights_are_aligned_layer_by_layer():
                 assert np.abs(ours - theirs).max() <= 1e-4 * max(1, np.abs(ours).max()), n.name
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(missing("tensorflow", "keras", "ai_edge_litert"), reason="not installed")
-@pytest.mark.skipif(
-    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
-)
-def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
+def keras_and_litert(model: Any, x: np.ndarray, folder: Path) -> tuple[Any, Any]:
+    """Recorders of a model of Keras, and of its LiteRT file."""
     import tensorflow as tf
 
     from probe.recorders import litert
-    from probe.recorders.tensorflow import TensorFlowRecorder as Keras
+    from probe.recorders.tensorflow import TensorFlowRecorder
 
-    model, _, x = keras_and_onnx()
-    path = tmp_path / "model.tflite"
+    path = folder / "model.tflite"
     path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     opened = litert.opened(path)
-    right = opened.recorder({opened.inputs[0].name: x})
-    left = Keras(lambda: model(tf.constant(x), training=False))
-    found = walk.walk(left, right, explain=False)
+    left = TensorFlowRecorder(lambda: model(tf.constant(x), training=False))
+    return left, opened.recorder({opened.inputs[0].name: x})
+
+
+@needs_keras_and("ai_edge_litert", "onnx")
+def test_keras_and_its_litert_file_are_aligned_layer_by_layer(tmp_path: Path):
+    model, _, x = keras_and_onnx()
+    found = walk.walk(*keras_and_litert(model, x, tmp_path), explain=False)
     both = [n for n in found.operations if n.left is not None and n.right is not None]
     assert len(both) >= 5 and both[-1].compared == 10
     assert found.first is None or found.first.joint
@@ -409,30 +403,16 @@ NAMES = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(missing("tensorflow", "keras", "ai_edge_litert"), reason="not installed")
-@pytest.mark.skipif(
-    os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow", reason="another backend"
-)
+@needs_keras_and("ai_edge_litert")
 @pytest.mark.parametrize("name", [*WHOLE, *NAMES])
 def test_keras_and_its_litert_file_have_the_same_labels(name: str, tmp_path: Path):
     """What is the same formula is matched by its labels, and not because its results are close."""
     import keras
-    import tensorflow as tf
-
-    from probe.recorders import litert
-    from probe.recorders.tensorflow import TensorFlowRecorder as Keras
-    from probe.recording.difference import compare_runs
-    from probe.recording.recording import record_run
 
     keras.utils.set_random_seed(0)
     model = WHOLE[name]() if name in WHOLE else activated(name)
     x = normal(2, *model.input_shape[1:])
-    path = tmp_path / "model.tflite"
-    path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
-    opened = litert.opened(path)
-    right = record_run(opened.recorder({opened.inputs[0].name: x}))
-    found = compare_runs(record_run(Keras(lambda: model(tf.constant(x), training=False))), right)
+    found = compare_runs(*map(record_run, keras_and_litert(model, x, tmp_path)))
     (output,) = found.outputs
     size = np.prod(found.left.values[output.left].shape)
     assert output.known and output.compared == size

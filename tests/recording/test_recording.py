@@ -9,7 +9,7 @@ from probe.recording.difference import compare_runs, measure_pairs
 from probe.recording.recording import array_digest, record_run
 from probe.recording.walk import walk
 from tests.recording.taped import Taped, normal
-from tests.recording.test_alone import SHAPE, planted
+from tests.recording.test_alone import SHAPE, compared, planted
 
 X = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
 
@@ -53,11 +53,7 @@ def test_more_sources_cost_no_more_runs():
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
     def told():
-        left, right = (
-            record_run(ArrayRecorder(planted(), X[:rows])),
-            record_run(ArrayRecorder(planted(0, 3), X)),
-        )
-        found = compare_runs(left, right)
+        found = compared(X, 0, 3, rows=rows)
         alone.find_own_differences(found)
         return [one.to_json() for one in found.operations]
 
@@ -70,11 +66,8 @@ def test_the_verdict_is_the_same_where_little_memory_is_free(monkeypatch, rows):
 
 
 def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
-    left, right = (
-        record_run(ArrayRecorder(planted(), X[:1])),
-        record_run(ArrayRecorder(planted(0), X)),
-    )
-    (one,) = (one for one in compare_runs(left, right).operations if one.verdict == "source")
+    found = compared(X, 0, rows=1)
+    (one,) = (one for one in found.operations if one.verdict == "source")
     pair = one.gives[0]
     rest = pair.selection._replace(right=pair.selection.right[:0], left=pair.selection.left[:0])
     twice = [
@@ -82,7 +75,7 @@ def test_a_value_that_is_paired_twice_is_compared_as_each_pair_says():
     ]
     for each, count in zip(twice, (pair.compared, 1), strict=True):
         each.compared = count
-    measure_pairs(left, right, twice)
+    measure_pairs(found.left, found.right, twice)
     assert [each.differing for each in twice] == [pair.differing, 0]
 
 

@@ -177,15 +177,10 @@ def test_a_varied_batch_or_length_is_compared_where_it_stands(name: str) -> None
     assert found.verdict == ("differs" if output["differing"] else "equal")
 
 
-def test_rows_that_are_compared_elsewhere_are_noted() -> None:
-    found = compared(VARIED["rows turned round"])
-    assert "another order" in " ".join(found.found.notes)
-
-
-def test_copies_of_a_row_are_noted() -> None:
+def test_rows_that_are_compared_elsewhere_and_copies_of_one_are_noted() -> None:
     copies = lambda: layers(torch.cat([ROWS[:1]] * len(ROWS)))  # noqa: E731
-    found = probe.first_difference(copies, lambda: layers(ROWS), explain=False)
-    assert any("another order" in note for note in found.found.notes)
+    for pair in (VARIED["rows turned round"], (copies, lambda: layers(ROWS))):
+        assert any("another order" in note for note in compared(pair).found.notes)
 
 
 def test_another_divisor_reads_no_other_inputs() -> None:
@@ -219,10 +214,9 @@ def test_weights_that_differ_are_named_behind_a_harmless_operation(
     sides[1].load_state_dict(sides[0].state_dict())
     with torch.no_grad():
         sides[1][layer].weight[3, 4] *= 1.001
+    pair = lambda: sides[0](ROWS), lambda: sides[1](ROWS) * 1.0
     with pytest.raises(probe.errors.InputError, match=f"{layer} has different weights"):
-        probe.first_difference(
-            lambda: sides[0](ROWS), lambda: sides[1](ROWS) * 1.0, explain=explain
-        )
+        probe.first_difference(*pair, explain=explain)
 
 
 def test_moved_numpy_arrays_are_found_on_two_recordings(tmp_path: Any) -> None:
@@ -279,10 +273,8 @@ def test_zeros_of_different_signs_are_said() -> None:
     found = probe.first_difference(lambda: x * 0, lambda: -(x * 0))
     assert found.verdict == "equal"
     assert "6 of them are zeros of different signs" in found.outcome()
-    assert (
-        "zeros of different signs"
-        not in probe.first_difference(lambda: x * 0, lambda: x * 0).outcome()
-    )
+    alike = probe.first_difference(lambda: x * 0, lambda: x * 0)
+    assert "zeros of different signs" not in alike.outcome()
 
 
 # Values of different formulas that are close: compared as a group, and never by chance.

@@ -13,7 +13,7 @@ import probe
 from probe import layout
 from probe.recording import source
 from probe.recording.difference import Difference, compare_runs
-from probe.recording.recording import record_run
+from probe.recording.recording import Run, record_run
 from probe.semantics import (
     Contracts,
     Convolution,
@@ -27,7 +27,7 @@ from probe.semantics import (
     Windows,
 )
 from probe.semantics import Step as Part
-from tests.recording.doubles import Doubles, Step, added, product
+from tests.recording.doubles import Doubles, Step, added, either_way, product
 
 RANDOM = np.random.default_rng(0)
 
@@ -49,78 +49,73 @@ def normal(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
+def first_cause(left: Run, right: Run, **more: Any) -> tuple[Difference, source.Cause]:
+    """The first source of two runs, and its cause."""
+    found = compare_runs(left, right)
+    assert found.first is not None
+    return found, source.find_cause(left, right, found.first, **more)
+
+
 def explained(
     meaning: Meaning | Callable[..., Meaning],
     function: Callable[..., Any],
     left: dict[str, np.ndarray],
     right: dict[str, np.ndarray],
     again: Callable[..., Any] | None = None,
+    **more: Any,
 ) -> tuple[Difference, source.Cause]:
-    """The first source of one operation on two sets of inputs, and its cause."""
+    """The first source of one operation on two sets of inputs, of which ``left`` has what is other
+    than on the right; and its cause."""
     sides = []
-    for given in (left, right):
+    for given in (right | left, right):
         own = meaning if isinstance(meaning, Meaning) else meaning(given)
-        sides.append(
-            record_run(Doubles(given, [Step("double", own, function, list(given), again=again)]))
-        )
-    found = compare_runs(sides[0], sides[1])
-    assert found.first is not None
-    return found, source.find_cause(sides[0], sides[1], found.first)
+        step = Step("double", own, function, list(given), again=again)
+        sides.append(record_run(Doubles(given, [step])))
+    return first_cause(*sides, **more)
+
+
+def order_is_named(
+    meaning: Meaning | Callable[..., Meaning],
+    function: Callable[..., Any],
+    left: dict[str, np.ndarray],
+    **right: np.ndarray,
+) -> source.Cause:
+    """The cause of what is added upwards on the left and downwards on the right."""
+    _, cause = explained(meaning, function, left, right)
+    assert cause.kind == "order" and cause.alone and cause.explained
+    assert cause.replayed == cause.examined > 0
+    return cause
 
 
 @pytest.mark.long
 class TestSums:
-    def test_another_order_is_named_and_replayed(self) -> None:
+    def test_another_order_is_named_and_replayed_with_both_trees(self) -> None:
         x, w, b = normal(8, 24), normal(24, 16), normal(16)
-        given = {"x": x, "w": w, "b": b}
-        found, cause = explained(
-            Contracts("...k,kn->...n", (0, 1), 2), product, given | {"x": x[:1]}, given
-        )
-        assert cause.kind == "order" and cause.alone
+        meaning = Contracts("...k,kn->...n", (0, 1), 2)
+        found, cause = explained(meaning, product, {"x": x[:1]}, {"x": x, "w": w, "b": b})
         assert cause.differing == found.first.differing > 0  # type: ignore[union-attr]
-        assert cause.replayed == cause.examined == cause.differing
-        assert cause.explained and cause.causes == {"order": cause.differing}
-
-    def test_both_trees_are_kept(self) -> None:
+        assert cause.kind == "order" and cause.explained
+        assert cause.causes == {"order": cause.replayed} and cause.examined == cause.differing
         x, w = normal(4, 3), normal(3, 40)
-        _, cause = explained(
-            Contracts("mk,kn->mn"), product, {"x": x[:1], "w": w}, {"x": x, "w": w}
-        )
-        told = cause.to_json()
-        assert told["left_orders"][0]["tree"] == "((0+1)+2)"
-        assert told["right_orders"][0]["tree"] == "(0+(1+2))"
+        told = order_is_named(Contracts("mk,kn->mn"), product, {"x": x[:1]}, x=x, w=w).to_json()
+        trees = [told[f"{side}_orders"][0]["tree"] for side in ("left", "right")]
+        assert trees == ["((0+1)+2)", "(0+(1+2))"]
 
     def test_weights_may_stand_on_the_left(self) -> None:
         x, w = normal(24, 8), normal(16, 24)
-        _, cause = explained(
-            Contracts("nk,km->nm"),
-            lambda w, x: product(np.ascontiguousarray(x.T), w.T).T,
-            {"w": w, "x": x[:, :1]},
-            {"w": w, "x": x},
-        )
-        assert cause.kind == "order" and cause.replayed == cause.examined
+        turned = lambda w, x: product(np.ascontiguousarray(x.T), w.T).T  # noqa: E731
+        order_is_named(Contracts("nk,km->nm"), turned, {"x": x[:, :1]}, w=w, x=x)
 
     def test_products_of_two_activations_are_groups(self) -> None:
         q, k = normal(4, 6, 16), normal(4, 16, 5)
-        _, cause = explained(
-            Contracts("bmk,bkn->bmn"), product, {"q": q[:1], "k": k[:1]}, {"q": q, "k": k}
-        )
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(Contracts("bmk,bkn->bmn"), product, {"q": q[:1], "k": k[:1]}, q=q, k=k)
 
     def test_zeros_behind_a_shorter_sum_change_nothing(self) -> None:
         x, w = normal(1, 12), normal(12, 40)
         wide = np.concatenate([x, np.zeros((1, 4), np.float32)], 1)
         tall = np.concatenate([w, normal(4, 40)])
-
-        def halves(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-            k = w.shape[0]
-            order = range(k) if k == 12 else range(k)[::-1]
-            return added(x[:, :, None] * w, list(order))
-
-        _, cause = explained(
-            Contracts("mk,kn->mn"), halves, {"x": x, "w": w}, {"x": wide, "w": tall}
-        )
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        halves = lambda x, w: either_way(x[:, :, None] * w, len(w) == 12)  # noqa: E731
+        order_is_named(Contracts("mk,kn->mn"), halves, {"x": x, "w": w}, x=wide, w=tall)
 
     @pytest.mark.parametrize("groups", [1, 2])
     def test_convolutions_are_cases_of_their_layout(self, groups: int) -> None:
@@ -133,14 +128,11 @@ class TestSums:
             for f in range(len(w)):
                 rows = padded[:, f // per * read : f // per * read + read]
                 taps = np.stack([rows[:, c, k : k + 7] for c in range(read) for k in range(3)], 1)
-                order = list(range(taps.shape[1]))
-                products = taps * w[f].reshape(-1)[:, None]
-                y[:, f] = added(products, order if len(x) == 1 else order[::-1])
+                y[:, f] = either_way(taps * w[f].reshape(-1)[:, None], len(x) == 1)
             return y
 
         meaning = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), groups=groups, weights=(2, 1, 0))
-        _, cause = explained(meaning, convolved, {"x": x[:1], "w": w}, {"x": x, "w": w})
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(meaning, convolved, {"x": x[:1]}, x=x, w=w)
 
     @pytest.mark.parametrize(
         ("kernel", "stride", "pad", "flipped", "groups"),
@@ -162,9 +154,8 @@ class TestSums:
         more: Any = {"kind": "transposed", "weights": (2, 0, 1), "flipped": bool(flipped)}
         more |= {"groups": groups}
         meaning = Windows((2,), 1, (kernel,), (stride,), (1,), ((pad, pad),), **more)
-        _, cause = explained(meaning, spread, {"x": x[:1], "w": w}, {"x": x, "w": w})
-        assert cause.kind == "order" and cause.examined == cause.differing
-        assert cause.replayed == cause.examined > 0
+        cause = order_is_named(meaning, spread, {"x": x[:1]}, x=x, w=w)
+        assert cause.examined == cause.differing
 
     def test_holes_between_inputs_are_read_as_such(self) -> None:
         """As ``lhs_dilation`` of JAX has them, with the input's axes in another order."""
@@ -174,26 +165,23 @@ class TestSums:
             spread = np.zeros((13, x.shape[1], 4), np.float32)
             spread[1:12:2] = x
             terms = [spread[k : k + 11, :, c, None] * w[k, c] for k in range(3) for c in range(4)]
-            order = list(range(12))
-            y = added(np.stack(terms, -2), order if x.shape[1] == 1 else order[::-1])
-            return y.transpose(1, 2, 0)
+            return either_way(np.stack(terms, -2), x.shape[1] == 1).transpose(1, 2, 0)
 
         windows = Windows((2,), 1, (3,), (1,), (1,), ((1, 1),), weights=(0, 1, 2))
         meaning = Convolution(windows, (1, 2, 0), (2,))
-        _, cause = explained(meaning, dilated, {"x": x[:, :1], "w": w}, {"x": x, "w": w})
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(meaning, dilated, {"x": x[:, :1]}, x=x, w=w)
 
-    @pytest.mark.parametrize("word", ["sum", "mean"])
-    def test_sums_and_means_are_asked_through_their_input(self, word: str) -> None:
-        x = normal(9, 5, 16)
-
-        def reduced(x: np.ndarray) -> np.ndarray:
-            order = list(range(16))
-            y = added(x[..., None], order if len(x) == 1 else order[::-1])[..., 0]
-            return y / np.float32(16) if word == "mean" else y
-
-        _, cause = explained(Reduces((2,), word), reduced, {"x": x[:1]}, {"x": x})
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+    @pytest.mark.parametrize(
+        ("word", "count", "divisor"),
+        [("sum", 16, 1), ("mean", 16, 16), ("mean", 6, 6)],
+        ids=["a sum", "exactly", "by another number"],
+    )
+    def test_sums_and_means_are_asked_through_their_input(
+        self, word: str, count: int, divisor: int
+    ) -> None:
+        x = normal(9, 30, count)
+        reduced = lambda x: either_way(x[..., None], len(x) == 1)[..., 0] / np.float32(divisor)  # noqa: E731
+        order_is_named(Reduces((2,), word), reduced, {"x": x[:1]}, x=x)
 
     def test_a_side_that_mixes_before_it_multiplies_is_another_algorithm(self) -> None:
         x, w = normal(3, 8), normal(8, 6)
@@ -204,30 +192,15 @@ class TestSums:
             half = np.float32(3) * x  # products of other numbers than the operands
             return product(half, w) - product(x + x, w)
 
-        _, cause = explained(Contracts("mk,kn->mn"), mixed, {"x": x[:1], "w": w}, {"x": x, "w": w})
+        _, cause = explained(Contracts("mk,kn->mn"), mixed, {"x": x[:1]}, {"x": x, "w": w})
         assert cause.kind in ("algorithm", "") and not cause.kind.startswith("order")
 
     def test_many_differences_are_replayed_beyond_those_revealed(self) -> None:
-        x, w = normal(8, 24), normal(24, 64)
-        step = Step("double", Contracts("mk,kn->mn"), product, ["x", "w"])
-        sides = [record_run(Doubles({"x": one, "w": w}, [step])) for one in (x[:1], x)]
-        found = compare_runs(sides[0], sides[1])
-        assert found.first is not None
-        cause = source.find_cause(sides[0], sides[1], found.first, most=4)
+        given = {"x": normal(8, 24), "w": normal(24, 64)}
+        left = {"x": given["x"][:1]}
+        _, cause = explained(Contracts("mk,kn->mn"), product, left, given, most=4)
         assert cause.examined == cause.differing > 4
         assert cause.replayed == cause.examined and cause.kind == "order"
-
-    def test_a_mean_of_another_number_is_divided_behind_its_sum(self) -> None:
-        x = normal(9, 30, 6)
-
-        def mean(x: np.ndarray) -> np.ndarray:
-            order = list(range(6))
-            return added(x[..., None], order if len(x) == 1 else order[::-1])[..., 0] / np.float32(
-                6
-            )
-
-        _, cause = explained(Reduces((2,), "mean"), mean, {"x": x[:1]}, {"x": x})
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
 
     @pytest.mark.parametrize("counts", [False, True])
     @pytest.mark.parametrize("stride", [1, 2])
@@ -238,16 +211,13 @@ class TestSums:
             padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
             outputs = (9 + 2 - 4) // stride + 1
             taps = [padded[..., k : k + (outputs - 1) * stride + 1 : stride] for k in range(4)]
-            order = list(range(4))
-            y = added(np.stack(taps, -2), order if len(x) == 1 else order[::-1])
             ones = np.pad(np.ones(9), 1, constant_values=counts)
             size = [ones[k * stride : k * stride + 4].sum() for k in range(outputs)]
-            return (y / np.array(size)).astype(np.float32)
+            return (either_way(np.stack(taps, -2), len(x) == 1) / size).astype(np.float32)
 
         more: Any = {"kind": "average", "reads": (0,), "counts_padding": counts}
         meaning = Windows((2,), 1, (4,), (stride,), (1,), ((1, 1),), **more)
-        _, cause = explained(meaning, pooled, {"x": x[:1]}, {"x": x})
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(meaning, pooled, {"x": x[:1]}, x=x)
 
     @pytest.mark.parametrize("word", ["relu", "relu6"])
     def test_a_sum_goes_through_a_fused_activation(self, word: str) -> None:
@@ -257,30 +227,21 @@ class TestSums:
             high = np.float32(6 if word == "relu6" else np.inf)
             return np.clip(product(x, w, b), np.float32(0), high)
 
-        given = {"x": x, "w": w, "b": b}
         meaning = behind((Each("add", "adds"), (2,)), (Each(word, "stays"), ()))
-        _, cause = explained(meaning, fused, given | {"x": x[:1]}, given)
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(meaning, fused, {"x": x[:1]}, x=x, w=w, b=b)
 
     def test_what_is_added_to_a_sum_is_its_last_addition(self) -> None:
         x, w, b, z = np.ones((8, 20), np.float32), normal(20, 16), normal(16), normal(8, 16)
         w[:], w[0] = np.clip(abs(w), 0.5, 1.5), 2**25  # the others are lost behind it, not before
-
-        def residual(x: Any, w: Any, b: Any, z: Any) -> np.ndarray:
-            return np.maximum(product(x, w, b) + z, np.float32(0))
-
+        residual = lambda x, w, b, z: np.maximum(product(x, w, b) + z, np.float32(0))  # noqa: E731
         adds = ((Each("add", "adds"), (n,)) for n in (2, 3))
         meaning = behind(*adds, (Each("relu", "stays"), ()))
-        given = {"x": x, "w": w, "b": b, "z": z}
-        _, cause = explained(meaning, residual, given | {"x": x[:1], "z": z[:1]}, given)
-        assert cause.kind == "order" and cause.replayed == cause.examined > 0
+        order_is_named(meaning, residual, {"x": x[:1], "z": z[:1]}, x=x, w=w, b=b, z=z)
 
     def test_an_unknown_function_behind_a_sum_is_said(self) -> None:
-        x, w = normal(8, 20), normal(20, 16)
-        meaning = behind((Each("tanh"), ()))
-        _, cause = explained(
-            meaning, lambda x, w: np.tanh(product(x, w)), {"x": x[:1], "w": w}, {"x": x, "w": w}
-        )
+        x, given = normal(8, 20), {"w": normal(20, 16)}
+        function = lambda x, w: np.tanh(product(x, w))  # noqa: E731
+        _, cause = explained(behind((Each("tanh"), ())), function, {"x": x[:1]}, {"x": x, **given})
         assert cause.kind == "" and "behind" in cause.why
 
     def test_a_librarys_own_products_are_explained(self) -> None:
@@ -291,23 +252,20 @@ class TestSums:
                 return torch.nn.functional.linear(*map(torch.from_numpy, (x, w, b))).numpy()
 
         for k in (24, 65, 384):
-            x, w, b = normal(8, k), normal(40, k), normal(40)
-            one, many = linear(x[:1], w, b), linear(x, w, b)
-            if (one != many[:1]).any():
+            given = {"x": normal(8, k), "w": normal(40, k), "b": normal(40)}
+            left = {"x": given["x"][:1]}
+            if (linear(**(given | left)) != linear(**given)[:1]).any():
                 break
         else:
             pytest.skip("one row and eight have the same bits here")
-        given = {"x": x, "w": w, "b": b}
-        meaning = Contracts("mk,nk->mn", (0, 1), 2)
-        _, cause = explained(meaning, linear, given | {"x": x[:1]}, given)
+        _, cause = explained(Contracts("mk,nk->mn", (0, 1), 2), linear, left, given)
         assert cause.kind in ("order", "rounding", "order+rounding")
         assert cause.replayed == cause.examined == cause.differing > 0
 
 
 def by_address(x: np.ndarray, w: np.ndarray, after: Any = None) -> np.ndarray:
     """A product that is added downwards where the weights begin off a multiple of 16 bytes."""
-    order = list(range(len(w)))
-    y = added(x[..., :, None] * w, order if w.ctypes.data % 16 == 0 else order[::-1])
+    y = either_way(x[..., :, None] * w, w.ctypes.data % 16 == 0)
     return y if after is None else after(y)
 
 
@@ -343,16 +301,12 @@ class TestAddresses:
     def test_what_is_not_run_says_where_operands_begin(self) -> None:
         x, w = normal(3, 40), normal(40, 30)
         step = Step("double", Contracts("mk,kn->mn"), by_address, ["x", "w"])
-        sides = [
+        left, right = (
             record_run(Doubles({"x": layout.copied(x), "w": layout.copied(w, at)}, [step]))
             for at in (0, 8)
-        ]
-        found = compare_runs(sides[0], sides[1])
-        (one,) = sides[1].operations
-        able = replace(one, again=None)
-        sides[1] = replace(sides[1], operations=[able])
-        assert found.first is not None
-        cause = source.find_cause(sides[0], sides[1], found.first)
+        )
+        (one,) = right.operations
+        _, cause = first_cause(left, replace(right, operations=[replace(one, again=None)]))
         assert not cause.kind and "w at 0 on the left and 8 on the right" in cause.why
 
 
@@ -365,12 +319,9 @@ class TestAlone:
             count[0] += 1
             return x + np.float32(len(x) * 1e-3 * count[0])
 
-        x = normal(4, 50)
-        step = Step("double", Each("noise"), lambda x: x * np.float32(len(x)), ["x"], again=drawn)
-        sides = [record_run(Doubles({"x": one}, [step])) for one in (x[:1], x)]
-        found = compare_runs(sides[0], sides[1])
-        assert found.first is not None
-        assert source.find_cause(sides[0], sides[1], found.first).kind == "nondeterministic"
+        x, noise = normal(4, 50), lambda x: x * np.float32(len(x))
+        _, cause = explained(Each("noise"), noise, {"x": x[:1]}, {"x": x}, again=drawn)
+        assert cause.kind == "nondeterministic"
 
     def test_what_follows_from_freed_memory_is_uninitialised(self) -> None:
         held = np.full(800, 0x3F, np.uint8)
@@ -392,19 +343,14 @@ class TestAlone:
 
     def test_what_gives_other_bits_alone_has_no_class(self) -> None:
         x = normal(4, 50)
-        _, cause = explained(
-            Each("f"), lambda x: x * np.float32(len(x)), {"x": x[:1]}, {"x": x}, again=np.negative
-        )
+        function = lambda x: x * np.float32(len(x))  # noqa: E731
+        _, cause = explained(Each("f"), function, {"x": x[:1]}, {"x": x}, again=np.negative)
         assert cause.kind == "" and not cause.alone and "alone" in cause.why
 
     def test_what_reads_more_than_was_said_is_no_source(self) -> None:
         x, w = normal(4, 6), normal(6, 30)
-        _, cause = explained(
-            Contracts("mk,kn->mn"),
-            lambda x, w: product(x - x[-1:], w),
-            {"x": x[:1], "w": w},
-            {"x": x, "w": w},
-        )
+        function = lambda x, w: product(x - x[-1:], w)  # noqa: E731
+        _, cause = explained(Contracts("mk,kn->mn"), function, {"x": x[:1]}, {"x": x, "w": w})
         assert cause.kind == "" and "not expected to read" in cause.why and not cause.alone
 
 
@@ -423,9 +369,7 @@ class TestNoWord:
             record_run(Doubles({"x": x}, [Step("double", meaning, function, ["x"])]))
             for function in (lambda x: x * np.float32(1.1), lambda x: x * np.float32(1.2))
         )
-        found = compare_runs(left, right)
-        assert found.first is not None
-        cause = source.find_cause(left, right, found.first)
+        _, cause = first_cause(left, right)
         assert cause.kind == "" and why in cause.why and not cause.explained
 
 

@@ -14,8 +14,10 @@ import pytest
 
 import probe
 from probe.errors import InputError
+from probe.recording import store
 from probe.recording.recording import record_run
 from probe.recording.store import ProcessStore, array_digest, array_of, bits_of, named_arrays
+from tests.recording.taped import network
 
 X = np.random.default_rng(0).standard_normal((64, 257)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((257, 65)).astype(np.float32)
@@ -95,8 +97,6 @@ def test_a_model_of_onnx_is_run_three_times_a_side(tmp_path: Any, monkeypatch: A
 
 
 def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> None:
-    from probe.recording import store
-
     one, other = ProcessStore(), ProcessStore()
     name = one.put(X)
     assert other.put(np.asfortranarray(X)) == name and one.bits(name) is other.bits(name)
@@ -113,8 +113,6 @@ def test_arrays_are_kept_once_and_beyond_a_bound_on_disk(monkeypatch: Any) -> No
 
 
 def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
-    from probe.recording import store
-
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -128,8 +126,6 @@ def test_arrays_stay_in_memory_where_the_disk_is_full(monkeypatch: Any) -> None:
 
 
 def test_a_disk_that_fills_up_while_it_is_written_is_left(monkeypatch: Any) -> None:
-    from probe.recording import store
-
     class Full(io.BytesIO):
         def write(self, some: Any) -> int:
             raise OSError(28, "No space left on device")
@@ -140,14 +136,11 @@ def test_a_disk_that_fills_up_while_it_is_written_is_left(monkeypatch: Any) -> N
 
 
 def test_what_no_run_holds_any_more_is_given_up() -> None:
-    from probe.recording.store import _everywhere
-    from tests.recording.taped import network
-
-    before = _everywhere.size
+    before = store._everywhere.size
     run = record_run(network(X))
-    assert _everywhere.size > before
+    assert store._everywhere.size > before
     del run
-    assert _everywhere.size == before
+    assert store._everywhere.size == before
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from probe.semantics.labels import Labels, of_content, of_digest
+from probe.semantics import Meaning
+from probe.semantics.labels import Labels, of_content, of_digest, tag
 
 POOL = np.array([0, 1.3753, -2.2591, 3.0117], np.float32)
 """Few numbers, so that different places hold the same; different sums of them are different."""
@@ -29,6 +30,12 @@ def known(array: np.ndarray, digest: str = "") -> tuple[Labels, np.ndarray]:
         long = tuple((axis, n) for axis, n in enumerate(at) if array.shape[axis] > 1)
         made[at] = (digest, long) if digest else float(array[at]) or None
     return of_digest(array.shape, digest) if digest else of_content(array), made
+
+
+def result(meaning: Meaning, *reads: Any, to: tuple[int, ...] | None = None) -> Labels:
+    """Labels of what is given first, of arrays by content; ``to``: its shape, if not an input's."""
+    every = [each if isinstance(each, Labels) else of_content(each) for each in reads]
+    return meaning.labels(every, [every[0].shape if to is None else to], tag(meaning.word))[0]
 
 
 def one_to_one(found: Iterable[tuple[Labels, Any]], back: bool = True) -> None:

@@ -11,6 +11,7 @@ from probe.semantics import Same, Unknown, contract
 from probe.semantics import operations as o
 from probe.semantics.contract import Call, Meaning, Operand, Quantised, Step, StepBuilder, Steps
 from probe.semantics.labels import Labels, of_content, tag
+from tests.semantics.formulas import result
 
 X, Y = (of_content(np.random.default_rng(n).normal(size=(2, 3))) for n in (1, 2))
 SIZES = Operand(1, (2,), "int64", lambda: np.array([[4, 5]]))
@@ -24,7 +25,7 @@ def _labels(one: Meaning, *reads: Labels) -> list[list[int]]:
 
 
 def _applied(word: str, *reads: Labels) -> Labels:
-    return o.function(word).labels(reads, [(2, 3)], tag(word))[0]
+    return result(o.function(word), *reads)
 
 
 def test_a_call_knows_its_operands_by_their_slots() -> None:
@@ -82,8 +83,8 @@ def test_steps_round_as_often_as_they_do_together() -> None:
     steps = [Steps(tuple(Step(one, (0,), (2, 3)) for one in way)) for way in ways]
     assert [one.rounds for one in steps] == [0, 1, 1, None, None, None]
     assert Unknown().rounds is None and Unknown().exact and not o.matmul().exact
-    sums = [Steps(tuple(Step(one, (0, 1), (2, 2)) for one in way)).sums for way in
-            ((o.matmul(), once), (once, o.matmul()), ())]  # fmt: skip
+    products = (o.matmul(), once), (once, o.matmul()), ()
+    sums = [Steps(tuple(Step(one, (0, 1), (2, 2)) for one in way)).sums for way in products]
     assert sums == [True, False, False]
 
 
@@ -118,9 +119,8 @@ def test_only_operands_that_count_are_read_and_others_come_behind() -> None:
         assert _labels(made, *reads) == _labels(less, *(reads[n] for n in slots))
     two = contract.reads_of(replace(call, gives=[(1, 3)] * 2), o.split(0, [(1, 3)] * 2), 1)
     assert _labels(two, X, Y, X) == Y.array.tolist()
-    assert contract.then(call, less) is less and contract.then(call, Unknown("w"), less) == Unknown(
-        "w"
-    )
+    assert contract.then(call, less) is less
+    assert contract.then(call, Unknown("w"), less) == Unknown("w")
     call = replace(call, reads=call.reads[:2])
     tanh = o.function("tanh")
     one = contract.then(call, less, tanh, (less, 1))

@@ -25,7 +25,7 @@ from probe.semantics.elementwise import (
     row_of,
 )
 from probe.semantics.labels import of_content, of_digest, tag
-from tests.semantics.formulas import POOL, one_to_one
+from tests.semantics.formulas import POOL, one_to_one, result
 
 X = np.linspace(0.05, 4, 40)
 """Above zero, where all of them are defined; below it as well where they are."""
@@ -170,59 +170,43 @@ def test_functions_of_elements_have_equal_labels_where_they_are_equal() -> None:
                 a = rng.choice(np.abs(POOL)[meaning.zero == "" :], first)
                 given = [a, rng.choice(np.float32([0.717, 0.31, 0.577]), second)][:count]
                 wanted = function(*(one.astype(float) for one in given))
-                reads = [*map(of_content, given)]
-                (found,) = meaning.labels(reads, [wanted.shape], tag(meaning.word))
-                pairs.append((found, wanted))
+                pairs.append((result(meaning, *given, to=wanted.shape), wanted))
             one_to_one(pairs, meaning.word != "squared_difference")
 
 
 def test_operands_lie_along_the_axis_that_is_said() -> None:
     x, line = (of_content(np.random.default_rng(1).normal(size=n)) for n in ((2, 3, 3), 3))
     for along, shape in ((1, (3, 1)), (2, (3,)), (-1, (3,)), (-2, (3, 1)), (None, (3,))):
-        (found,) = o.function("subtract", along=along).labels([x, line], [x.shape], tag("subtract"))
+        found = result(o.function("subtract", along=along), x, line)
         laid = line._replace(shape=shape, array=line.array.reshape(shape))
-        (wanted,) = o.function("subtract").labels([x, laid], [x.shape], tag("subtract"))
-        assert np.array_equal(found.array, wanted.array)
+        assert np.array_equal(found.array, result(o.function("subtract"), x, laid).array)
 
 
 def test_a_squared_difference_from_a_mean_is_the_square_of_what_is_left() -> None:
-    x, mean = of_content(X.reshape(8, 5)), of_content(X[:8, None])
-    reads = {word: o.function(word) for word in ("squared_difference", "subtract", "square")}
-    (less,) = reads["subtract"].labels([x, mean], [x.shape], tag("subtract"))
-    (wanted,) = reads["square"].labels([less], [x.shape], tag("square"))
-    for both in ([x, mean], [mean, x]):
-        (found,) = reads["squared_difference"].labels(both, [x.shape], tag("squared_difference"))
+    x, mean = X.reshape(8, 5), X[:8, None]
+    wanted = result(o.function("square"), result(o.function("subtract"), x, mean))
+    for both in ((x, mean), (mean, x)):
+        found = result(o.function("squared_difference"), *both, to=(8, 5))
         assert np.array_equal(found.array, wanted.array)
 
 
 def test_choices_and_numbers_have_the_labels_of_what_they_give() -> None:
     mask, yes, no = np.array([True, False, True]), *np.float32([[1, 2, 0], [3, 0, 4]])
     reads = [*map(of_content, (mask, yes, no))]
-    for which, wanted in (
-        *(((0, 1, 2), np.where(mask, yes, no)), ((0, 2, 1), np.where(mask, no, yes))),
-        *(
-            ((0, -1, 2), np.where(mask, np.float32(7), no)),
-            ((0, 1, -1), np.where(mask, yes, np.float32(7))),
-        ),
-    ):
-        (found,) = Chooses(which, 7.0).labels(reads, [(3,)], tag("where"))
+    operands = mask, yes, no, np.float32(7)
+    for which in ((0, 1, 2), (0, 2, 1), (0, -1, 2), (0, 1, -1)):
+        found = result(Chooses(which, 7.0), *reads)
+        wanted = np.where(*(operands[n] for n in which))
         assert np.array_equal(found.array, of_content(wanted).array) and found.known
-    unknown = Chooses().labels([of_content(np.int8([2, 3, 2])), *reads[1:]], [(3,)], tag("where"))[
-        0
-    ]
+    unknown = result(Chooses(), np.int8([2, 3, 2]), *reads[1:])
     assert len(np.unique([*unknown.array, *reads[1].array, *reads[2].array])) == 8
-    assert np.array_equal(
-        Made(1.5).labels([], [(2, 2)], tag("m"))[0].full(),
-        of_content(np.full((2, 2), np.float32(1.5))).array,
-    )
-    places = [
-        Made(value, places=True).labels([], [to], tag("m"))[0].full()
-        for value in (0, 1)
-        for to in ((3,), (4,))
-    ]
+    half = result(Made(1.5), to=(2, 2)).full()
+    assert np.array_equal(half, of_content(np.full((2, 2), np.float32(1.5))).array)
+    sizes = [(value, to) for value in (0, 1) for to in ((3,), (4,))]
+    places = [result(Made(value, places=True), to=to).full() for value, to in sizes]
     assert len(np.unique(np.concatenate(places))) == 14
     assert all(one.known for one in Made(0, places=True).labels([], [(3,), (4,)], tag("m")))
-    assert np.array_equal(Holds(yes).labels([], [(3,)], tag("h"))[0].array, reads[1].array)
+    assert np.array_equal(result(Holds(yes), to=(3,)).array, reads[1].array)
 
 
 def test_how_often_a_function_rounds_depends_on_its_numbers_and_the_library() -> None:
@@ -233,22 +217,16 @@ def test_how_often_a_function_rounds_depends_on_its_numbers_and_the_library() ->
     assert [one.exact_but_subnormal for one in words] == [True, False, False]
     names = "add", "multiply", "absolute", "negative", "exp"
     made = [of_complex(o.function(word)) for word in names]
-    assert [one.word for one in made] == [
-        "add",
-        "complex multiply",
-        "complex absolute",
-        "negative",
-        "exp",
-    ]
+    called = ["add", "complex multiply", "complex absolute", "negative", "exp"]
+    assert [one.word for one in made] == called
     assert made[1].zero == "" and of_complex(Holds(X)) is not None
 
 
 def test_what_a_function_gives_is_fitted_to_the_shapes_of_its_results() -> None:
     """Broadcast, reshaped, each further one with labels of its own; else as one for all."""
     x = of_content(np.float32([[1, 0, 3]]))
-    same, wide, flat, none, other = (
-        fitted(x, to, 0) for to in ((1, 3), (2, 2, 3), (3,), (0, 3), (2, 5))
-    )
+    shapes = (1, 3), (2, 2, 3), (3,), (0, 3), (2, 5)
+    same, wide, flat, none, other = (fitted(x, to, 0) for to in shapes)
     assert same is x and np.array_equal(wide.full(), np.broadcast_to(x.array, (2, 2, 3)))
     assert flat.full().tolist() == x.array[0].tolist() and none.array.shape == (0, 3)
     assert len(np.unique(other.full())) == 10

@@ -13,7 +13,7 @@ from probe.semantics import groups
 from probe.semantics import operations as o
 from probe.semantics.groups import Attends, Encodes, Recurs, lowest
 from probe.semantics.labels import Labels, of_content, tag
-from tests.semantics.formulas import POOL, drawn, one_to_one
+from tests.semantics.formulas import POOL, drawn, one_to_one, result
 
 
 @pytest.mark.parametrize("dtype", floats.FORMATS)
@@ -85,11 +85,8 @@ def _normed(word: str, x: np.ndarray, axes: tuple[int, ...], eps: float) -> np.n
         return x - np.log(total) if word == "log_softmax" else np.exp(x) / total
     if word == "lrn":
         return x * power**eps
-    return (
-        x / np.sqrt(power + eps)
-        if word == "rms_norm"
-        else (x - mean) / np.sqrt(power - mean**2 + eps)
-    )
+    mean = mean * (word != "rms_norm")
+    return (x - mean) / np.sqrt(power - mean**2 + eps)
 
 
 NORMED = {
@@ -117,20 +114,15 @@ def test_a_norm_reads_its_group_and_its_own_place(word: str) -> None:
                 x = x.take(rng.permutation(x.shape[axis]), axis)
             eps, has = float(rng.choice([0.25, 0.5])), rng.integers(2, size=2) * (axes[0] >= 0)
             line = 4 if along == 1 else 3
-            wide = (
-                x.reshape(2, 2, 2, 3)
-                if word == "group_norm"
-                else x * (eps if word == "softmax" else 1)
-            )
+            wide = x.reshape(2, 2, 2, 3) if word == "group_norm" else x
+            wide = wide * eps if word == "softmax" else wide
             wanted = _normed(word, wide, axes, eps).reshape(x.shape)
             has = has * (word in groups.NORMS or word == "training")
             scale, shift = rng.choice([1.7, 1.5], line), rng.choice([0.3, 0.5], line)
             at = (slice(None), None) if along == 1 else slice(None)
             wanted = wanted * scale[at] if has[0] else wanted
             wanted = wanted + shift[at] if has[1] else wanted
-            sides = [
-                np.float64(one) for one, there in zip((scale, shift), has, strict=True) if there
-            ]
+            sides = [one for one, there in zip((scale, shift), has, strict=True) if there]
             meaning = build(eps, *has.tolist())
             made = meaning.labels([*map(of_content, (x, *sides))], [x.shape] * 3, tag(meaning.word))
             if len(made) > 1:
@@ -146,9 +138,8 @@ def test_a_norm_gives_its_means_beside_and_ones_and_zeros_are_no_scale_and_shift
     assert len(np.unique(np.concatenate([one.full().reshape(-1) for one in made]))) == 18
     both = o.norm((1,), 0.5).labels([x, ones, of_content(np.zeros(4))], [(3, 4)], tag("layer_norm"))
     (shifted,) = o.norm((1,), 0.5, False, True).labels([x, ones], [(3, 4)], tag("layer_norm"))
-    assert (
-        np.array_equal(both[0].array, made[0].array) and not (shifted.array == both[0].array).any()
-    )
+    assert np.array_equal(both[0].array, made[0].array)
+    assert not (shifted.array == both[0].array).any()
     again = o.norm((1,), 0.5, False, False).labels([x], [(3, 4), (3, 1)], tag("layer_norm"))
     assert np.array_equal(again[1].array, made[1].array)
     assert o.softmax((0,)).notices and not o.log_softmax((0,)).notices
@@ -193,13 +184,8 @@ def test_an_encoder_reads_its_own_position_and_those_that_are_seen(kind: str) ->
             hidden = rng.choice(POOL[:3] if "float" in kind else [0, 1], (2, 3) if rows else (3, 3))
             hidden = np.where(hidden == POOL[1], -np.inf, hidden).astype(np.float32)
             mask = hidden if "float" in kind else hidden == 1
-            meaning = Encodes(
-                "e",
-                (1,),
-                2 if kind != "none" else None,
-                rows,
-                "float32" if "float" in kind else "bool",
-            )
+            dtype = "float32" if "float" in kind else "bool"
+            meaning = Encodes("e", (1,), None if kind == "none" else 2, rows, dtype)
             reads = [*map(of_content, (x, w, mask))][: 2 if kind == "none" else 3]
             wanted = np.empty(x.shape, object)
             for b, at, f in np.ndindex(*x.shape):
@@ -232,9 +218,8 @@ class Spelled(NamedTuple):
     def gates(self, letters: str, axis: int = -1) -> dict[str, Spelled]:
         size = list(self.labels.shape)
         size[axis] //= len(letters)
-        made = o.split(axis, [size] * len(letters)).labels(
-            [self.labels], [tuple(size)] * len(letters), tag("")
-        )
+        sizes = [tuple(size)] * len(letters)
+        made = o.split(axis, sizes).labels([self.labels], sizes, tag(""))
         return dict(zip(letters, map(Spelled, made), strict=True))
 
 
@@ -249,23 +234,17 @@ def test_norms_and_softmax_are_what_their_steps_are() -> None:
     powers = below.by("exp")
     total = powers.along("sum", (1,))
     scaled = x.by("multiply", _spelled(2.0))
+    roots = [of.by("square").along("mean", (1,)).by("add", eps).by("rsqrt") for of in (less, x)]
     ways = {
         o.softmax((1,)): powers.by("divide", total),
         o.log_softmax((-1,)): below.by("subtract", total.by("log")),
-        o.norm((1,), 0.5, False, False): less.by(
-            "multiply", less.by("square").along("mean", (1,)).by("add", eps).by("rsqrt")
-        ),
-        o.norm((1,), 0.5, False, False, "rms_norm"): x.by(
-            "multiply", x.by("square").along("mean", (1,)).by("add", eps).by("rsqrt")
-        ),
+        o.norm((1,), 0.5, False, False): less.by("multiply", roots[0]),
+        o.norm((1,), 0.5, False, False, "rms_norm"): x.by("multiply", roots[1]),
     }
     for meaning, wanted in ways.items():
-        found = meaning.labels([x.labels], [(3, 4)], tag(meaning.word))[0]
-        assert np.array_equal(found.full(), wanted.labels.full()), meaning
-    twice, once = (
-        one.labels([of.labels], [(3, 4)], tag("softmax"))[0]
-        for one, of in ((o.softmax((1,), 2.0), x), (o.softmax((1,)), scaled))
-    )
+        assert np.array_equal(result(meaning, x.labels).full(), wanted.labels.full()), meaning
+    twice = result(o.softmax((1,), 2.0), x.labels)
+    once = result(o.softmax((1,)), scaled.labels)
     assert np.array_equal(twice.array, once.array)
 
 
@@ -279,9 +258,8 @@ def _layer(word: str, letters: str, after: bool, steps: list[Spelled], given: li
             reset, update = (both[x].by("sigmoid") for x in "rz")
             inner = reset.by("multiply", before["n"])
             if not after:
-                inner = reset.by("multiply", h).times(
-                    u.gates(letters, 0)["n"], c.gates(letters)["n"]
-                )
+                rows, bias = u.gates(letters, 0)["n"], c.gates(letters)["n"]
+                inner = reset.by("multiply", h).times(rows, bias)
             new = now["n"].by("add", inner).by("tanh")
             h = h.by("subtract", new).by("multiply", update).by("add", new)
         elif word == "lstm":
@@ -308,19 +286,15 @@ def test_a_recurrent_layer_is_what_its_steps_are(word: str, letters: str, after:
         given = [rng.normal(size=size) * has for size, has in zip(sizes, there, strict=True)]
         x, axis, reverse = rng.normal(size=(3, 2, 2)), int(rng.integers(2)), bool(rng.integers(2))
         order = -1 if reverse else 1
-        steps, cell = _layer(
-            word, letters, after, [*map(_spelled, x[::order])], [*map(_spelled, given)]
-        )
-        reads = [
-            np.swapaxes(x, 0, axis),
-            *(one for one, has in zip(given, there, strict=True) if has),
-        ]
+        inputs = [*map(_spelled, x[::order])]
+        steps, cell = _layer(word, letters, after, inputs, [*map(_spelled, given)])
+        reads = [np.swapaxes(x, 0, axis)]
+        reads += [one for one, has in zip(given, there, strict=True) if has]
         places = np.where(there, np.cumsum(there), -1)[: 6 if word == "lstm" else 5]
         meaning = Recurs(word, letters, (0, *places.tolist()), axis, reverse, after)
         shapes = [(3, 2, 2) if axis == 0 else (2, 3, 2), (2, 2), (2, 2), (5,)]
-        made = meaning.labels(
-            [_spelled(np.ascontiguousarray(one)).labels for one in reads], shapes, tag(word)
-        )
+        every = [_spelled(np.ascontiguousarray(one)).labels for one in reads]
+        made = meaning.labels(every, shapes, tag(word))
         wanted = np.stack([one.labels.full() for one in steps[::order]], axis)
         assert np.array_equal(made[0].full(), wanted)
         assert np.array_equal(made[1].full(), steps[-1].labels.full())

@@ -21,6 +21,7 @@ from probe.semantics.labels import (
     unmix,
 )
 from probe.semantics.operations import function
+from tests.semantics.formulas import result
 
 RNG = np.random.default_rng(4)
 
@@ -90,8 +91,8 @@ def test_rows_are_selected_whole_where_labels_name_rows_alone() -> None:
         sides = [one.T if axes else one for one in sides]
         chosen = agreeing(*(of_lines(np.float32(one), (axes,)) for one in sides))
         hit = np.isin(rows[0], rows[1])
-        first, second = (np.broadcast_to(one.T if axes else one, side.shape) for one, side in
-                         ((hit, sides[0]), (np.isin(rows[1], rows[0]), sides[1])))  # fmt: skip
+        both = (hit, sides[0]), (np.isin(rows[1], rows[0]), sides[1])
+        first, second = (np.broadcast_to(one.T if axes else one, to.shape) for one, to in both)
         assert chosen.axes in ((axes,), ()) and chosen.count(sides[0].shape) == first.sum()
         assert np.array_equal(chosen.mask(sides[0].shape, 0), first)
         assert np.array_equal(chosen.rest(sides[1].shape, 1), ~second)
@@ -114,10 +115,8 @@ def test_numbers_are_scattered_as_published() -> None:
     scalars = [joint(a, b, b) for a, b in zip(some[:9], some[9:18], strict=True)]
     assert np.array_equal(np.array(scalars), joint(some[:9], some[9:18], some[9:18]))
     assert len(np.unique([joint(a, b) for a, b in product(some[:3], repeat=2)])) == 9
-    assert (
-        len({*map(int, (tag(1), tag(1.0), tag("1"), tag(1, 1), tag("a", "bc"), tag("ab", "c")))})
-        == 6
-    )
+    words = (1,), (1.0,), ("1",), (1, 1), ("a", "bc"), ("ab", "c")
+    assert len({int(tag(*some)) for some in words}) == 6
 
 
 @pytest.mark.parametrize(
@@ -156,10 +155,8 @@ def test_what_adds_nothing_or_multiplies_by_one_leaves_labels_as_they_are(shape)
     one = of_digest((2, 3), "x")
     for word, number in (("add", 0), ("multiply", 1)):
         other = of_content(np.full(shape, number, np.float32))
-        for reads in ([one, other], [other, one]):
-            (found,) = function(word).labels(reads, [(2, 3)], tag(word))
+        for reads in ((one, other), (other, one)):
+            found = result(function(word), *reads, to=(2, 3))
             assert np.array_equal(found.full(), one.full()) and found.implicit(1)
-        (found,) = function(word).labels(
-            [one, of_content(np.full(shape, 2.0))], [(2, 3)], tag(word)
-        )
+        found = result(function(word), one, np.full(shape, 2.0))
         assert not np.array_equal(found.full(), one.full())

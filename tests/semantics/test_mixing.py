@@ -17,6 +17,7 @@ from probe.semantics.mixing import (
     reshape_labels,
 )
 from probe.semantics.operations import arithmetic, function
+from tests.semantics.formulas import result
 
 RNG = np.random.default_rng(4)
 
@@ -67,10 +68,7 @@ def test_axes_that_a_product_splits_again_keep_their_sides() -> None:
     both = contract(one, two, ("ki", "jk"), "ij", np.uint64(7))
     found = reshape_labels(both, (9, 6, 5)).full()
     assert len(np.unique(found)) == found.size
-    heads = (
-        reshape_labels(of_digest((4, 6), "w"), (4, 2, 3)),
-        reshape_labels(of_digest((4, 6), "v"), (4, 2, 3)),
-    )
+    heads = [reshape_labels(of_digest((4, 6), name), (4, 2, 3)) for name in "wv"]
     kept = contract(*heads, ("khd", "khd"), "hd", np.uint64(7))
     assert reshape_labels(kept, (6,)).names == (1,)  # parts of one axis are not mistaken
 
@@ -96,13 +94,13 @@ def test_sums_and_products_of_three_have_one_label_in_any_order(word):
     a, b, c = (of_content(RNG.normal(size=4)) for _ in range(3))
 
     def of(one: Labels, two: Labels) -> Labels:
-        return function(word).labels([one, two], [(4,)], tag(word))[0]
+        return result(function(word), one, two)
 
     ways = of(of(a, b), c), of(a, of(b, c)), of(of(c, a), b)
     assert all(np.array_equal(ways[0].array, one.array) for one in ways)
     assert not np.isin(of(of(a, b), b).array, ways[0].array).any()
     rest = "multiply" if word == "add" else "add"
-    (both,) = function(rest).labels([of(a, b), c], [(4,)], tag(rest))
+    both = result(function(rest), of(a, b), c)
     assert not np.isin(both.array, ways[0].array).any()
 
 

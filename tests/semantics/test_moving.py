@@ -13,7 +13,7 @@ from probe.semantics import Asked, Blends, Map, Mapped, Meaning, Picks, Unknown,
 from probe.semantics.contract import Call, NotSettled, Operand
 from probe.semantics.labels import Labels, of_content, of_digest
 from probe.semantics.moving import asked_move, blended, maps_of
-from tests.semantics.formulas import POOL, drawn, one_to_one
+from tests.semantics.formulas import POOL, drawn, one_to_one, result
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
@@ -33,10 +33,8 @@ def test_points_are_where_numpy_writes_from_both_ends(depth):
 def test_along_an_axis_only_its_own_place_is_another(axis):
     index = np.array([[0, -1, 1], [2, -3, 0]])
     shape = (3, 3) if axis == 0 else (2, 3)
-    marked = np.full(shape, -1)
-    np.put_along_axis(
-        marked, np.where(index < 0, index + 3, index), moving.flat_places((2, 3)), axis
-    )
+    marked, wrapped = np.full(shape, -1), np.where(index < 0, index + 3, index)
+    np.put_along_axis(marked, wrapped, moving.flat_places((2, 3)), axis)
     found = moving.places_along(index, axis, shape)
     last = {int(place): int(number) for place, number in zip(found.flat, range(6), strict=True)}
     assert {place: int(marked.flat[place]) for place in last} == last
@@ -52,18 +50,15 @@ def test_a_place_outside_of_the_array_is_refused():
 def test_picked_rows_have_the_labels_that_they_had(axis, index):
     one = of_digest((4, 4), "w")
     shape = np.take(np.empty((4, 4)), index, axis).shape
-    (found,) = moving.Picks(axis=axis, index=np.array(index)).labels([one], [shape], np.uint64(3))
+    found = result(moving.Picks(axis=axis, index=np.array(index)), one, to=shape)
     assert found.shape == shape
     assert np.array_equal(found.full(), one.full().take(index, axis))
 
 
 def test_rows_in_a_row_are_told_by_where_they_begin():
     """They stay unnamed, so that other sizes can be compared: but not with the first ones."""
-    one, what = of_digest((4, 4), "w"), np.uint64(3)
-    found = [
-        moving.Picks(index=np.arange(start, start + 2)).labels([one], [(2, 4)], what)[0].full()
-        for start in (0, 1, 2, 2)
-    ]
+    picks = [moving.Picks(index=np.arange(start, start + 2)) for start in (0, 1, 2, 2)]
+    found = [result(pick, of_digest((4, 4), "w"), to=(2, 4)).full() for pick in picks]
     assert np.array_equal(found[2], found[3])
     for one_, other in ((0, 1), (0, 2), (1, 2)):
         assert not np.isin(found[one_], found[other]).any()
@@ -72,9 +67,7 @@ def test_rows_in_a_row_are_told_by_where_they_begin():
 def test_what_was_never_written_is_like_nothing_and_all_else_keeps_its_labels():
     one, index = of_digest((4,), "w"), np.array([[2, -1], [0, -1]])
     move = moving.Written(lambda array: array[index], index=index)
-    first, again = (
-        move.labels([one], [(2, 2)], np.uint64(3))[0].full().reshape(-1) for _ in range(2)
-    )
+    first, again = (result(move, one, to=(2, 2)).full().reshape(-1) for _ in range(2))
     assert first[[0, 2]].tolist() == again[[0, 2]].tolist() == one.full()[[2, 0]].tolist()
     assert len({*first[[1, 3]].tolist(), *again[[1, 3]].tolist(), *one.full().tolist()}) == 8
 
@@ -124,21 +117,19 @@ def test_what_is_moved_has_the_labels_of_what_numpy_moves() -> None:
                 array = wanted if digests else of_content(wanted).array
                 assert np.array_equal(one.full(), array), meaning
     x, widths = given[0], ((0, 0), (1, 0), (0, 0))
-    (padded,) = moving.Pads(widths, 1.5).labels([of_content(x)], [(2, 4, 4)], np.uint64(1))
     wanted = of_content(np.pad(x, widths, constant_values=1.5))
+    padded = result(moving.Pads(widths, 1.5), x, to=(2, 4, 4))
     assert np.array_equal(padded.full(), wanted.array)
 
 
 def test_what_is_joined_along_left_out_axes_reads_all_pieces_at_its_place() -> None:
-    one, other, longer = (
-        of_digest(*of) for of in [((2, 3), "one"), ((2, 3), "other"), ((2, 4), "other")]
-    )
-    row, what = of_digest((1, 3), "one"), np.uint64(1)
+    one, row = (of_digest((n, 3), "one") for n in (2, 1))
+    other, longer = (of_digest((2, n), "other") for n in (3, 4))
 
     def joined(axis: int, *reads: Labels, stacked: bool = False) -> Labels:
         function = np.stack if stacked else np.concatenate
         shape = function([np.empty(one.shape) for one in reads], axis).shape
-        return moving.Joins(axis, stacked).labels(reads, [shape], what)[0]
+        return result(moving.Joins(axis, stacked), *reads, to=shape)
 
     ways = [joined(1, *reads) for reads in ((one, other), (other, one), (one, longer), (one, one))]
     ways += [joined(0, one, other), joined(-1, one._replace(names=(0, 5)), other)]
@@ -172,9 +163,7 @@ def test_updates_are_put_and_added_where_numpy_does_it(into: bool) -> None:
             places = rng.permutation(6)[: rng.integers(4) * 2].reshape(-1, 2)
             wanted = (base if into else base * 0).reshape(-1).copy()
             wanted[places] = np.broadcast_to(updates, places.shape)
-            (put,) = moving.put_at(call, places, *slots).labels(
-                given[not into :], [(2, 3)], np.uint64(1)
-            )
+            put = result(moving.put_at(call, places, *slots), *given[not into :], to=(2, 3))
             assert np.array_equal(put.full().reshape(-1), of_content(wanted).array)
             twice = moving.put_at(call, np.concatenate([places, places, [[0, 0]]]), *slots)
             assert isinstance(twice, Unknown) and twice.why == moving.SEVERAL
@@ -185,7 +174,7 @@ def test_updates_are_put_and_added_where_numpy_does_it(into: bool) -> None:
                 here = sorted(one for one in (*terms, number * into) if one)
                 sums[at] = (any(terms), *here) if here else None
             added = moving.put_at(call, places, *slots, adds=True)
-            yield added.labels(given[not into :], [(2, 3)], np.uint64(1))[0], sums.reshape(2, 3)
+            yield result(added, *given[not into :], to=(2, 3)), sums.reshape(2, 3)
 
     one_to_one(found())
 
@@ -197,15 +186,11 @@ def test_one_hot_has_one_number_at_the_index_and_another_elsewhere(axis: int, wr
     at = np.where((index < 0) & (index >= -4), index + 4, index) if wraps else index
     hot = np.expand_dims(at, axis) == np.expand_dims(np.arange(4), 1 - axis % 2)
     off, on = (of_content(one) for one in POOL[1:3])
-    for reads, shape, slots in (
-        ([off, on], (), (1, 0)),
-        ([of_content(POOL[1:3])], (2,), (0, None)),
-    ):
+    both = of_content(POOL[1:3])
+    for reads, shape, slots in (([off, on], (), (1, 0)), ([both], (2,), (0, None))):
         given = [Operand(n, shape, "float32") for n in range(len(reads))]
-        meaning = moving.one_hot(
-            Call("one_hot", {}, given, [hot.shape]), index, axis, *slots, wraps
-        )
-        (found,) = meaning.labels(reads, [hot.shape], np.uint64(1))
+        call = Call("one_hot", {}, given, [hot.shape])
+        found = result(moving.one_hot(call, index, axis, *slots, wraps), *reads, to=hot.shape)
         assert np.array_equal(found.full(), np.where(hot, on.array, off.array))
 
 
@@ -331,10 +316,10 @@ def test_a_part_of_an_axis_has_the_labels_that_picking_it_has(axis: int, start: 
     part = [slice(None)] * 3
     part[axis] = slice(start, start + 2)
     shape = tuple(2 if n == axis else size for n, size in enumerate((3, 4, 5)))
-    asked_for = moved(lambda a: a[tuple(part)], (3, 4, 5)).labels([weights], [shape], np.uint64(7))
+    asked = moved(lambda a: a[tuple(part)], (3, 4, 5))
     picked = Picks(axis=axis, index=np.arange(start, start + 2))
-    (wanted,) = picked.labels([weights], [shape], np.uint64(7))
-    assert np.array_equal(asked_for[0].full(), wanted.full())
+    found, wanted = (result(way, weights, to=shape).full() for way in (asked, picked))
+    assert np.array_equal(found, wanted)
 
 
 def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_out() -> None:
@@ -342,7 +327,7 @@ def test_labels_that_are_left_out_stay_so_along_these_and_are_the_same_written_o
     assert short.implicit(2)
     full = Labels(short.shape, short.full())
     meaning = moved(lambda a: np.pad(np.flip(a, 1), ((0, 0), (1, 0), (0, 0))), (3, 4, 5))
-    one, other = (meaning.labels([each], [(3, 5, 5)], np.uint64(7))[0] for each in (short, full))
+    one, other = (result(meaning, each, to=(3, 5, 5)) for each in (short, full))
     assert one.implicit(2) and not other.implicit(2)
     assert np.array_equal(one.full(), other.full())
     assert not one.full()[:, 0].any()
@@ -354,9 +339,8 @@ def test_elements_of_several_operands_are_told_apart() -> None:
 
     answer = Asked(run, (None, np.float32(1), None), ((2, 3), (), (2, 1)), ("float32",) * 3).answer
     arrays = [np.arange(6.0).reshape(2, 3), np.zeros(()), np.full((2, 1), 9.0)]
-    labels = answer.labels([of_content(one) for one in arrays], [(2, 4)], np.uint64(7))
     wanted = of_content(np.concatenate([arrays[2], arrays[0]], 1))
-    assert np.array_equal(labels[0].full(), wanted.full())
+    assert np.array_equal(result(answer, *arrays, to=(2, 4)).full(), wanted.full())
 
 
 def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.ndarray], Any]]:
@@ -367,9 +351,8 @@ def _blend(axes: dict[int, np.ndarray]) -> tuple[tuple[int, ...], Callable[[np.n
 
     def run(array: np.ndarray) -> np.ndarray:
         for axis, matrix in axes.items():
-            array = np.moveaxis(
-                np.moveaxis(array, axis, -1) @ matrix.T.astype(array.dtype), -1, axis
-            )
+            last = np.moveaxis(array, axis, -1) @ matrix.T.astype(array.dtype)
+            array = np.moveaxis(last, -1, axis)
         return array
 
     return tuple(sizes), run
@@ -412,8 +395,7 @@ def test_an_operation_is_asked_with_what_its_other_operands_hold(monkeypatch) ->
     x = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
     for slots in ((), (0,)):
         meaning = asked_move(_asked_call(4), *slots)
-        reads = [of_content(np.array([1, 0, 1])), of_content(x)]
-        (found,) = meaning.labels(reads, [(3, 4)], np.uint64(7))
+        found = result(meaning, np.array([1, 0, 1]), x, to=(3, 4))
         assert np.array_equal(found.full(), of_content(x[[1, 0, 1]]).array)
         assert isinstance(meaning.written([], []), Mapped)
     monkeypatch.setattr(moving, "MOST", 12)
@@ -439,8 +421,6 @@ def test_a_resize_that_cannot_be_asked_reads_its_plane() -> None:
 
     assert isinstance(moving.asked_resize(call(), (1,), ()), Blends)
     assert isinstance(moving.asked_resize(call("bfloat16"), (1,), ()), Blends | Whole)
-    batch = (to[0] + 1, *to[1:])
-    for one in (call("int32"), call(gives=batch)):
-        assert moving.asked_resize(one, (1,), (1,)) == Whole(
-            ((0, 0), (2, 2), (3, 3)), "resize", (1,)
-        )
+    plane = Whole(((0, 0), (2, 2), (3, 3)), "resize", (1,))
+    for one in (call("int32"), call(gives=(to[0] + 1, *to[1:]))):
+        assert moving.asked_resize(one, (1,), (1,)) == plane

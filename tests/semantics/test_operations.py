@@ -16,6 +16,7 @@ from probe.semantics import operations as o
 from probe.semantics.contract import Call, Operand
 from probe.semantics.labels import of_content, tag
 from probe.semantics.windows import Frame
+from tests.semantics.formulas import result
 
 ALIKE = {
     "the largest, as they come": (o.top_k(2, 3), o.along("top_k", 2, (-1,), (3,))),
@@ -154,8 +155,7 @@ def test_each_argument_counts_and_what_is_left_out_is_the_usual_one(build, given
 
 
 def _found(meaning: Any, *given: np.ndarray, to: tuple[int, ...] = ()) -> np.ndarray:
-    (found,) = meaning.labels([*map(of_content, given)], [to], tag(meaning.word))
-    return found.full()
+    return result(meaning, *given, to=to).full()
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
@@ -164,10 +164,8 @@ def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
     rng = np.random.default_rng(5)
     for ranks in product((1, 2, 3), repeat=2):
         sizes = [rng.normal(size=((2, 3, 3)[-n:])) for n in ranks]
-        plain = [
-            np.swapaxes(one, -1, -2) if t and one.ndim > 1 else one
-            for one, t in zip(sizes, turned, strict=True)
-        ]
+        pairs = zip(sizes, turned, strict=True)
+        plain = [np.swapaxes(one, -1, -2) if t and one.ndim > 1 else one for one, t in pairs]
         to = np.matmul(*plain).shape
         found = _found(o.matmul(ranks, turned), *sizes, to=to)
         assert np.array_equal(found, _found(o.matmul(ranks), *plain, to=to))
@@ -178,41 +176,28 @@ def test_products_are_numpys(turned: tuple[bool, bool]) -> None:
         call = Call("gemm", {}, operands, [(2, 2)])
         meaning = o.gemm(call, turned, alpha, beta)
         assert (alpha, beta) != (1, 1) or o.gemm(call, turned) == meaning
-        beta = beta if slots == 3 else 0.0
-        made.setdefault((alpha, beta), set()).add(
-            _found(meaning, *(a, b, c)[:slots], to=(2, 2)).tobytes()
-        )
+        given = _found(meaning, *(a, b, c)[:slots], to=(2, 2)).tobytes()
+        made.setdefault((alpha, beta if slots == 3 else 0.0), set()).add(given)
     assert [len(one) for one in made.values()] == [1] * 6 and len(set.union(*made.values())) == 6
-    whole = _found(replace(o.matmul((2, 2), turned), bias=2), a, b, c, to=(2, 2)).tobytes()
-    assert made[1.0, 1.0] == {whole} and made[1.0, 0.0] == {
-        _found(o.matmul((2, 2), turned), a, b, to=(2, 2)).tobytes()
-    }
+    plain = o.matmul((2, 2), turned)
+    assert made[1.0, 1.0] == {_found(replace(plain, bias=2), a, b, c, to=(2, 2)).tobytes()}
+    assert made[1.0, 0.0] == {_found(plain, a, b, to=(2, 2)).tobytes()}
 
 
 def test_an_einsum_is_a_product_or_a_transpose_or_unknown() -> None:
-    assert o.einsum("ab, bc -> ac") == Contracts("ab,bc->ac") and o.einsum("abc->cab") == Turns(
-        (2, 0, 1)
-    )
+    assert o.einsum("ab, bc -> ac") == Contracts("ab,bc->ac")
+    assert o.einsum("abc->cab") == Turns((2, 0, 1))
     for unknown in ("aa,ab->b", "ab->a", "ab,bc", "a,b,c->abc", "...a->a..."):
         with pytest.raises(ValueError, match="."):
             o.einsum(unknown)
 
 
 def test_ranges_and_sizes_are_known_by_their_numbers() -> None:
-    whole, part, wide = (
-        o.arange(1, 2, 3, "float32"),
-        o.arange(1, 0.5, 3, "float32"),
-        o.arange(200, 100, 3, "int8"),
-    )
-    assert (
-        isinstance(whole, Holds)
-        and whole.content.tolist() == [1, 3, 5]
-        and whole.content.dtype == "f4"
-    )
-    assert all(
-        isinstance(one, Made) and one.places
-        for one in (part, wide, o.arange(2.0**24, 1, 2, "float32"))
-    )
+    whole, part = (o.arange(1, step, 3, "float32") for step in (2, 0.5))
+    assert isinstance(whole, Holds) and whole.content.dtype == "f4"
+    assert whole.content.tolist() == [1, 3, 5]
+    for one in (part, o.arange(200, 100, 3, "int8"), o.arange(2.0**24, 1, 2, "float32")):
+        assert isinstance(one, Made) and one.places
     assert part.value == ("range", 1.0, 0.5) != o.arange(0.5, 0.5, 3, "float32").value
     operands = [Operand(-1, (), "float32", lambda n=n: np.array([n])) for n in (4.0, 9.0, 2.0)]
     ranged = o.ranged(Call("range", {}, operands, [(3,)], ["float32"]))
@@ -232,34 +217,25 @@ def test_axes_that_go_come_or_are_picked_are_as_numpy_has_them() -> None:
     ]
     for meaning, wanted in moves:
         assert np.array_equal(_found(meaning, x, to=wanted.shape), of_content(wanted).array)
-    parts = o.split(-3, [(1, 1, 1, 2), (1, 2, 1, 2)]).labels(
-        [of_content(x)], [(1, 1, 1, 2), (1, 2, 1, 2)], tag("")
-    )
+    sizes = [(1, 1, 1, 2), (1, 2, 1, 2)]
+    parts = o.split(-3, sizes).labels([of_content(x)], sizes, tag(""))
     assert np.array_equal(parts[1].full(), of_content(x[:, 1:]).array)
     first, second = o.unstack(3, 2).labels([of_content(x)], [(1, 3, 1)] * 2, tag(""))
-    assert (
-        np.array_equal(second.full(), of_content(x[..., 1]).array)
-        and not np.isin(first.full(), second.full()).any()
-    )
+    assert np.array_equal(second.full(), of_content(x[..., 1]).array)
+    assert not np.isin(first.full(), second.full()).any()
 
 
 def test_a_system_reads_its_own_matrix_and_its_own_right_sides() -> None:
     """Of a stack to which a matrix alone broadcasts; a result of no system reads all."""
     rng = np.random.default_rng(3)
-    one, many, right = (
-        rng.normal(size=(2, 2)),
-        rng.normal(size=(3, 2, 2)),
-        rng.normal(size=(3, 2, 1)),
-    )
+    one, many, right = (rng.normal(size=n) for n in ((2, 2), (3, 2, 2), (3, 2, 1)))
 
     def labels(matrix: np.ndarray, right: np.ndarray, how: int = 0) -> list[np.ndarray]:
         reads = [Operand(n, x.shape, "float32") for n, x in enumerate((matrix, right))]
         call = Call("solve", {}, reads, [right.shape, (4,)])
         meaning = o.solved("solve", call, {0: 2, 1: 2}, (3,), (how,))
-        return [
-            x.full()
-            for x in meaning.labels([of_content(matrix), of_content(right)], [], tag("solve"))
-        ]
+        found = meaning.labels([of_content(matrix), of_content(right)], [], tag("solve"))
+        return [each.full() for each in found]
 
     before = labels(many, right)
     assert len(np.unique(before[0])) == 6
@@ -267,20 +243,14 @@ def test_a_system_reads_its_own_matrix_and_its_own_right_sides() -> None:
         given = [many.copy(), right.copy()]
         given[place][1, 1, 0] += 1
         own, every = (a != b for a, b in zip(before, labels(*given), strict=True))
-        assert (
-            own.all((1, 2)).tolist() == own.any((1, 2)).tolist() == [False, True, False]
-            and every.all()
-        )
+        assert own.all((1, 2)).tolist() == own.any((1, 2)).tolist() == [False, True, False]
+        assert every.all()
     assert np.array_equal(labels(one, right)[0], labels(np.stack([one] * 3), right)[0])
     assert not np.isin(labels(many, right, 1)[0], before[0]).any()
     reads = [Operand(n, x.shape, "float32") for n, x in enumerate((many, right))]
-    ways = [
-        o.triangular_solve(Call("t", {}, reads, [right.shape]), (0, 1), how)
-        for how in ((0, 1), (1, 1))
-    ]
+    call = Call("t", {}, reads, [right.shape])
+    ways = [o.triangular_solve(call, (0, 1), how) for how in ((0, 1), (1, 1))]
     assert len(np.unique([_found(way, many, right) for way in ways])) == 12
     edges = o.bucketized(Call("b", {}, [Operand(0, (3,), "float32")], [(3,)]), [1, 2])
-    assert np.array_equal(
-        _found(edges, right[:, 0, 0]),
-        _found(o.bucketize(1, True), right[:, 0, 0], np.float32([1, 2]), to=(3,)),
-    )
+    wanted = _found(o.bucketize(1, True), right[:, 0, 0], np.float32([1, 2]), to=(3,))
+    assert np.array_equal(_found(edges, right[:, 0, 0]), wanted)

@@ -11,7 +11,7 @@ import pytest
 from probe.semantics import operations
 from probe.semantics.labels import Labels, of_content, of_digest, tag
 from probe.semantics.sums import Blends, Contracts, Maximum, Reduces, Scans, Whole
-from tests.semantics.formulas import POOL, drawn, known, one_to_one, some_sizes
+from tests.semantics.formulas import POOL, drawn, known, one_to_one, result, some_sizes
 
 RNG = np.random.default_rng(11)
 WHAT = tag("test")
@@ -50,7 +50,7 @@ def test_a_reduction_reads_what_stands_along_its_axes(digest: str) -> None:
                 line = formulas.transpose(*rest, *axes)[at]
                 wanted[at] = _reduced(word, tuple(line.reshape(-1)) if axes else (line,), lengths)
             to = np.sum(np.ones(shape), axis=tuple(axes), keepdims=keep).shape
-            yield meaning.labels([one], [to], tag(meaning.word))[0], wanted.reshape(to)
+            yield result(meaning, one, to=to), wanted.reshape(to)
 
     one_to_one(found())
 
@@ -60,14 +60,13 @@ def test_further_results_have_labels_of_their_own() -> None:
     x, shapes = of_content(RNG.normal(size=(3, 4))), [(3,), (3,)]
     for meaning in (operations.variance("var", (1,), False, 1), Reduces((-1,), "max")):
         assert len(np.unique([one.array for one in meaning.labels([x], shapes, WHAT)])) == 6
-    (mean,) = Reduces((1,), "mean").labels([x], [(3,)], tag("mean"))
+    mean = result(Reduces((1,), "mean"), x, to=(3,))
     deviation, beside = operations.variance("std", (1,), True, 1).labels([x], [(3, 1)] * 2, WHAT)
     assert np.array_equal(beside.array[:, 0], mean.array)
-    (variance,) = operations.variance("var", (1,), True, 1).labels([x], [(3, 1)], WHAT)
-    (root,) = operations.function("sqrt").labels([variance], [(3, 1)], tag("sqrt"))
-    assert np.array_equal(root.array, deviation.array)
+    variance = result(operations.variance("var", (1,), True, 1), x, to=(3, 1))
+    assert np.array_equal(result(operations.function("sqrt"), variance).array, deviation.array)
     total = Reduces((0,), "sum", zero=True)
-    assert [total.labels([of_content(POOL[n])], [()], WHAT)[0].array != 0 for n in (0, 1)] == [0, 1]
+    assert [result(total, POOL[n]).array != 0 for n in (0, 1)] == [False, True]
 
 
 def test_what_is_far_below_a_maximum_could_not_be_it() -> None:
@@ -79,7 +78,7 @@ def test_what_is_far_below_a_maximum_could_not_be_it() -> None:
         assert meaning.noticed([lambda none=none: none], []) is None
     (found,) = meaning.labels([of_content(x)], [(3,)], tag("max"), far)
     for label, left in zip(found.array, (x[0, [0, 2]], x[1, 2:], x[2]), strict=True):
-        assert label == Maximum((0,), "max").labels([of_content(left)], [()], tag("max"))[0].array
+        assert label == result(Maximum((0,), "max"), left, to=()).array
 
 
 def test_of_reductions_sums_and_means_are_sums_and_choices_round_nothing() -> None:
@@ -118,7 +117,7 @@ def test_a_product_of_matrices_adds_products_and_a_bias(digest: str) -> None:
                 extra = drawn(rng, wanted.shape[-1])
                 reads, bias, wanted = [*reads, of_content(extra)], 2, wanted + extra * 0.577
             meaning = Contracts(equation, (1, 0), bias, numbers=numbers)
-            yield meaning.labels(reads, [wanted.shape], tag("product"))[0], wanted
+            yield result(meaning, *reads, to=wanted.shape), wanted
 
     # weights that are left out along one axis and not along another are not compared
     one_to_one(found(), not digest)
@@ -138,7 +137,7 @@ def test_a_resize_weighs_the_elements_that_it_reads() -> None:
                 wanted = np.moveaxis((moved[..., index] * weights).sum(-1), -1, axis)
             # each axis in turn gives a sum, also of one product
             meaning = Blends(tuple(taps))
-            yield meaning.labels([of_content(given)], [wanted.shape], WHAT)[0], wanted
+            yield result(meaning, given, to=wanted.shape), wanted
 
     one_to_one(found(), back=False)
 
@@ -186,13 +185,12 @@ def test_a_step_reads_those_up_to_its_own_in_their_order() -> None:
             scan = Scans(axis - x.ndim * int(rng.integers(2)), "s", reverse, mixes, numbers)
             wanted = np.empty(x.shape, object)
             for at in np.ndindex(*x.shape):
-                line = np.moveaxis(x, axis, 0)[
-                    :, *at[:axis], *at[axis + 1 :][: -1 if mixes else None]
-                ]
+                rest = (*at[:axis], *at[axis + 1 :])
+                line = np.moveaxis(x, axis, 0)[:, *rest[: -1 if mixes else None]]
                 line = line[at[axis] :][::-1] if reverse else line[: at[axis] + 1]
                 feature = (x.ndim, at[-1]) if mixes else ()
                 wanted[at] = repr((numbers, mixes, line.tolist(), beside, feature))
-            yield scan.labels([of_content(x), of_content(beside)], [x.shape], WHAT)[0], wanted
+            yield result(scan, x, beside), wanted
 
     one_to_one(found())
 

@@ -11,7 +11,7 @@ import pytest
 from probe.semantics.labels import Labels, of_content, of_digest, tag
 from probe.semantics.operations import Frame, convolution, pool
 from probe.semantics.windows import Convolution, Windows
-from tests.semantics.formulas import drawn, known, one_to_one
+from tests.semantics.formulas import drawn, known, one_to_one, result
 
 RNG = np.random.default_rng(7)
 WHAT = tag("test")
@@ -22,8 +22,7 @@ def _labels(x: np.ndarray, w: np.ndarray, shape: tuple[int, ...], **more: object
     padding = ((1, 1), (1, 1))
     windows = convolution(Frame((2, 2), (1, 1), (1, 1), padding), weights=(2, 3, 1, 0))
     meaning = Convolution(windows, **({"turned": (0, 1, 2, 3), "holes": (1, 1)} | more))
-    (found,) = meaning.labels([of_content(x), of_content(w)], [shape], WHAT)
-    return found.full()
+    return result(meaning, x, w, to=shape).full()
 
 
 @pytest.mark.parametrize("holes", [(1, 1), (2, 2), (1, 3), (3, 1)])
@@ -83,10 +82,8 @@ def test_a_pool_reads_the_taps_of_its_own_channel(digest: str) -> None:
                 outs = [min(o, -(-(n + sum(pads)) // step)) for n, o, pads, step in inside]
             meaning = pool(kind, frame, last, counts)
             assert meaning.channels == (rank + 1 if last else 1)
-            assert (meaning.pool, meaning.sums, meaning.rounds == 0) == (
-                True,
-                *(kind != "max", kind == "max"),
-            )
+            assert meaning.pool
+            assert (meaning.sums, meaning.rounds == 0) == (kind != "max", kind == "max")
             one, formulas = known(drawn(rng, *((2, *sizes, 2) if last else (2, 2, *sizes))), digest)
             planes = formulas if last else np.moveaxis(formulas, 1, -1)
             wanted = np.empty((2, *outs, 2), object)
@@ -101,7 +98,7 @@ def test_a_pool_reads_the_taps_of_its_own_channel(digest: str) -> None:
                 if some or share or kind == "average":
                     wanted[b, *at, c] = repr((kind, frame.kernel, some, share))
             wanted = wanted if last else np.moveaxis(wanted, -1, 1)
-            yield meaning.labels([one], [wanted.shape], WHAT)[0], wanted
+            yield result(meaning, one, to=wanted.shape), wanted
 
     # in padding alone there is no channel, and one that is left out has an index all the same
     one_to_one(found(), not digest)
@@ -118,29 +115,24 @@ def test_a_convolution_reads_its_groups_channels_under_its_filters_taps(transpos
             depth, each = rng.integers(1, 3, 2).tolist()
             frame = _frame(rng, rank, transposed)
             sizes, outs = rng.integers(1, 5, (2, rank)).tolist()
-            weights = np.random.default_rng((*frame.kernel, depth, each, groups)).normal(
-                size=(*frame.kernel, depth, each * groups)
-            )
+            own = np.random.default_rng((*frame.kernel, depth, each, groups))
+            weights = own.normal(size=(*frame.kernel, depth, each * groups))
             turn = rng.permutation(rank + 2)
             x = drawn(rng, 2, *sizes, depth * groups)
             bias = drawn(rng, each * groups) * bool(rng.integers(2))
-            reads = [
-                of_content(x if last else np.ascontiguousarray(np.moveaxis(x, -1, 1))),
-                of_content(weights.transpose(turn)),
-                of_content(bias),
-            ]
-            reads = reads[: 3 if bias.any() else 2]
+            given = x if last else np.ascontiguousarray(np.moveaxis(x, -1, 1))
+            reads = [given, weights.transpose(turn), bias][: 3 if bias.any() else 2]
             meaning = convolution(frame, np.argsort(turn).tolist(), groups, last, range(len(reads)))
             assert (meaning.frame, meaning.sums, meaning.rounds) == (frame, True, None)
             # what is no number but which weights are read counts, too
             wanted = np.zeros((2, *outs, each * groups)) + weights[(0,) * (rank + 1)] * 1e3
             for b, *at, f in np.ndindex(*wanted.shape):
-                own = slice(f // each * depth, (f // each + 1) * depth)
+                group = slice(f // each * depth, (f // each + 1) * depth)
                 for tap, place in _read(frame, at, sizes):
-                    wanted[b, *at, f] += weights[*tap, :, f] @ x[b, *place, own]
+                    wanted[b, *at, f] += weights[*tap, :, f] @ x[b, *place, group]
             wanted = wanted + bias * 0.577
             wanted = wanted if last else np.moveaxis(wanted, -1, 1)
-            yield meaning.labels(reads, [wanted.shape], WHAT)[0], wanted
+            yield result(meaning, *reads, to=wanted.shape), wanted
 
     one_to_one(found())
 
@@ -149,12 +141,12 @@ def test_channels_that_are_left_out_are_read_together() -> None:
     """As behind another convolution; and all is known of it alone where it is of all it reads."""
     x, w = of_digest((2, 3, 4), "w"), of_content(RNG.normal(size=(2, 3, 5)))
     meaning = convolution(Frame((2,), (1,), (1,), ((0, 0),)))
-    (found,) = meaning.labels([x, w], [(2, 5, 3)], WHAT)
+    found = result(meaning, x, w, to=(2, 5, 3))
     assert found.implicit(1) and len(np.unique(found.full())) == 30 and found.known
     for other in (of_digest((2, 3, 4), "v"), of_digest((2, 6, 4), "w")):
-        (apart,) = meaning.labels([other, w], [(2, 5, 3)], WHAT)
+        apart = result(meaning, other, w, to=(2, 5, 3))
         assert not np.isin(apart.full(), found.full()).any()
-    assert not meaning.labels([x, w._replace(known=False)], [(2, 5, 3)], WHAT)[0].known
+    assert not result(meaning, x, w._replace(known=False), to=(2, 5, 3)).known
 
 
 def test_places_of_the_largest_are_counted_in_the_plane() -> None:
@@ -179,10 +171,8 @@ def test_groups_of_the_batch_have_filters_of_their_own() -> None:
 
     def found() -> Iterator[tuple[Labels, np.ndarray]]:
         rng = np.random.default_rng(23)
-        weights, windows = (
-            RNG.normal(size=(2, 3, 4)),
-            convolution(Frame((2,), (1,), (1,), ((0, 1),))),
-        )
+        weights = RNG.normal(size=(2, 3, 4))
+        windows = convolution(Frame((2,), (1,), (1,), ((0, 1),)))
         for batches, size in ((1, 2), (2, 4), (2, 2), (4, 4)):
             x = drawn(rng, size, 3, 3)
             wanted = np.empty((size // batches, 4, 3), object)
@@ -193,9 +183,6 @@ def test_groups_of_the_batch_have_filters_of_their_own() -> None:
                 wanted[b, f, o] = repr((batches, group, own, taps.tolist()))
             meaning = Convolution(windows, (0, 1, 2), (1,), batches)
             assert meaning.sums
-            yield (
-                meaning.labels([of_content(x), of_content(weights)], [wanted.shape], WHAT)[0],
-                wanted,
-            )
+            yield result(meaning, x, weights, to=wanted.shape), wanted
 
     one_to_one(found(), back=False)

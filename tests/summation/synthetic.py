@@ -6,11 +6,13 @@ What reveals and certificates say of these can be held against the truth.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
 from probe import floats
 from probe.backends.reference import Reference
+from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.launch import InlineSession
 from probe.summation.replay import replay
 from probe.summation.summation import Rounding, Summation
@@ -86,6 +88,18 @@ def planted(**functions):
     return session
 
 
+def compared(case, left, right=None, at=None, against=None, *more):
+    """Two algorithms of the reference, or two shapes of one, revealed.
+
+    ``more``: operands, zeros.
+    """
+    one = InlineSession(Target.parse(f"reference,algorithm={left}"))
+    two = InlineSession(Target.parse(f"reference,algorithm={right}")) if right else one
+    with one, two:
+        found = compare_shapes(ComparedShapes.named(case, None, at, against), one, two, *more)
+        return found.reveal(one, two, Revealer())
+
+
 def trees(n: int) -> dict[str, Tree]:
     """Orders that libraries have, and one that none has."""
     rng = np.random.default_rng(n)
@@ -102,16 +116,12 @@ def trees(n: int) -> dict[str, Tree]:
 def joined(groups: list[list[int]]) -> Tree:
     """Chains of the groups, added one after the other."""
     nodes: list[tuple[int, ...]] = []
-    total = None
-    for group in groups:
-        part = group[0]
-        for leaf in group[1:]:
-            nodes.append((part, leaf))
-            part = ~(len(nodes) - 1)
-        if total is not None:
-            nodes.append((total, part))
-            part = ~(len(nodes) - 1)
-        total = part
+
+    def add(one: int, other: int) -> int:
+        nodes.append((one, other))
+        return ~(len(nodes) - 1)
+
+    reduce(add, [reduce(add, group) for group in groups])
     return Tree.from_nodes(nodes)
 
 
@@ -187,7 +197,7 @@ def _changed_nodes(
     inner = next(child for child in nodes[node] if child < 0)
     if kind == "merge":  # two additions become one of three
         nodes[node] = [child for child in nodes[node] if child != inner] + nodes[~inner]
-        return _renumbered(nodes, ~inner)
+        return _sorted(nodes)
     if kind == "rotate":  # (a + b) + c becomes a + (b + c)
         (other,) = (child for child in nodes[node] if child != inner)
         first, second = nodes[~inner]
@@ -202,16 +212,8 @@ def _changed_nodes(
     return _sorted(nodes)
 
 
-def _renumbered(nodes: list[list[int]], gone: int) -> Tree:
-    def moved(child: int) -> int:
-        return child + 1 if child < 0 and ~child > gone else child
-
-    kept = [[moved(child) for child in node] for n, node in enumerate(nodes) if n != gone]
-    return Tree.from_nodes(kept)
-
-
 def _sorted(nodes: list[list[int]]) -> Tree:
-    """The nodes with children before parents again; the last one is the root."""
+    """The nodes below the last one, the root, with children before parents again."""
     order: list[int] = []
     todo = [len(nodes) - 1]
     while todo:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+import itertools
 
 import numpy as np
 import pytest
 
 from probe import floats, ulp
 from probe.case import Case
-from probe.comparison import ComparedShapes, Revealer, compare_shapes
 from probe.errors import TargetError
-from probe.launch import InlineSession
 from probe.reproduction import evaluator
 from probe.summation import flush
 from probe.summation.certificate import SummationModel
@@ -21,8 +19,9 @@ from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.convolutions import explain_case
-from tests.exact import rounded
 from tests.reproduction.test_evaluator import evaluated
+from tests.summation.synthetic import compared
+from tests.summation.test_replay import slowly
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 ALL = frozenset([EVERY])
@@ -36,19 +35,11 @@ FLUSHED = {
 }
 
 
-def explained(case, at, against, left, right=None):
-    one = InlineSession(Target.parse(f"reference,algorithm={left}"))
-    two = one if right is None else InlineSession(Target.parse(f"reference,algorithm={right}"))
-    with one, two:
-        shapes = ComparedShapes.named(case, at=at, against=against)
-        return compare_shapes(shapes, one, two).reveal(one, two, Revealer())
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("algorithm", FLUSHED)
 def test_each_kind_is_told_from_the_others_and_replayed(algorithm, dtype):
     case = Case("matmul", in_channels=9, filters=3, operands="tiny", seed=0, dtype=dtype)
-    found = explained(case, 2, 5, algorithm)
+    found = compared(case, algorithm, None, 2, 5)
     (summation,) = found.left.orders.summations
     told = {name for name, value in summation.rounding.sets().items() if value == ALL}
     assert told == FLUSHED[algorithm], summation.rounding
@@ -59,7 +50,7 @@ def test_each_kind_is_told_from_the_others_and_replayed(algorithm, dtype):
 def test_flush_is_a_cause_of_its_own(op):
     more = {"kernel": 4, "filters": 2, "bias": "normal"} if op == "conv1d" else {}
     case = Case(op, in_channels=5, operands="tiny", seed=0, **more)
-    found = explained(case, 9, None, "flush", "sequential")
+    found = compared(case, "flush", "sequential", 9)
     assert len(found.differing) and set(found.causes) == {"flush"}
     assert found.replayed == found.compared
     assert found.by_order == found.compared
@@ -69,32 +60,22 @@ def test_flush_is_a_cause_of_its_own(op):
     assert not any("flush" in key for key in other)
 
 
-def test_another_order_and_flush_are_two_causes():
-    case = Case("matmul", in_channels=12, filters=4, operands="tiny", seed=0)
-    found = explained(case, 6, None, "flush", "pairwise")
-    assert set(found.causes) == {"order+flush"} and found.replayed == found.compared
-
-
-def test_flush_is_no_cause_where_nothing_is_subnormal():
-    case = Case("matmul", in_channels=9, filters=3, operands="cancel")
-    found = explained(case.with_(length=7), None, None, "flush", "pairwise")
-    assert set(found.causes) == {"order"} and found.replayed == found.compared
+@pytest.mark.parametrize(("operands", "cause"), [("tiny", "order+flush"), ("cancel", "order")])
+def test_flush_is_a_cause_beside_another_order_where_something_is_subnormal(operands, cause):
+    case = Case("matmul", in_channels=12, filters=4, length=6, operands=operands)
+    found = compared(case, "flush", "pairwise")
+    assert set(found.causes) == {cause} and found.replayed == found.compared
     assert set(found.apart) == {"order+flush"}, "by order it is apart: other operands would show it"
 
 
 def test_what_flushes_nothing_is_asked_two_questions_more():
-    tree = Tree.sequential(20)
-    operator = Known(everywhere(tree), 20)
-    _, masks = revealed(operator)
-    asked = masks.calls
-    masks.flushing = None
-    from probe.summation.flush import flushing_outputs
-
-    assert not flushing_outputs(masks).any() and masks.calls == asked + 2
+    _, masks = revealed(Known(everywhere(Tree.sequential(20)), 20))
+    asked, masks.flushing = masks.calls, None
+    assert not flush.flushing_outputs(masks).any() and masks.calls == asked + 2
 
 
 class Partly(Known):
-    """An operator that flushes the sums of some nodes alone, and the bias or not."""
+    """An operator that flushes the sums of some nodes alone."""
 
     def __init__(self, *given, flushed, **more):
         super().__init__(*given, **more)
@@ -102,12 +83,9 @@ class Partly(Known):
 
     def _sum(self, tree, fused, x, w):
         rounding = Rounding(frozenset(fused), flushed_sums=frozenset(self.flushed))
-        count = len(w)
-        columns = np.full((self.summands, count), x)
-        weights = w[:, : self.summands].T
-        bias = floats.round_to(w[:, self.summands], self.dtype) if self.bias else None
-        given = (floats.round_to(one, self.dtype) for one in (columns, weights))
-        return replay(Summation(tree, rounding), *given, self.dtype, bias)
+        w = floats.round_to(w.T, self.dtype)
+        columns = floats.round_to(np.full(w.shape, x), self.dtype)
+        return replay(Summation(tree, rounding), columns, w, self.dtype)
 
 
 @pytest.mark.parametrize(
@@ -155,29 +133,6 @@ def test_a_sum_at_the_bound_itself_stays(tininess, below, stays):
     assert found.tolist() == [2.0**-126 if stays else 0.0]
 
 
-def slowly(tree, rounding, x, w, dtype, bias):
-    """A sequential replay in rational numbers, flushing as x86 does it: its definition."""
-    least = Fraction(2) ** floats.FORMATS[dtype].emin
-    limit = least * (1 - Fraction(1, 2 ** (floats.FORMATS[dtype].precision + 1)))
-
-    def flush(value, some, number, below):
-        return Fraction(0) if (number in some or EVERY in some) and abs(value) < below else value
-
-    values = {BIAS: flush(Fraction(bias), rounding.flushed_products, BIAS, least)}
-    for leaf in range(len(x)):
-        a = flush(Fraction(x[leaf]), rounding.flushed_inputs, leaf, least)
-        product = a * flush(Fraction(w[leaf]), rounding.flushed_weights, leaf, least)
-        if leaf in rounding.fused:
-            values[leaf] = flush(product, rounding.flushed_whole, leaf, least)
-        else:
-            product = flush(product, rounding.flushed_products, leaf, limit)
-            values[leaf] = Fraction(rounded(product, dtype))
-    for node, children in enumerate(tree.nodes):
-        total = sum((values[child] for child in children), Fraction(0))
-        values[~node] = Fraction(rounded(flush(total, rounding.flushed_sums, node, limit), dtype))
-    return float(values[-len(tree.nodes)])
-
-
 @pytest.mark.parametrize("dtype", list(floats.FORMATS))
 def test_the_replay_and_the_script_flush_as_defined(dtype):
     rng, form = np.random.default_rng(5), floats.FORMATS[dtype]
@@ -204,7 +159,7 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         got = replay(Summation(tree, rounding), x, w, dtype, bias)
         wide = [floats.widen(one, dtype) for one in (x, w, bias)]
         columns = zip(wide[0].T.tolist(), wide[1].T.tolist(), wide[2].tolist(), strict=True)
-        exact = [slowly(tree, rounding, a, b, dtype, c) for a, b, c in columns]
+        exact = [slowly(tree, rounding, a, b, dtype, c)[0] for a, b, c in columns]
         expected = floats.round_to(np.array(exact), dtype)
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)
@@ -284,14 +239,8 @@ def test_each_question_counts_what_it_asks_about_and_nothing_else(dtype):
 
 @pytest.mark.parametrize("dtype", floats.FORMATS)
 def test_a_sum_is_asked_above_it_or_as_the_output(dtype):
-    for node, leaves in ((0, [0, 4, 1]), (2, [2, 3, 0])):
-        told = [
-            answered(flush._sum_is_flushed, leaves, dtype, flushed_sums=frozenset(some))
-            for some in ((), (node,), (1 - node // 2,), (3,))
-        ]
-        assert told == [0, 1, 0, 0]
-    told = [
-        answered(flush._sum_is_flushed, [0, 2], dtype, flushed_sums=frozenset(some))
-        for some in ((), (3,), (0, 1, 2))
-    ]
-    assert told == [0, 1, 0]
+    for leaves, node in (([0, 4, 1], 0), ([2, 3, 0], 2), ([0, 2], 3)):
+        for flags in itertools.product([False, True], repeat=4):
+            some = frozenset(itertools.compress(range(4), flags))
+            told = answered(flush._sum_is_flushed, leaves, dtype, flushed_sums=some)
+            assert told == flags[node], (node, some)

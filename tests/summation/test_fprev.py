@@ -64,6 +64,7 @@ def test_a_chain_downwards_is_asked_from_its_end_after_the_first_leaf_told_littl
     asked = Asked(tree)
     assert fprev(asked, 40) == tree
     assert asked.questions < 3 * 40 < fprev_calls(tree) == 39 * 40 // 2
+    assert fprev_calls(Tree.sequential(10)) == 9 and fprev_calls(Tree.pairwise(4)) == 4
 
 
 @pytest.mark.parametrize(

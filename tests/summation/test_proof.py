@@ -12,38 +12,20 @@ from probe.summation.masks import Masks
 from probe.summation.proof import Asker, Lost, guess, outputs_proved
 from probe.summation.summation import Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from tests.summation.synthetic import Kernel, random_tree
+from tests.summation.synthetic import Kernel, changed, joined, random_tree
 from tests.summation.test_reveal import Known, everywhere, revealed
 from tests.summation.test_tree import as_tree, every_nested
 
 
 def lanes_in_blocks(leaves, lanes, block):
     """Blocks of lanes, each added to the sum of those before."""
-    nodes, total = [], None
-    for start in range(0, leaves, block):
-        numbers = list(range(start, min(start + block, leaves)))
-        sums = [numbers[lane::lanes] for lane in range(min(lanes, len(numbers)))]
-        parts = []
-        for lane in sums:
-            part = lane[0]
-            for leaf in lane[1:]:
-                nodes.append((part, leaf))
-                part = ~(len(nodes) - 1)
-            parts.append(part)
-        for part in parts:
-            nodes += [] if total is None else [(total, part)]
-            total = part if total is None else ~(len(nodes) - 1)
-    return Tree.from_nodes(nodes)
-
-
-def downwards(leaves):
-    """The last leaf is the deepest."""
-    return Tree.chain([[leaf] for leaf in reversed(range(leaves))])
+    blocks = [range(start, min(start + block, leaves)) for start in range(0, leaves, block)]
+    return joined([list(some[lane::lanes]) for some in blocks for lane in range(lanes)])
 
 
 REGULAR = {
     "a chain": Tree.sequential(200),
-    "a chain downwards": downwards(150),
+    "a chain downwards": Tree.sequential(range(150)[::-1]),
     "neighbours": Tree.pairwise(150),
     "eight lanes": Tree.lanes(203, 8),
     "four lanes in blocks": lanes_in_blocks(300, 4, 64),
@@ -51,23 +33,12 @@ REGULAR = {
 
 
 def other_trees(tree, count, seed):
-    """Trees of the same leaves: two leaves swapped, or one moved elsewhere."""
+    """Trees of the same leaves that differ in one place."""
     rng, found = np.random.default_rng(seed), []
     while len(found) < count:
-        one, other = (int(k) for k in rng.choice(len(tree.leaves), 2, replace=False))
-        if rng.random() < 0.5:
-            names = {one: other, other: one}
-            nodes = [tuple(names.get(c, c) for c in node) for node in tree.nodes]
-        else:
-            rest = tree.restricted(leaf for leaf in tree.leaves if leaf != one)
-            nodes = list(rest.nodes)
-            at = next(n for n, children in enumerate(nodes) if other in children)
-            moved = [tuple(c if c > ~at else c - 1 for c in node) for node in nodes]
-            moved[at] = tuple(~at if c == other else c for c in moved[at])
-            nodes = [*moved[:at], (other, one), *moved[at:]]
-        changed = Tree.from_nodes(nodes)
-        if changed != tree:
-            found.append(changed)
+        kind = str(rng.choice(["swap leaves", "rotate", "swap subtrees"]))
+        if other := changed(Summation(tree), kind, rng):
+            found.append(other.tree)
     return found
 
 
@@ -119,7 +90,7 @@ def test_scales_are_not_trusted_where_sums_are_kept_wider():
 
 
 def test_the_bias_is_a_leaf_like_others():
-    tree = Tree.chain([[BIAS], *[[k] for k in range(100)]])
+    tree = Tree.sequential([BIAS, *range(100)])
     orders, masks = revealed(Known(everywhere(tree, 2, 1), 100, bias=True))
     assert {found.summation.tree for found in orders.values()} == {tree}
     assert masks.proved[0].fits.all()
@@ -139,14 +110,7 @@ def test_positions_that_add_otherwise_are_guessed_by_themselves():
 
 def test_irregular_sums_are_asked_for_everything():
     """No steps to read: the guess is lost or wrong, and the tree is found all the same."""
-    leaves = np.random.default_rng(5).permutation(140).tolist()
-    nodes, row = [], list(leaves)
-    rng = np.random.default_rng(6)
-    while len(row) > 1:
-        pair = tuple(row.pop(int(rng.integers(len(row)))) for _ in range(2))
-        nodes.append(pair)
-        row.append(~(len(nodes) - 1))
-    tree = Tree.from_nodes(nodes)
+    tree = random_tree(140, np.random.default_rng(6))
     orders, _ = revealed(Known(everywhere(tree, 1, 1), 140))
     assert orders[0, 0].summation.tree == tree
 

@@ -10,7 +10,7 @@ import pytest
 from probe import floats, ulp
 from probe.errors import InputError
 from probe.summation.replay import Picked, partial_sums, replay
-from probe.summation.summation import Rounding, Summation
+from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from tests.exact import awkward, rounded
 from tests.summation.test_tree import any_tree
@@ -19,24 +19,37 @@ from tests.summation.test_tree import any_tree
 def slowly(
     tree: Tree, rounding: Rounding, x: list, w: list, dtype: str, bias: float
 ) -> tuple[float, list[float]]:
-    """One output and all sums before it, in rational numbers: the definition of a replay."""
+    """One output and all sums before it, in rational numbers: the definition of a replay.
+
+    What is flushed is so as by x86, of sums and products that are kept in ``dtype``.
+    """
     kept = rounding.accumulator_format or dtype
+    least = Fraction(2) ** floats.FORMATS[dtype].emin
+    limit = least * (1 - Fraction(1, 2 ** (floats.FORMATS[dtype].precision + 1)))
     last = len(tree.nodes) - 1
     short, both = rounding.short_format, rounding.operand_format
 
     def to(exact: Fraction, form: str | None) -> Fraction:
         return Fraction(rounded(exact, form)) if form else exact
 
-    values = {BIAS: to(Fraction(bias), rounding.bias_format)}
+    def flush(kind: str, number: int, value: Fraction | float, below: Fraction) -> Fraction:
+        some = getattr(rounding, f"flushed_{kind}")
+        flushed = (number in some or EVERY in some) and abs(value) < below
+        return Fraction(0) if flushed else Fraction(value)
+
+    values = {BIAS: to(flush("products", BIAS, bias, least), rounding.bias_format)}
     for leaf in tree.leaves:
         if leaf != BIAS:
-            product = to(Fraction(x[leaf]), rounding.input_format or both)
-            product *= to(Fraction(w[leaf]), rounding.weight_format or both)
+            product = to(flush("inputs", leaf, x[leaf], least), rounding.input_format or both)
+            product *= to(flush("weights", leaf, w[leaf], least), rounding.weight_format or both)
             if leaf not in rounding.fused or not tree.nodes:
-                product = Fraction(rounded(product, rounding.product_format or kept))
-            values[leaf] = product
+                product = flush("products", leaf, product, limit)
+                values[leaf] = to(product, rounding.product_format or kept)
+            else:
+                values[leaf] = flush("whole", leaf, product, least)
     for node, children in enumerate(tree.nodes):
         exact = sum((values[child] for child in children), Fraction(0))
+        exact = flush("sums", node, exact, limit)
         values[~node] = to(to(exact, rounding.intermediate_format), kept)
         if node in rounding.rounded:
             values[~node] = to_dtype(values[~node], dtype, node in rounding.truncated)
@@ -136,13 +149,13 @@ def test_blocks_of_outputs_do_not_show(build) -> None:
     x = rng.standard_normal((37, 40_000)).astype(np.float32)
     w = rng.standard_normal((37, 1)).astype(np.float32)
     tree = build(37)
-    rounding = Rounding.fused_everywhere(tree)
-    whole = replay(Summation(tree, rounding), x, w, "float32")
+    summation = Summation(tree, Rounding.fused_everywhere(tree))
+    whole = replay(summation, x, w, "float32")
     for place in (0, 16_383, 16_384, 39_999):
-        one = replay(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
-        assert one[0] == whole[place]
-        steps = partial_sums(Summation(tree, rounding), x[:, place : place + 1], w, "float32")
-        assert steps[-1].bits == one.view(np.uint32)[0]
+        column = x[:, place : place + 1]
+        assert replay(summation, column, w, "float32")[0] == whole[place]
+        last = partial_sums(summation, column, w, "float32")[-1]
+        assert last.bits == whole[place : place + 1].view(np.uint32)[0]
 
 
 def test_the_report_of_five_products_differs_between_two_orders() -> None:
@@ -171,40 +184,23 @@ def test_partial_sums_are_shown_in_order_with_their_bits() -> None:
     ]
 
 
-def test_style_tells_some_from_all() -> None:
-    tree = Tree.parse("((((0+1)+(2+3))+4)+b)")
-    assert Summation(tree, Rounding()).style == "none"
-    assert Summation(tree, Rounding.fused_everywhere(tree)).style == "all"
-    assert Summation(tree, Rounding(fused=frozenset({0, 3, 4}))).style == "all"
-    assert Summation(tree, Rounding(fused=frozenset({4}))).style == "some"
-    assert Summation(Tree.together(3), Rounding(fused=frozenset({0, 1}))).style == "some"
-    assert Summation(tree, Rounding(fused=frozenset({9}))).style == "none"
-    kinds = (Rounding(), Rounding.fused_everywhere(tree), Rounding(fused=frozenset({4})))
-    assert [Summation(tree, one).fused_text for one in kinds] == ["none", "all", "4"]
-
-
 def test_operands_in_views_that_repeat_elements_are_read_as_they_are() -> None:
     signal = np.random.default_rng(2).standard_normal(2000).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(signal, 9).T
-    w = np.ones((9, 1), dtype=np.float32)
-    tree = Tree.lanes(9, 4)
-    assert ulp.equal(
-        replay(Summation(tree), windows, w, "float32"),
-        replay(Summation(tree), np.ascontiguousarray(windows), w, "float32"),
-        "float32",
-    )
+    lanes, w = Summation(Tree.lanes(9, 4)), np.ones((9, 1), dtype=np.float32)
+    found = (replay(lanes, x, w, "float32") for x in (windows, np.ascontiguousarray(windows)))
+    assert ulp.equal(*found, "float32")
 
 
 def test_what_does_not_fit_says_so() -> None:
     x, w, tree = np.zeros((2, 3), np.float32), np.zeros((2, 1), np.float32), Tree.sequential(2)
-    with pytest.raises(InputError, match="leaf 2 has no row in x"):
-        replay(Summation(Tree.sequential(3)), x, w, "float32")
-    with pytest.raises(InputError, match="the tree has no leaf b"):
-        replay(Summation(tree), x, w, "float32", 1.0)
-    with pytest.raises(InputError, match="the tree adds a bias"):
-        replay(Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32")
-    with pytest.raises(InputError, match="are \\(leaves, outputs\\)"):
-        replay(Summation(tree), x, w.T, "float32")
     narrow = Summation(tree, Rounding(accumulator_format="float32"))
-    with pytest.raises(InputError, match="partial sums of float64"):
-        replay(narrow, x.astype(float), w.astype(float), "float64")
+    for why, *given in (
+        ("leaf 2 has no row in x", Summation(Tree.sequential(3)), x, w, "float32"),
+        ("the tree has no leaf b", Summation(tree), x, w, "float32", 1.0),
+        ("the tree adds a bias", Summation(Tree.sequential([0, 1, BIAS])), x, w, "float32"),
+        (r"are \(leaves, outputs\)", Summation(tree), x, w.T, "float32"),
+        ("partial sums of float64", narrow, x.astype(float), w.astype(float), "float64"),
+    ):
+        with pytest.raises(InputError, match=why):
+            replay(*given)

@@ -152,29 +152,40 @@ def test_long_chains_need_no_stack(n):
     assert_revealed(Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 64], n))
 
 
-def test_a_chain_from_the_other_end_costs_no_square():
-    n = 300
-    masks = assert_revealed(Known([[(Tree.sequential(range(n)[::-1]), frozenset())]], n))
-    assert masks.calls < 3 * n
+@pytest.mark.parametrize(
+    ("tree", "filters", "most"),
+    [
+        (Tree.sequential(range(300)[::-1]), 1, 3 * 300),  # from the other end: no square
+        (Tree.sequential(200), 1, 1.1 * 199),
+        (Tree.sequential(200), 8, 199 / 8 + 20),
+    ],
+)
+def test_all_outputs_cost_what_fprev_needs_for_one(tree, filters, most):
+    n, fused = len(tree.leaves), frozenset(range(1, 200)) if tree == Tree.sequential(200) else ()
+    assert assert_revealed(Known([[(tree, fused)] * filters] * 6, n)).calls <= most
 
 
-def test_all_outputs_cost_what_fprev_needs_for_one():
-    n = 200
-    operator = Known([[(Tree.sequential(n), frozenset(range(1, n)))]] * 6, n)
-    assert assert_revealed(operator).calls <= 1.1 * (n - 1)
-    shared = Known([[(Tree.sequential(n), frozenset(range(1, n)))] * 8] * 6, n)
-    assert assert_revealed(shared).calls <= (n - 1) / 8 + 20
+LOWEST = frozenset(n for n, node in enumerate(Tree.pairwise(16).nodes) if min(node) >= 0)
+"""Nodes of sums that are kept wider near the root alone: asking every node shows it."""
 
 
-def test_wide_accumulators_of_16_bit_types_and_where_they_are_rounded():
-    tree = Tree.sequential(12)
-    operator = Known(
-        everywhere(tree, fused=frozenset(range(12))), 12, dtype="float16", wide=True, narrow=(4,)
-    )
-    orders, _ = revealed(operator)
-    rounding = orders[0, 0].summation.rounding
-    assert rounding.accumulator_format == "float32" and rounding.rounded == {4}
-    assert rounding.fused == set(range(12))
+@pytest.mark.parametrize(
+    ("tree", "fused", "how", "alone", "expected"),
+    [
+        (Tree.sequential(12), range(12), {"wide": True, "narrow": (4,)}, False, ("float32", {4})),
+        (Tree.pairwise(16), (), {"wide": True, "narrow": LOWEST}, True, ("float32", LOWEST)),
+        (Tree.pairwise(9), (), {}, False, ("float16", frozenset())),
+        (Tree.sequential(9), range(1, 9), {}, False, ("float16", frozenset())),
+    ],
+)
+def test_accumulators_of_16_bit_types_are_told_and_where_they_are_rounded(
+    tree, fused, how, alone, expected
+):
+    operator = Known(everywhere(tree, fused=fused), len(tree.leaves), dtype="float16", **how)
+    for order in revealed(operator, alone=alone)[0].values():
+        rounding = order.summation.rounding
+        assert (rounding.accumulator_format, rounding.rounded) == expected
+        assert rounding.fused == set(fused) and rounding.intermediate_format is None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -200,25 +211,7 @@ def test_filters_of_one_tree_that_fuse_otherwise_are_told_apart():
     assert_revealed(Known([row] * 3, 40))
 
 
-def test_sums_that_are_wide_near_the_root_alone_are_found_by_asking_every_node():
-    tree = Tree.pairwise(16)
-    lowest = tuple(n for n, node in enumerate(tree.nodes) if min(node) >= 0)
-    operator = Known(everywhere(tree), 16, dtype="float16", wide=True, narrow=lowest)
-    orders, _ = revealed(operator, alone=True)
-    rounding = orders[0, 0].summation.rounding
-    assert rounding.accumulator_format == "float32" and rounding.rounded == set(lowest)
-
-
-@pytest.mark.parametrize("twice", [False, True])
-def test_fused_additions_made_of_wider_ones_round_twice(twice):
-    tree = Tree.sequential(9)
-    operator = Known(everywhere(tree, fused=range(1, 9)), 9, dtype="float16", twice=twice)
-    orders, _ = revealed(operator)
-    found = {order.summation.rounding.intermediate_format for order in orders.values()}
-    assert found == {"float32" if twice else None}
-
-
-def test_only_positions_that_fuse_round_twice():
+def test_fused_additions_made_of_wider_ones_round_twice_where_they_fuse():
     tree = Tree.sequential(9)
     rows = [[(tree, fused)] * 2 for fused in (range(1, 9), frozenset())]
     orders, _ = revealed(Known(rows, 9, dtype="float16", twice=True))
@@ -230,13 +223,6 @@ def test_one_product_in_the_widest_format_is_not_truncated():
     operator = Known(everywhere(Tree.sequential(1)), 1, dtype="float64")
     orders, _ = revealed(operator, alone=True)
     assert not orders[0, 0].summation.rounding.truncated
-
-
-def test_a_narrow_accumulator_stays_narrow():
-    operator = Known(everywhere(Tree.pairwise(9)), 9, dtype="float16")
-    orders, _ = revealed(operator)
-    rounding = orders[0, 0].summation.rounding
-    assert rounding.accumulator_format == "float16" and not rounding.fused
 
 
 def test_what_is_no_sum_is_refused_with_the_answer_that_shows_it():
@@ -294,17 +280,13 @@ def test_an_output_is_like_a_tree_that_gives_its_answers(seed):
 
 def test_nodes_of_three_are_asked_about_their_first_leaves():
     tree = Tree.parse("((((0+1+2)+3+b)+(4+5+6+7))+(8+9+(10+11+12)))")
-    asked = Answers(Masks(Known([[(tree, ())]], 13, bias=True)), ONE, [ONE])
+    asked = Answers(Masks(Known([[(tree, ())]], 13, bias=True)), ONE, [np.arange(14)])
     pairs = asked._within_nodes(tree)
     expected = [(0, 1, 2), (0, 3, 13), (4, 5, 6), (10, 11, 12)]
     assert pairs == [pair for one in expected for pair in itertools.combinations(one, 2)]
     assert asked._within_nodes(Tree.lanes(9, 4)) == []
-    one = (np.zeros(1, int), np.zeros(1, int))
-    short = Answers(Masks(Known([[(tree, ())]], 13, bias=True)), ONE, [np.arange(14)])
-    assert short.like(tree, *one).all()
-    assert not short.like(
-        Tree.parse(tree.text.replace("0+1+2", "0+1+4").replace("4+5", "2+5")), *one
-    ).any()
+    other = Tree.parse(tree.text.replace("0+1+2", "0+1+4").replace("4+5", "2+5"))
+    assert asked.like(tree, ONE, ONE).all() and not asked.like(other, ONE, ONE).any()
 
 
 def test_columns_have_one_label_where_they_are_equal():

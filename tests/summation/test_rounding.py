@@ -12,8 +12,6 @@ import pytest
 from probe import floats, ulp
 from probe.case import Case
 from probe.cli import shell
-from probe.comparison import ComparedShapes, Revealer, compare_shapes
-from probe.launch import InlineSession
 from probe.summation import rounding
 from probe.summation.certificate import SummationModel
 from probe.summation.masks import Masks
@@ -27,40 +25,34 @@ from probe.summation.rounding import (
 )
 from probe.summation.summation import EVERY, ZERO_ADDED, ZERO_FUSED, ZERO_KEPT, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
-from probe.target import Target
-from tests.summation.synthetic import Kernel
+from tests.summation.synthetic import Kernel, compared
 from tests.summation.test_tree import any_tree
 
 
 def explained(left, right, channels):
     case = Case("matmul", in_channels=channels, filters=2, operands="normal")
-    targets = [Target.parse(f"reference,algorithm={name}") for name in (left, right)]
-    one, two = map(InlineSession, targets)
-    with one, two:
-        return compare_shapes(ComparedShapes.named(case, at=2), one, two).reveal(
-            one, two, Revealer()
-        )
+    return compared(case, left, right, 2)
 
 
-@pytest.mark.parametrize("channels", [5, 40])
-def test_a_result_of_fewer_bits_is_a_sum_and_replays(channels):
-    found = explained("short", "sequential", channels)
+@pytest.mark.parametrize(
+    ("algorithm", "channels", "form", "nodes"),
+    [
+        ("short", 5, "bfloat16", [3]),
+        ("short", 40, "bfloat16", [38]),
+        ("short_sums", 9, "float16", [1, 3, 5, 7]),  # overflow at large masks: smaller ones ask
+    ],
+)
+def test_results_and_sums_of_fewer_bits_are_sums_and_replay(algorithm, channels, form, nodes):
+    found = explained(algorithm, "sequential", channels)
     assert found.replayed == found.compared and set(found.causes) == {"precision"}
     (told,) = found.to_json()["left_orders"]
-    assert told["short_format"] == "bfloat16" and told["shortened"] == [channels - 2]
+    assert told["short_format"] == form and told["shortened"] == nodes
+    assert form == "bfloat16" or "flushed_inputs" not in told
 
 
 def test_units_that_a_short_result_cannot_count_are_counted_in_parts():
     found = explained("short", "short", 300).left
     assert not found.refusal and found.replays.all() and not found.orders.not_a_sum.any()
-
-
-def test_sums_that_overflow_at_large_masks_are_asked_with_smaller_ones():
-    found = explained("short_sums", "sequential", 9)
-    assert found.replayed == found.compared and set(found.causes) == {"precision"}
-    (told,) = found.to_json()["left_orders"]
-    assert told["short_format"] == "float16" and told["shortened"] == [1, 3, 5, 7]
-    assert "flushed_inputs" not in told
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -177,6 +169,21 @@ def test_what_is_revealed_of_a_rounding_gives_its_bits(text, dtype, wide):
             assert ulp.equal(*bits, dtype), (true.rounding, told.summation.rounding)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("dtype", floats.FORMATS)
+def test_trees_of_any_size_are_asked_together(dtype, alone):
+    """At each position another one, the filters alike: a bias or a product alone among them."""
+    trees = [
+        *map(Tree.parse, ("b", "2", "(0+b)", "(0+1+2)", "(((0+1)+2)+(3+4))")),
+        Tree.lanes(6, 2),
+    ]
+    truth = [Summation(tree, Rounding(accumulator_format=dtype)) for tree in trees]
+    kernel = Kernel(truth, np.arange(6)[:, None].repeat(2, 1), 6, bias=True, dtype=dtype)
+    pieces = [RevealedTree(tree, np.arange(2), np.array([n])) for n, tree in enumerate(trees)]
+    found = rounding.reveal_roundings(Masks(kernel), pieces, alone)
+    assert {int(one.positions[0]): one.summation for one in found} == dict(enumerate(truth))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_filters_that_flush_otherwise_are_told_apart(dtype):
     """All of one tree, and taken to be alike before they are asked."""
@@ -209,30 +216,21 @@ def explained_zeros(left, right, dtype="float32", zeros="equal"):
         x[:, 1], w[..., 0] = 0.0, -np.abs(w[..., 0])
         return floats.round_to(x, dtype), floats.round_to(w, dtype), None
 
-    one, two = (
-        InlineSession(Target.parse(f"reference,algorithm={name}")) for name in (left, right)
-    )
-    with one, two:
-        found = compare_shapes(ComparedShapes.named(case, at=3), one, two, given, zeros)
-        return found.reveal(one, two, Revealer())
+    return compared(case, left, right, 3, None, given, zeros)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_zeros_of_other_signs_are_counted_or_differ(dtype):
     counted = explained_zeros("from_zero", "sequential", dtype)
     assert not len(counted.differing) and counted.to_json()["signed_zero"] == 1
+    (left,), (right,) = counted.left.orders.summations, counted.right.orders.summations
+    assert left == right and "zero" not in left.rounding.to_json(), "nobody asked for signs"
     found = explained_zeros("from_zero", "sequential", dtype, "differ")
     assert found.ulps.tolist() == [0] and found.signed_zero == 1 and found.max_ulp == 0
     assert found.causes == {"rounding": 1} and found.replayed == found.compared
     (left,), (right,) = found.left.orders.summations, found.right.orders.summations
     assert (left.rounding.zero, right.rounding.zero) == (ZERO_ADDED, ZERO_KEPT)
     assert "-0: kept" in right.formats(dtype)
-
-
-def test_nothing_is_said_of_signs_that_nobody_asked_for():
-    found = explained_zeros("from_zero", "sequential")
-    (left,), (right,) = found.left.orders.summations, found.right.orders.summations
-    assert left == right and "zero" not in left.rounding.to_json()
 
 
 @pytest.mark.parametrize(
@@ -275,16 +273,6 @@ def test_the_sign_of_a_sum_of_zeros_is_asked_once(how, dtype):
             masks = Masks(SummationModel(summation, 4, BIAS in tree.leaves, dtype), signed=True)
             assert starts_of_outputs(masks).tolist() == [[how]]
             assert signs_of_zero(masks) is masks.zeros and masks.calls == 2
-
-
-def test_distances_of_zeros():
-    a, b = np.float32([0.0, -0.0, 1.0, np.nan]), np.float32([-0.0, -0.0, 1.5, np.nan])
-    assert ulp.signed_zeros(a, b, "float32") == 1
-    assert ulp.differences(a, b, "float32").index.tolist() == [2]
-    found = ulp.differences(a, b, "float32", "differ")
-    assert found.index.tolist() == [0, 2] and found.ulps[0] == 0
-    b[2] = 1.0
-    assert ulp.differences(a, b, "float32", "differ").index.tolist() == [0]
 
 
 def test_the_command_takes_the_word(capsys):

@@ -236,13 +236,11 @@ def test_a_style_says_whether_every_node_with_a_product_fuses_one():
         everywhere = Summation(tree, Rounding.fused_everywhere(tree, "float64"))
         assert everywhere.style == ("all" if able else "none")
         assert everywhere.rounding.accumulator_format == "float64"
-        assert all(
-            len(fused & {*node}) == 1
-            for node in tree.nodes
-            if len(node) == 2
-            for fused in [everywhere.rounding.fused]
-            if min(node) >= 0 and max(node) < BIAS
-        )
+        pairs = [node for node in tree.nodes if len(node) == 2 and min(node) >= 0]
+        fused = everywhere.rounding.fused
+        assert all(len(fused & {*node}) == 1 for node in pairs if max(node) < BIAS)
+        one = Summation(tree, Rounding(frozenset(tree.leaves[:1]) - {BIAS}))
+        assert one.fused_text == {"some": str(tree.leaves[0])}.get(one.style, one.style)
 
 
 def test_what_a_rounding_is_written_as_is_read_again():
@@ -275,14 +273,11 @@ def test_what_a_rounding_is_written_as_is_read_again():
         assert some.rare() == Rounding().rare() | ({fact.key: shown} if fact.rare else {})
     with pytest.raises(ValueError, match=r"rounding=\['other'\]: unknown"):
         Rounding.from_json({"other": 1})
-    tree = Tree.parse("((0+1+2)+(3+b))")
-    assert Summation(tree).order_row() == {
-        "order_id": tree.id,
-        "tree": tree.text,
-        "leaves": 5,
-        "depth": 2,
-        "children_max": 3,
-    }
+    for tree in (any_tree(rng, 1 + n % 8) for n in range(24)):
+        widest = max([0, *map(len, tree.nodes)])
+        row = {"order_id": tree.id, "tree": tree.text, "children_max": widest}
+        row |= {"leaves": len(tree.leaves), "depth": tree.depth}
+        assert Summation(tree).order_row() == row
 
 
 def _pairs(edges: list[int]) -> list[tuple[int, int]]:

@@ -88,10 +88,10 @@ def test_realigned_moves_on_or_off_the_boundary(step):
 
 def test_a_stable_target_never_differs():
     found = swept(loaded(CASE), CASE, range(3, 20))
-    rows = {
-        name: np.concatenate([arrays[name] for _, arrays in found]) for name in ("at", "differing")
-    }
-    assert rows["at"].tolist() == list(range(3, 20)) and not rows["differing"].any()
+    at, differing = (
+        np.concatenate([arrays[name] for _, arrays in found]) for name in ("at", "differing")
+    )
+    assert at.tolist() == list(range(3, 20)) and not differing.any()
     assert {state for header, _ in found for state in header["control"]} == {"equal"}
 
 
@@ -130,10 +130,6 @@ def test_interval_0_answers_the_base_and_then_every_item():
     assert [len(arrays["at"]) for _, arrays in found] == [0, 1, 1, 1, 0]
 
 
-def naive(made: worker.Worker, case: Case, w: np.ndarray, x: np.ndarray, b: np.ndarray):
-    return ask(made, {"do": "run", "spec": case.spec()}, {"x": x, "w": w, "b": b})[1]["y"]
-
-
 @pytest.mark.parametrize("mode", ["weights", "inputs"])
 def test_masks_are_calls_with_edited_operands(mode):
     made, arrays = loaded(CASE), given(CASE)
@@ -152,13 +148,11 @@ def test_masks_are_calls_with_edited_operands(mode):
     assert found["outputs"].shape == (4, *CASE.output_shape()) and header["first"] == 0
     for number in range(4):
         copy = {name: array.copy() for name, array in arrays.items()}
-        own = slice(edits["offsets"][number], edits["offsets"][number + 1])
-        copy["w" if mode == "weights" else "x"].reshape(-1)[edits["flat"][own]] = edits["values"][
-            own
-        ]
-        own = slice(edits["b_offsets"][number], edits["b_offsets"][number + 1])
-        copy["b"][edits["b_flat"][own]] = edits["b_values"][own]
-        assert ulp.equal(found["outputs"][number], naive(made, CASE, **copy), "float32")
+        for before, name in (("", "w" if mode == "weights" else "x"), ("b_", "b")):
+            own = slice(*edits[f"{before}offsets"][number : number + 2])
+            copy[name].reshape(-1)[edits[f"{before}flat"][own]] = edits[f"{before}values"][own]
+        _, alone = ask(made, {"do": "run", "spec": CASE.spec()}, copy)
+        assert ulp.equal(found["outputs"][number], alone["y"], "float32")
     chosen = {"do": "masks", "key": "k", "mode": mode}
     _, some = ask(made, chosen, edits | {"select": np.array([5, 0])})
     assert (some["outputs"] == found["outputs"].reshape(4, -1)[:, [5, 0]]).all()
@@ -167,11 +161,7 @@ def test_masks_are_calls_with_edited_operands(mode):
 def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
     made = loaded(CASE)
     request = {"do": "masks", "key": "k", "mode": "weights"}
-    arrays = {
-        "offsets": np.arange(8),
-        "flat": np.arange(7),
-        "values": np.arange(7, dtype=np.float32),
-    }
+    arrays = {"offsets": np.arange(8), "flat": np.arange(7), "values": np.arange(7, dtype="f4")}
     _, whole = ask(made, request, arrays)
     monkeypatch.setattr("probe.worker.compare.ANSWER_BYTES", 3 * whole["outputs"][0].nbytes)
     parts = answers(made, request, arrays)
@@ -182,11 +172,7 @@ def test_masks_answer_in_parts_of_bounded_size(monkeypatch):
 def test_masks_make_weights_of_one_value():
     case = Case(op="conv1d", kernel=3, in_channels=2, filters=2, length=5)
     request = {"do": "masks", "spec": case.spec(), "base": 2.0, "mode": "weights"}
-    none = {
-        "offsets": np.zeros(2, int),
-        "flat": np.zeros(0, int),
-        "values": np.zeros(0, np.float32),
-    }
+    none = {"offsets": np.zeros(2, int), "flat": np.zeros(0, int), "values": np.zeros(0, "f4")}
     _, found = ask(started(), request, none | {"x": np.ones((1, 5, 2), np.float32)})
     assert (found["outputs"] == 12).all()
 
@@ -226,6 +212,12 @@ def test_a_wrong_request_is_answered(request_, why):
     assert header["error"] == "error" and why in header["message"] and not arrays
 
 
+NO_PRIMITIVE = (
+    "Operation received an exception:Status: 3, message: could not create a primitive "
+    "descriptor for the convolution forward propagation primitive"
+)
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -238,13 +230,7 @@ def test_a_wrong_request_is_answered(request_, why):
         (NotImplementedError("x"), "unsupported"),
         (type("UnimplementedError", (Exception,), {})("x"), "unsupported"),
         (RuntimeError("\"slow_conv2d_cpu\" not implemented for 'Half'"), "unsupported"),
-        (
-            type("AbortedError", (Exception,), {})(
-                "Operation received an exception:Status: 3, message: could not create a primitive "
-                "descriptor for the convolution forward propagation primitive"
-            ),
-            "unsupported",
-        ),
+        (type("AbortedError", (Exception,), {})(NO_PRIMITIVE), "unsupported"),
         (RuntimeError("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Conv"), "unsupported"),
         (ValueError("x\ny"), "error"),
         (SystemExit(1), "error"),

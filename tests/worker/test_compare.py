@@ -30,27 +30,26 @@ class Addressed:
         return x + np.float32(self.calls * moved if self.period else moved)
 
 
+class Lucky(Addressed):
+    """It goes by the address a few times by luck, and does not repeat."""
+
+    def __call__(self, x):
+        self.calls += 1
+        return x + np.float32(x.ctypes.data % 64 != 0 if self.calls < 20 else self.calls)
+
+
 @pytest.mark.parametrize(
-    ("period", "found"),
-    [(None, "alignment differs"), (2, "differs"), (1, "differs"), (99, "equal")],
+    ("operator", "found"),
+    [
+        (Addressed(None), "alignment differs"),
+        *((Addressed(2), "differs"), (Addressed(1), "differs"), (Addressed(99), "equal")),
+        (Lucky(None), "differs"),
+    ],
 )
-def test_a_control_tells_an_address_from_what_does_not_repeat(period, found):
-    operator = Addressed(period)
+def test_a_control_tells_an_address_from_what_does_not_repeat(operator, found):
     x = layout.copied(np.ones((1, 4, 1), np.float32))
     prepared = child.Prepared(operator, x, operator)
     assert compare.repeat_control(prepared, prepared.run()[0], "float32") == found
-
-
-def test_what_goes_by_the_address_a_few_times_by_luck_does_not_repeat():
-    class Lucky(Addressed):
-        def __call__(self, x):
-            self.calls += 1
-            return x + np.float32(x.ctypes.data % 64 != 0 if self.calls < 20 else self.calls)
-
-    operator = Lucky(None)
-    x = layout.copied(np.ones((1, 4, 1), np.float32))
-    prepared = child.Prepared(operator, x, operator)
-    assert compare.repeat_control(prepared, prepared.run()[0], "float32") == "differs"
 
 
 class Shifting(contract.Operator):
@@ -76,12 +75,17 @@ def shifting(batch: int) -> child.CaseCall:
     return child.CaseCall(Shifting, {"dtype": "float32"}, x, np.ones((1, 2, 2), np.float32), None)
 
 
+def compared(made: child.CaseCall, *items, **more):
+    """The one answer of a sweep against length 20."""
+    request = {"vary": "length", "against": 20, "items": items, **more}
+    (answer,) = compare.compare_items(made, request, child.describe)
+    return answer
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_places_digests_and_ulps_of_differences(batch):
-    made = shifting(batch)
-    left, right = [[0, batch, 1], [1, 9, 1], [0, 2, 1]], [[0, batch, 1], [1, 9, 1], [0, 2, 1]]
-    request = {"vary": "length", "against": 20, "items": [[10, [[left, right]]]]}
-    ((header, found),) = compare.compare_items(made, request, child.describe)
+    made, part = shifting(batch), [[0, batch, 1], [1, 9, 1], [0, 2, 1]]
+    header, found = compared(made, [10, [[part, part]]])
     index = [i for i in range(2, batch * 20, 3) if 1 <= i // 2 % 10 < 9]
     assert found["index"].tolist() == index and found["first"].tolist() == index[:1]
     assert set(found["ulps"].tolist()) == {-1} and found["max_ulp"].tolist() == [1]
@@ -96,16 +100,14 @@ def test_places_digests_and_ulps_of_differences(batch):
 def test_several_blocks_are_one_comparison():
     made = shifting(1)
     parts = [[[0, 1, 1], [6, 9, 1], [0, 2, 1]], [[0, 1, 1], [0, 2, 1], [0, 2, 1]]]
-    request = {"vary": "length", "against": 20, "items": [[10, [[part, part] for part in parts]]]}
-    ((_, found),) = compare.compare_items(made, request, child.describe)
+    _, found = compared(made, [10, [[part, part] for part in parts]])
     assert found["compared"].tolist() == [10]
     assert found["index"].tolist() == [2, 14, 17] and found["first"].tolist() == [2]
 
 
 def test_nothing_in_common_is_a_comparison_of_nothing():
     none = [[0, 0, 1]] * 3
-    request = {"vary": "length", "against": 20, "items": [[10, [[none, none]]]]}
-    ((_, found),) = compare.compare_items(shifting(1), request, child.describe)
+    _, found = compared(shifting(1), [10, [[none, none]]])
     assert found["compared"].tolist() == [0] and found["first"].tolist() == [-1]
 
 
@@ -122,20 +124,15 @@ def test_large_outputs_are_compared_as_small_ones(monkeypatch):
     made = shifting(2)
     ranges = [[0, 2, 1], [0, 10, 1], [0, 2, 1]]
     items = [[10, [[None, ranges]]], [20, [[None, [[0, 2, 1], [0, 20, 1], [0, 2, 1]]]]]]
-    request = {"vary": "length", "against": 20, "items": items, "interval": 600}
-    (small,) = compare.compare_items(made, request, child.describe)
+    small = compared(made, *items, interval=600)
     monkeypatch.setattr(compare, "SMALL", 0)
-    (large,) = compare.compare_items(made, request, child.describe)
+    large = compared(made, *items, interval=600)
     for name in ("digest_at", "digest_against"):
         assert small[0][name] == large[0][name]
     assert small[1]["index"].tolist() == large[1]["index"].tolist()
 
 
 def test_controls_only_where_it_differs():
-    made = shifting(1)
-    whole = [[0, 1, 1], [0, 10, 1], [0, 2, 1]]
-    same = [[0, 1, 1], [0, 20, 1], [0, 2, 1]]
-    items = [[10, [[None, whole]]], [20, [[None, same]]]]
-    request = {"vary": "length", "against": 20, "items": items, "control": "differing"}
-    ((header, _),) = compare.compare_items(made, request, child.describe)
+    items = [[n, [[None, [[0, 1, 1], [0, n, 1], [0, 2, 1]]]]] for n in (10, 20)]
+    header, _ = compared(shifting(1), *items, control="differing")
     assert list(header["control"]) == ["equal", None]
