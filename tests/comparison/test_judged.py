@@ -244,6 +244,9 @@ def test_a_pool_whose_way_is_unknown_on_one_side_is_counted_and_has_no_cause(ses
         sides[name] = replace(sides[name], pooled=replace(pooled, index=index))
         found = Comparison(case, sides["left"], sides["right"], known.pairs)
         assert found.unknown == 1 and not found.apart
+        sides[name] = replace(sides[name], pooled=None, refusal="alignment")
+        refused = Comparison(case, sides["left"], sides["right"], known.pairs)
+        assert not refused.unknown and not refused.apart and not refused.causes
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -35,6 +35,13 @@ class Project:
         )
         return done.returncode, done.stdout + done.stderr
 
+    def says(self, status, said, *arguments, **how):
+        """Runs pytest, which ends with this status and prints this (a text, or several)."""
+        ended, told = self.pytest(*arguments, **how)
+        assert ended == status, told
+        assert all(text in told for text in ([said] if isinstance(said, str) else said)), told
+        return told
+
 
 def plugin():
     """Returns what loads the plugin where the package isn't installed with its entry points."""

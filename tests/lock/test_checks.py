@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 from probe.lock import checks, file
-from probe.lock.checks import (
-    CHANGED,
-    NEW,
-    SAME,
-    UNKNOWN,
-    BitsSession,
-    Checked,
-    judged_check,
-)
+from probe.lock.checks import CHANGED, NEW, SAME, UNKNOWN, BitsSession, Checked, judged_check
 from probe.lock.conditions import facts_apart
 from probe.lock.file import Accepted
 from probe.recording.store import bits_of

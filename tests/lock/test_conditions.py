@@ -19,10 +19,7 @@ def test_what_brings_conditions_back():
     flag = facts_apart(HERE, HERE | {"flag.OPENBLAS_CORETYPE": "Haswell"})
     assert restoring(*next(iter(flag.items()))) == {"OPENBLAS_CORETYPE": ""}
     threads = facts_apart(HERE | {"cores": 1, "threads.numpy": 1}, HERE)
-    assert restoring(*next(iter(threads.items()))) == {
-        "PROBE_CORES": 1,
-        "OPENBLAS_NUM_THREADS": 1,
-    }
+    assert restoring(*next(iter(threads.items()))) == {"PROBE_CORES": 1, "OPENBLAS_NUM_THREADS": 1}
     older = facts_apart(HERE | {"isa": "avx2", "blas.numpy": "Haswell"}, HERE)
     found = restoring(*next(iter(older.items())))
     assert found["ONEDNN_MAX_CPU_ISA"] == "AVX2"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,9 +19,9 @@ from probe.summation.summation import EVERY, Rounding, Summation
 from probe.summation.tree import BIAS, Tree
 from probe.target import Target
 from tests.convolutions import explain_case
-from tests.exact import rounded
 from tests.reproduction.test_evaluator import evaluated
 from tests.summation.synthetic import compared
+from tests.summation.test_replay import slowly
 from tests.summation.test_reveal import Known, everywhere, revealed
 
 ALL = frozenset([EVERY])
@@ -134,29 +133,6 @@ def test_a_sum_at_the_bound_itself_stays(tininess, below, stays):
     assert found.tolist() == [2.0**-126 if stays else 0.0]
 
 
-def slowly(tree, rounding, x, w, dtype, bias):
-    """A sequential replay in rational numbers, flushing as x86 does it: its definition."""
-    least = Fraction(2) ** floats.FORMATS[dtype].emin
-    limit = least * (1 - Fraction(1, 2 ** (floats.FORMATS[dtype].precision + 1)))
-
-    def flush(value, some, number, below):
-        return Fraction(0) if (number in some or EVERY in some) and abs(value) < below else value
-
-    values = {BIAS: flush(Fraction(bias), rounding.flushed_products, BIAS, least)}
-    for leaf in range(len(x)):
-        a = flush(Fraction(x[leaf]), rounding.flushed_inputs, leaf, least)
-        product = a * flush(Fraction(w[leaf]), rounding.flushed_weights, leaf, least)
-        if leaf in rounding.fused:
-            values[leaf] = flush(product, rounding.flushed_whole, leaf, least)
-        else:
-            product = flush(product, rounding.flushed_products, leaf, limit)
-            values[leaf] = Fraction(rounded(product, dtype))
-    for node, children in enumerate(tree.nodes):
-        total = sum((values[child] for child in children), Fraction(0))
-        values[~node] = Fraction(rounded(flush(total, rounding.flushed_sums, node, limit), dtype))
-    return float(values[-len(tree.nodes)])
-
-
 @pytest.mark.parametrize("dtype", list(floats.FORMATS))
 def test_the_replay_and_the_script_flush_as_defined(dtype):
     rng, form = np.random.default_rng(5), floats.FORMATS[dtype]
@@ -183,7 +159,7 @@ def test_the_replay_and_the_script_flush_as_defined(dtype):
         got = replay(Summation(tree, rounding), x, w, dtype, bias)
         wide = [floats.widen(one, dtype) for one in (x, w, bias)]
         columns = zip(wide[0].T.tolist(), wide[1].T.tolist(), wide[2].tolist(), strict=True)
-        exact = [slowly(tree, rounding, a, b, dtype, c) for a, b, c in columns]
+        exact = [slowly(tree, rounding, a, b, dtype, c)[0] for a, b, c in columns]
         expected = floats.round_to(np.array(exact), dtype)
         assert ulp.equal(got, expected, dtype), rounding
         written = evaluated(tree, rounding, x, w, dtype, bias)
