@@ -404,7 +404,6 @@ class Walked(Answer):
         return f"; {rest:,} others have different inputs or formulas" if rest > 0 else ""
 
     def drawn(self) -> Figure | None:
-        """Draws the operations with their distances and verdicts, the first source marked."""
         from probe.plots import walks
 
         return walks.walked(self.found, self.lines())

@@ -354,7 +354,6 @@ MEANING = {
 
 
 def causes_table(causes: Mapping[str, int]) -> RenderableType:
-    """Returns a table with a row for each cause."""
     rows = table("cause", "outputs", "what it is", right=("outputs",))
     for cause, count in causes.items():
         rows.add_row(Text(cause, cause_style(cause)), f"{count:,}", cause_in_words(cause))
@@ -642,7 +641,6 @@ def _difference(report: Mapping[str, Any]) -> Text:
 
 
 def reproduction(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and what it says."""
     from probe.reproduction.report import LIMIT
 
     head = Text()
@@ -671,7 +669,6 @@ def reproduction(report: Mapping[str, Any]) -> RenderableType:
 
 
 def verified(report: Mapping[str, Any]) -> RenderableType:
-    """Returns the verdict, and why."""
     style = {"still there": "red", "gone": "green"}.get(report["verdict"], "yellow")
     parts = [Text(f"{report['verdict']}: {report['why']}", style)]
     if report["same_bits"] is False:
@@ -683,7 +680,6 @@ def verified(report: Mapping[str, Any]) -> RenderableType:
 
 
 def emulated_file(report: Mapping[str, Any]) -> RenderableType:
-    """Returns what was written, and how to run it."""
     outputs = sum(run["outputs"] for run in report["runs"])
     head = Text(f"wrote {report['out']}: {report['bytes'] / 1024:,.0f} KiB, ")
     head.append(f"{report['replayed']:,} of {outputs:,} outputs replay", "green")
