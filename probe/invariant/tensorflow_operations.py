@@ -486,7 +486,6 @@ MATRICES = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 def known_format(words: Mapping[str, Any]) -> bool:
-    """Whether it computes in a floating-point format that is known."""
     return words.get("T") in FORMATS
 
 
@@ -693,7 +692,6 @@ def _run_once_for_each(handler: Handler, by_id: bool) -> Handler:
 
 
 def _needed_nodes(graph: Body) -> set[str]:
-    """Returns the nodes that outputs or changes of a state need."""
     by_name = {node.path: node for node in graph.nodes}
     pending = [name for name, _ in graph.outputs]
     pending += [node.path for node in graph.nodes if node.op.startswith("Assign")]
