@@ -180,6 +180,7 @@ class PaddedModel:
         """Returns a watched run. InputError where the model does not take the size."""
         key = content, size
         if key not in self.sides:
+            # a recording holds all values of its run: few are kept
             for old in list(self.sides)[:-6]:
                 del self.sides[old]
             # in this process, or where the model is opened in another one, there
