@@ -604,16 +604,14 @@ class _CaseSweep:
         elif self.stage == "base":
             self._fail(error, self.plan.against)
             self._leave()
-        else:
-            self._lost_at(error, next(iter(self.todo)))
-
-    def _lost_at(self, error: TargetError, at: int) -> None:
-        self._fail(error, at)
-        self._drop(at)
-        self.lost += 1
-        if self.lost >= PATIENCE and self.todo:
-            self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
-            self._leave()
+        else:  # each item was answered at once: the first that is open did it
+            at = next(iter(self.todo))
+            self._fail(error, at)
+            self._drop(at)
+            self.lost += 1
+            if self.lost >= PATIENCE and self.todo:
+                self._fail(error, None, f"{self.lost} times in a row, so the rest is left out")
+                self._leave()
 
     def _fail(self, error: TargetError, at: int | None, why: str = "") -> None:
         self.once = None
