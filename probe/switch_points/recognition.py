@@ -602,7 +602,7 @@ class RecognisedSize:
         typical = kinds[full] if full.any() else kinds[adds] if adds.any() else kinds
         interior = int(np.bincount(typical).argmax())
         last = int(np.flatnonzero(kinds == interior)[-1])
-        other = adds & (kinds != interior)
+        other, unknown = adds & (kinds != interior), int(self.open.sum())
         tail = itertools.groupby(kinds[last + 1 :][other[last + 1 :]].tolist())
         return Pattern(
             length=self.size,
@@ -611,15 +611,14 @@ class RecognisedSize:
             interior=interior,
             tail=tuple((kind, len(list(rows))) for kind, rows in tail),
             elsewhere=int(other[: last + 1].sum()),
-            unknown=int(self.open.sum()),
+            unknown=unknown,
             steady=self.steady,
-            uncertified=self._doubts(),
+            uncertified="the same call again gave different bits"
+            if not self.steady
+            else f"{unknown:,} outputs have no known summation"
+            if unknown
+            else self.uncertified,
         )
-
-    def _doubts(self) -> str:
-        if self.steady and self.open.any():
-            return f"{int(self.open.sum()):,} outputs have no known summation"
-        return self.uncertified if self.steady else "the same call again gave different bits"
 
 
 def _place_in(known: list[Any], summation: Any) -> int:
