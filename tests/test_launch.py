@@ -36,7 +36,7 @@ def run(session: launch.AnySession) -> np.ndarray:
     return session.request({"do": "run", "spec": CASE.spec()}, {"x": x, "w": w})[1]["y"]
 
 
-def lost(session: launch.Session, kind: str, words: str = "", call=run) -> TargetError:
+def lost(session: launch.Session, kind: str, words: str | None = None, call=run) -> TargetError:
     """What a call of the session fails with, which has no child any more."""
     with pytest.raises(TargetError, match=words) as error:
         call(session)
