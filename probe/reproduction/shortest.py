@@ -81,7 +81,8 @@ def shortest_script(
     sides = evidence.left, evidence.right
     places = [side.output for side in sides]
     switches = [proof.switch_variables(target) for target in targets]
-    head, runs = "", [("", {})]  # of each run, what stands before ``python``, and its variables
+    head = ""
+    runs: Runs = [("", {})]  # what stands before ``python``, and its variables
     try:
         libraries = [
             of_case(target, version, case, finding.operands(case))
