@@ -354,10 +354,7 @@ SUMS = {
     "short_sums": short_sums,
     "random": added_in_order(shuffled),
 }
-TRANSFORMS = {
-    "winograd": winograd,
-    "fft": fft_convolution,
-}
+TRANSFORMS = {"winograd": winograd, "fft": fft_convolution}
 
 KEYS = {
     "algorithm": Key(

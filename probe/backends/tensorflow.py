@@ -52,9 +52,7 @@ KEYS = {
         "1: oneDNN's operators, 0: TensorFlow's own",
     ),
     "contraction": Key(
-        ("0", "1"),
-        "1",
-        "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own",
+        ("0", "1"), "1", "1: oneDNN's sgemm inside Eigen's matrix products, 0: Eigen's own"
     ),
     "isa": ONEDNN_KEY,
     "threads": Key(None, "one per core", "threads within an operator; one operator at a time"),

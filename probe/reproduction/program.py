@@ -374,10 +374,7 @@ def templates() -> Environment:
 
 
 def script_of_finding(
-    finding: Finding,
-    targets: tuple[Target, Target],
-    versions: tuple[str, str],
-    same_place: bool,
+    finding: Finding, targets: tuple[Target, Target], versions: tuple[str, str], same_place: bool
 ) -> str:
     """Returns the script's text. ``versions``: of the two targets' libraries.
 

@@ -432,9 +432,7 @@ def _functions_and_calls(
     return functions, calls
 
 
-def named_operands(
-    sides: Sides,
-) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
+def named_operands(sides: Sides) -> tuple[tuple[list[str], list[str]], dict[str, np.ndarray]]:
     """Names of what either side reads, and the arrays; what both read alike has one name."""
     arrays: dict[str, np.ndarray] = {}
     names: tuple[list[str], list[str]] = ([], [])

@@ -31,7 +31,7 @@ def test_the_folder_has_what_a_maintainer_needs(made):
     found, out = made
     assert sorted(path.name for path in out.iterdir()) == sorted(found.files)
     assert set(found.files) == {
-        *("reproduce.py", "emulated.py", "report.md", "order.png", "machine.json"),
+        *("reproduce.py", "emulated.py", "report.md", "order.png", "machine.json")
     }
     assert found.explanation.causes == {"order": 1} and found.shrunk.ended == "minimal"
     assert found.finding.label == "conv1d 4, 1 -> 1, length 4 against 11"
