@@ -202,9 +202,9 @@ class Rewriting:
             ours["w"], theirs["w"] = w + "_first", w + "_rest"
             self.cut[ours["w"]] = w, lambda array: np.ascontiguousarray(array[..., :at, :])
             self.cut[theirs["w"]] = w, lambda array: np.ascontiguousarray(array[..., at:, :])
-        ours_y = self._add(first, [x[0]], ours)
-        theirs_y = self._add(second, [x[1]], theirs)
-        return self._add(self._typed({"op": "add"}), [ours_y, theirs_y])
+        y_first = self._add(first, [x[0]], ours)
+        y_rest = self._add(second, [x[1]], theirs)
+        return self._add(self._typed({"op": "add"}), [y_first, y_rest])
 
     def _widened(self, step, value):
         plain = _without_words(step.layer)
@@ -358,8 +358,6 @@ def _numpy_step(layer):
     if op == "slice":
         index = (slice(None),) * layer["axis"] + (slice(layer["start"], layer["stop"]),)
         return lambda x: x[index]
-    if op == "concat":
-        return lambda *xs: np.concatenate(xs, axis=layer["axis"])
     if op == "cast":
         dtype, to = layer["dtype"], layer["to"]
         if to == "float64":

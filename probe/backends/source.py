@@ -322,7 +322,7 @@ def straight(backend, program, shapes, distinct=False):
                 held.add(at)
         value = number + first
         named[value] = "y" if number + 1 == last else "y%d" % value if value in again else "x"
-        inputs = [named[value_read] for value_read in step.reads]
+        inputs = [named[read] for read in step.reads]
         run += backend.lines(step.layer, number, inputs, named[value], step.arrays, shapes)
     return Source(
         run=tuple(run),

@@ -491,7 +491,7 @@ class Worker:
         spec = request["spec"]
         w, b = arrays.get("w"), arrays.get("b")
         if w is None and "base" in request:
-            w = compare.constant_weights(spec, request["base"])
+            w = contract.uniform_weights(spec, request["base"])
         if b is None and spec["bias"]:
             b = np.zeros(spec["filters"], w.dtype)
         return CaseCall(self._operator, spec, arrays["x"], w, b)
