@@ -267,8 +267,7 @@ def convolution_operators(graph, step, x):
 
 
 def window_outputs(spec, x):
-    """Returns the shape of what windows give of x, and their padding.
-    Raises Unsupported: none fits."""
+    """The shape of what windows give of x, and their padding. Raises Unsupported: none fits."""
     rank = len(spec["kernel"])
     spans = WindowSizes.of(spec).spans(x.shape[-1 - rank : -1])
     if not all(span.outputs for span in spans):

@@ -90,8 +90,7 @@ BLOCK = 1 << 15
 
 
 def sequential(n, factors, arithmetic):
-    """Returns products one by one, in order.
-    They are formed in blocks, which saves calls of NumPy."""
+    """One by one, in order. Products are formed in blocks, which saves calls of NumPy."""
     leaf, total = 0, None
     while leaf < n:
         terms = arithmetic.multiply(*factors.block(leaf))

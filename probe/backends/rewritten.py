@@ -42,8 +42,7 @@ JOINING = ("slice", "concat", "cast", "add", "pad")
 
 
 def spec_operator(backend, spec):
-    """Returns the operator of a spec, whatever words it carries.
-    Raises Unsupported where there is none."""
+    """The operator of a spec, whatever words it carries. Raises Unsupported: there is none."""
     backend.lay(layout.layout_of_spec(spec))
     if "turned" in spec:
         return Transposed(spec_operator(backend, library_spec(spec)), spec)
@@ -275,8 +274,7 @@ def of_batch(step):
 
 
 def piece_size(remedy, count):
-    """Returns the size of the pieces that give that many outputs.
-    Raises Unsupported where none does."""
+    """The size of the pieces that give that many outputs. Raises Unsupported: none does."""
     if remedy["kind"] == "chunks":
         return remedy["outputs"]
     fitting = [size for size in remedy["outputs"] if size >= count]
@@ -376,8 +374,7 @@ def _numpy_step(layer):
 
 
 def library_spec(spec):
-    """Returns the spec as the library has it, without ``turned``.
-    Others, of rows of a product, stay."""
+    """The spec as the library has it, without ``turned``; others, of rows of a product, stay."""
     if "turned" not in spec:
         return spec
     own = {name: value for name, value in spec.items() if name != "turned"}

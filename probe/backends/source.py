@@ -157,12 +157,11 @@ class Writing(Backend):
                 return call(*arguments)
             except exhausted as error:
                 raise OutOfMemory(self.said(error)) from None
-            except refusals as error:
-                if short_of_memory(error):
-                    raise OutOfMemory(self.said(error)) from None
-                raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
             except Exception as error:
-                if not declined(error):
+                refused = isinstance(error, refusals)
+                if refused and short_of_memory(error):
+                    raise OutOfMemory(self.said(error)) from None
+                if not refused and not declined(error):
                     raise
                 raise Unsupported("%s refuses: %s" % (self.title, self.said(error))) from None
 

@@ -73,8 +73,7 @@ def shortest_script(
     versions: tuple[str, str],
     evidence: Evidence | None,
 ) -> Short | None:
-    """Returns the script, proved by a run; None where none is written or it does not show the
-    numbers."""
+    """The script, proved by a run; None where none is written or it shows other numbers."""
     cases = finding.left, finding.right
     if evidence is None or any(case.split is not None for case in cases):
         return None

@@ -129,9 +129,6 @@ def test_scripts_of_all_kinds_run_and_are_clean(left, right, case, padding, pair
         assert "windows differ" in (tmp_path / "report.md").read_text()
 
 
-"""Lines of ``main`` that say the library, its version, both sides and their calls."""
-
-
 def test_products_that_are_0_are_left_out_of_what_is_shown_and_nothing_else():
     case = Case(op="conv1d", kernel=40, length=41, operands="cancel")
     targets = Target.parse("reference"), Target.parse("reference,algorithm=fused")
