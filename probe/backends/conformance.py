@@ -99,6 +99,7 @@ def _strided_specs(op, kernel, sizes, channels):
 
 def integer_operands(spec, sizes, batch):
     """(x, w, b): int64 arrays so small that every partial sum is exact in all formats."""
+    # the 8 bits of bfloat16 hold whole numbers up to 256, and sums stay below that
     largest = 1 if spec["dtype"] == "bfloat16" else 2
     shape = tuple(spec["kernel"]) + (spec["in_channels"] // spec["groups"], spec["filters"])
     x = _small_integers((batch,) + tuple(sizes) + (spec["in_channels"],), 3, largest)

@@ -162,7 +162,8 @@ class Operator:
 
     def bind(self, operands):
         """f(value) -> result with these container arrays by name, ``w`` and ``b`` if there are."""
-        w = operands["w"] if "w" in operands else uniform_weights(self.spec, 1)  # sums and pools
+        # sums and pools have no weights: ones stand for them
+        w = operands["w"] if "w" in operands else uniform_weights(self.spec, 1)
         w, b = self.weights(w), self.bias(operands.get("b"))
         call = self.call
         return lambda x: call(x, w, b)

@@ -197,7 +197,8 @@ def flushing_sum(*what):
             term = arithmetic.multiply(x, w)
             if "products" in what:
                 exact = x.astype(np.float64) * w.astype(np.float64)
-                kind = "before" if arithmetic.name == "float64" else None  # there it is rounded
+                # a product of two float64 numbers is rounded in float64 already
+                kind = "before" if arithmetic.name == "float64" else None
                 small = np.abs(exact) < floats.flushed_below(arithmetic.name, kind)
                 term = np.where(small, np.copysign(np.zeros_like(term), term), term)
             total = term if total is None else arithmetic.add(total, term)

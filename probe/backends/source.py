@@ -312,7 +312,8 @@ def straight(backend, program, shapes, distinct=False):
         again = set(range(first, first + last))
     named = dict(enumerate(input_names(program)))
     load, run, held = [], [], set()
-    if 0 in again and any(value == 0 and number for value, number in reads):  # it is assigned to
+    # ``x`` may be assigned to before a later step reads the input again
+    if 0 in again and any(value == 0 and number for value, number in reads):
         named[0], run = "y0", ["y0 = x"]
     for number, step in enumerate(program.steps):
         for name, at in step.arrays.items():
@@ -456,7 +457,8 @@ class EmittedProgram(Operator):
         backend.check(program)
         self.backend, self.program = backend, program
         self.constant_weights = backend.constant_weights
-        self.every = {}  # lines that hold for inputs of every size, by what lines may differ in
+        # lines that hold for inputs of every size, by what lines may differ in
+        self.every = {}
         self.by_shape = functools.lru_cache(64)(self._for_shape)
         self.by_source = functools.lru_cache(16)(
             functools.partial(CompiledSource, backend, program)

@@ -373,7 +373,8 @@ class TensorFlow(Writing):
         else:
             before, x = x, "x" if x == "x" else y
             lines, words["padding"] = [f"{x} = {padded(before, padding)}"], '"VALID"'
-        if op == "conv3d" and dilated:  # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+        # tf.nn.conv3d refuses on CPUs; this rearranges, as Keras
+        if op == "conv3d" and dilated:
             op = "convolution"
         words.update(more if dilated else {})
         return lines + [f"{y} = tf.nn.{op}({x}, {w}, {keywords(words)})"]

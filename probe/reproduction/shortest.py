@@ -173,7 +173,8 @@ def _side(
         if name != "y":
             return None
         call = re.sub(r"\by\b", lambda _, now=call: now, text)  # type: ignore[misc]
-    index: Index | None = None  # of ``place`` (batch, *positions, filter) in the library's layout
+    # of ``place`` (batch, *positions, filter) in the library's layout
+    index: Index | None = None
     if source.leave.startswith("np.moveaxis("):
         index = (place[0], place[-1], *place[1:-1])
     elif ".reshape(1, -1, " in source.leave:
